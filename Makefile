@@ -1,0 +1,74 @@
+# make train: install what training needs, then train the embedded default. make test: install the rest, then all checks.
+# Needs python3 (3.11 or newer) with venv. Another interpreter: make train PYTHON=python3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+WORKERS ?= 2
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+TORCH := $(shell sed -n 's/^torch==//p' constraints.txt)
+PINS := $(VENV)/constraints.txt
+SOURCES := pyproject.toml constraints.txt
+
+# Small networks are faster on one thread, and one thread gives the same sums in every run.
+TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false \
+	MPLBACKEND=agg HYPOTHESIS_PROFILE=ci
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help train test lint bench clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 14
+	@echo '  Extra arguments go into ARGS, for instance: make train ARGS="grpo --task countdown --steps 50"'
+
+train: $(VENV)/.ready-train  ## install, then train the embedded default from start to finish
+	$(BIN)/assay train $(ARGS)
+
+test: lint  ## install, then lint, types and every test
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+lint: $(VENV)/.ready-test  ## ruff on everything, mypy on the package
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.ready-bench  ## install the peers, then print our speed as ratios to theirs
+	$(BIN)/python -m benchmarks $(ARGS)
+
+clean:  ## remove everything that make made; runs/ stays
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Each stamp says: what this step installs was installed from the present pyproject.toml and constraints.txt.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo 'Assay needs Python 3.11 or newer; say which one: make train PYTHON=/path/to/python3'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The known-good torch where it can be had, else any supported one; the pins then name the one that is there.
+$(VENV)/.ready-torch: constraints.txt | $(BIN)/python
+	@echo 'Installing torch $(TORCH) into $(VENV) (once; a large download)'
+	@$(PIP) torch==$(TORCH) || \
+		{ echo 'torch $(TORCH) is not to be had here; taking another one'; $(PIP) 'torch>=2.6'; }
+	@touch $@
+
+$(PINS): constraints.txt $(VENV)/.ready-torch
+	@version=$$($(BIN)/python -c 'from importlib.metadata import version; print(version("torch").split("+")[0])') && \
+		sed "s/^torch==.*/torch==$$version/" constraints.txt > $@
+
+$(VENV)/.ready-train: $(SOURCES) $(PINS)
+	@echo 'Installing assay into $(VENV) (once)'
+	@$(PIP) --constraint $(PINS) --editable '.[plots]'
+	@touch $@
+
+$(VENV)/.ready-test: $(SOURCES) $(PINS)
+	@echo 'Installing assay with everything the tests use into $(VENV) (once)'
+	@$(PIP) --constraint $(PINS) --editable '.[dev,control,language,plots,scale]'
+	@touch $@ $(VENV)/.ready-train
+
+$(VENV)/.ready-bench: $(VENV)/.ready-test
+	@echo 'Installing the peers that the benchmarks compare with into $(VENV) (once)'
+	@$(PIP) --constraint $(PINS) stable-baselines3 trl
+	@touch $@

@@ -1,0 +1,1 @@
+"""The only place for optional packages."""

@@ -1,0 +1,44 @@
+"""On-policy bases with a critic, for tokens and torques."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.credit.temporal import Whiten
+from assay.critics.value import ValueLoss
+from assay.curricula.in_order import InOrder
+from assay.objectives.policy import PolicyGradient
+from assay.objectives.trust import Clip, NoTrust
+from assay.recipe import Recipe, Stage
+from assay.regularizers.divergence import EntropyBonus
+from assay.worlds import CONTROL, World
+
+
+def ppo(world: World = CONTROL) -> Recipe:
+    """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several epochs."""
+    stage = Stage(
+        "policy",
+        trains=("actor", "value"),
+        objective=(PolicyGradient(trust=Clip(0.2, 0.2)),),
+        regularizers=(EntropyBonus(0.003),),
+        critic=(ValueLoss(0.5),),
+        optimizer=world.optimizer,
+    )
+    return Recipe(
+        name="ppo",
+        actor=world.actor,
+        critics={"value": world.value},
+        rollout=world.fragments,
+        curriculum=InOrder(),
+        credit=(world.gae, Whiten()),
+        source=world.reuse,
+        stages=(stage,),
+        steps=world.steps,
+    )
+
+
+def a2c(world: World = CONTROL) -> Recipe:
+    """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio."""
+    base = ppo(world)
+    stage = replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),))
+    return replace(base, name="a2c", stages=(stage,), source=world.once, steps=4 * world.steps)

@@ -1,0 +1,64 @@
+"""Off-policy bases for control: replay, target copies, one or several stages an update."""
+
+from __future__ import annotations
+
+from assay.actors.mlp import Deterministic, Squashed
+from assay.actors.q_network import QNetwork
+from assay.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss, Temperature, TwinQ
+from assay.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
+from assay.recipe import Adam, Copy, Recipe, Stage
+from assay.rollouts.episodes import Fragments
+from assay.rollouts.explore import EpsilonGreedy, GaussianNoise
+from assay.schedules import Linear
+from assay.sources.replay import Replay
+from assay.worlds import CONTROL, World
+
+STEP = Adam(learning_rate=3e-4, clip_norm=0.0)
+
+
+def dqn(world: World = CONTROL) -> Recipe:
+    """Double DQN (arXiv:1509.06461): epsilon-greedy, replay, a target network copied every 100 updates."""
+    return Recipe(
+        name="dqn",
+        actor=QNetwork((64, 64)),
+        copies={"target": Copy(of="actor", rate=1.0, every=100)},
+        rollout=Fragments(instances=8, steps=8, explore=EpsilonGreedy(Linear(1.0, 0.05, share=0.3))),
+        source=Replay(capacity=50_000, batch=128, updates=8, warmup=1_000),
+        stages=(Stage("values", trains=("actor",), critic=(DoubleQLearning(0.99),), optimizer=Adam(1e-3, clip_norm=10.0)),),
+        steps=1_000,
+    )
+
+
+def td3(world: World = CONTROL) -> Recipe:
+    """TD3 (arXiv:1802.09477): twin critics, smoothed targets, the actor every second update."""
+    return Recipe(
+        name="td3",
+        actor=Deterministic((256, 256)),
+        critics={"q": TwinQ((256, 256))},
+        copies={"q_target": Copy(of="q", rate=0.005, every=2), "actor_target": Copy(of="actor", rate=0.005, every=2)},
+        rollout=Fragments(instances=1, steps=8, explore=GaussianNoise(0.1)),
+        source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
+        stages=(
+            Stage("critic", trains=("q",), critic=(SmoothedTwinLoss(0.99),), optimizer=STEP),
+            Stage("actor", trains=("actor",), objective=(MaximizeQ(),), optimizer=STEP, every=2),
+        ),
+        steps=2_000,
+    )
+
+
+def sac(world: World = CONTROL) -> Recipe:
+    """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature that holds the entropy."""
+    return Recipe(
+        name="sac",
+        actor=Squashed((256, 256)),
+        critics={"q": TwinQ((256, 256)), "temperature": Temperature(1.0)},
+        copies={"q_target": Copy(of="q", rate=0.005)},
+        rollout=Fragments(instances=1, steps=8),
+        source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
+        stages=(
+            Stage("critic", trains=("q",), critic=(SoftTwinLoss(0.99),), optimizer=STEP),
+            Stage("actor", trains=("actor",), objective=(MaximizeSoftQ(),), optimizer=STEP),
+            Stage("temperature", trains=("temperature",), objective=(MatchEntropy(-1.0),), optimizer=STEP),
+        ),
+        steps=2_000,
+    )

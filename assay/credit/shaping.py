@@ -1,0 +1,95 @@
+"""What happens to rewards before credit: KL in the reward, length penalties, dropped groups, pairs. Axes: B, T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.ops import groups
+from assay.types import Experience, Need
+
+
+@dataclass(frozen=True)
+class KlInReward:
+    """r_t <- r_t - coefficient * (log pi(a_t) - log pi_ref(a_t)): the k1 estimator as a reward (RLHF's usual form).
+
+    Its expected policy gradient is that of reward - coefficient * KL(pi || ref), exactly.
+    """
+
+    coefficient: float = 0.05
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Rewrites `reward`; `score` keeps the task's own number."""
+        log_ratio = (experience.logp - experience.column("logp_ref")) * experience.mask
+        return replace(experience, reward=experience.reward - self.coefficient * log_ratio)
+
+
+@dataclass(frozen=True)
+class OverlongPenalty:
+    """Soft punishment of long answers (DAPO, arXiv:2503.14476): 0 up to limit - margin tokens, then linear to -1 at limit."""
+
+    limit: int
+    margin: int
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Adds the penalty to the reward of the last decision."""
+        length = experience.mask.sum(1)
+        penalty = ((self.limit - self.margin - length) / self.margin).clamp(-1.0, 0.0)
+        column = torch.arange(experience.num_columns, device=length.device)
+        last = torch.where(experience.mask, column, -1).max(1).values
+        at_last = (column == last.unsqueeze(1)) & experience.mask
+        return replace(experience, reward=experience.reward + penalty.unsqueeze(1) * at_last)
+
+
+@dataclass(frozen=True)
+class Informative:
+    """Keeps groups whose outcomes differ; the others have no advantage to learn from (DAPO's dynamic sampling).
+
+    Gathers again, at most `max_rounds` times, until as many groups are kept as were asked for.
+    """
+
+    max_rounds: int = 3
+
+    def __call__(self, experience: Experience) -> Tensor:
+        """Bool [B]."""
+        outcome = groups.outcome(experience)
+        return groups.deviation(outcome, groups.row_groups(experience)) > 0
+
+
+@dataclass(frozen=True)
+class PairUp:
+    """The best and the worst member of each group as a pair; groups without a difference are masked.
+
+    Writes `chosen` [B]: +1 and -1 for the pair, 0 for rows that are in none.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `chosen` and masks the rest."""
+        outcome = groups.outcome(experience)
+        by_group = groups.row_groups(experience)
+        chosen = torch.zeros_like(outcome)
+        best = first_extreme(outcome, by_group)
+        worst = first_extreme(-outcome, by_group)
+        differs = groups.deviation(outcome, by_group) > 0
+        chosen[best & differs] = 1.0
+        chosen[worst & differs] = -1.0
+        return replace(experience, mask=experience.mask & (chosen != 0).unsqueeze(1)).add({"chosen": chosen})
+
+
+def first_extreme(value_B: Tensor, by_group: groups.Groups) -> Tensor:
+    """Bool [B]: the first row of each group that has the group's largest value."""
+    largest = value_B.new_full((by_group.num,), -torch.inf).scatter_reduce(0, by_group.index, value_B, "amax")
+    candidate = value_B == largest[by_group.index]
+    row = torch.arange(len(value_B), device=value_B.device)
+    first = row.new_full((by_group.num,), len(value_B)).scatter_reduce(0, by_group.index, torch.where(candidate, row, len(value_B)), "amin")
+    return row == first[by_group.index]

@@ -1,0 +1,160 @@
+"""Action-value critics and their temporal-difference losses. Axes: B sequences, T columns, N critics, A actions.
+
+A transition is a sequence of two columns; longer sequences give one transition for each decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.networks.perceptron import Ensemble, feature_size, features
+from assay.ops.distributions import normal_sample
+from assay.slots import View
+from assay.types import AssayError, Box, Context, Experience, Loss, Need, Spec
+
+
+class EnsembleQ(nn.Module):
+    """Q_i(s, a) of N perceptrons side by side."""
+
+    def __init__(self, num: int, num_inputs: int, hidden: Sequence[int]) -> None:
+        super().__init__()
+        self.net = Ensemble(num, num_inputs, 1, hidden)
+
+    def forward(self, context: Context, action: Tensor) -> Tensor:
+        """Action values [N, B, T]."""
+        rows = torch.cat((features(context), action), -1)
+        return self.net(rows.flatten(0, -2)).view(-1, *rows.shape[:-1])
+
+
+@dataclass(frozen=True)
+class TwinQ:
+    """`num` action-value critics for continuous actions (two for the clipped double Q of TD3 and SAC)."""
+
+    hidden: tuple[int, ...] = (256, 256)
+    num: int = 2
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module for this task."""
+        if not isinstance(spec.action, Box):
+            raise AssayError(f"TwinQ needs continuous actions, the task has {spec.action}; try dqn")
+        return EnsembleQ(self.num, feature_size(spec) + spec.action.size, self.hidden)
+
+
+class Exponential(nn.Module):
+    """A positive number exp(log_value) that is learned."""
+
+    def __init__(self, initial: float) -> None:
+        super().__init__()
+        self.log_value = nn.Parameter(torch.tensor(initial).log())
+
+    def forward(self) -> Tensor:
+        """The number."""
+        return self.log_value.exp()
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """SAC's temperature: a learned positive number."""
+
+    initial: float = 1.0
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module; the task does not matter."""
+        return Exponential(self.initial)
+
+
+def now_and_next(batch: Experience) -> tuple[Experience, Experience]:
+    """Columns 0..T-2 and 1..T-1."""
+    return batch.columns(0, batch.num_columns - 1), batch.columns(1, batch.num_columns)
+
+
+def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Tensor:
+    """r + discount * V(s'), where V(s') counts unless the step is terminal; truncated steps bootstrap. No gradient."""
+    return (now.reward + discount * value_next * (~now.terminal)).detach()
+
+
+@dataclass(frozen=True)
+class DoubleQLearning:
+    """(Q(s, a) - y)^2 / 2 as a Huber loss, y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461)."""
+
+    discount: float = 0.99
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Huber loss of the actor's own action values."""
+        now, after = now_and_next(batch)
+        values = view.model("actor").values(now.context)
+        chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)
+        with torch.no_grad():
+            best = view.model("actor").values(after.context).argmax(-1, keepdim=True)
+            value_next = view.model("target").values(after.context).gather(-1, best).squeeze(-1)
+        target = one_step_target(now, value_next, self.discount)
+        loss = functional.smooth_l1_loss(chosen, target, reduction="none") * now.mask
+        metrics = {"q": ((chosen.detach() * now.mask).sum(), now.mask.sum())}
+        return Loss(loss.sum(), self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class SmoothedTwinLoss:
+    """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3 (arXiv:1802.09477)."""
+
+    discount: float = 0.99
+    noise: float = 0.2
+    noise_limit: float = 0.5
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squared errors of all critics."""
+        now, after = now_and_next(batch)
+        with torch.no_grad():
+            actor = view.model("actor_target")
+            action = actor.decide(after.context)
+            noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
+            action = actor.clamp(action + noise.clamp(-self.noise_limit, self.noise_limit) * actor.half_range)
+            value_next = view.model("q_target")(after.context, action).amin(0)
+        return squared_errors(now, view, one_step_target(now, value_next, self.discount), self.count(batch))
+
+
+@dataclass(frozen=True)
+class SoftTwinLoss:
+    """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')): SAC (arXiv:1812.05905)."""
+
+    discount: float = 0.99
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squared errors of all critics."""
+        now, after = now_and_next(batch)
+        with torch.no_grad():
+            actor = view.model("actor")
+            action, logp = actor.sample(after.context, view.uniform((*now.mask.shape, actor.num_draws), tag=2))
+            value_next = view.model("q_target")(after.context, action).amin(0) - view.model("temperature")() * logp
+        return squared_errors(now, view, one_step_target(now, value_next, self.discount), self.count(batch))
+
+
+def squared_errors(now: Experience, view: View, target: Tensor, count: Tensor) -> Loss:
+    """Half squared errors of the critic `q`, summed over its members and the decisions."""
+    error = (view.model("q")(now.context, now.action) - target) * now.mask
+    metrics = {"td_error": (error.detach().abs().mean(0).sum(), now.mask.sum())}
+    return Loss(0.5 * error.square().sum(), count, metrics)

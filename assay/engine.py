@@ -1,0 +1,298 @@
+"""The engine: models, their copies and optimizers, and one optimizer step on the terms of a stage.
+
+Every term gives a sum and a count. The engine divides by the count of the whole update batch, so that micro-batches,
+padding and row order cannot change an update. A gradient that is not finite never reaches an optimizer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from assay.ops import random
+from assay.recipe import Adam, Copy, Recipe, Stage
+from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, State
+
+Sums = dict[str, tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where and how a recipe runs; changes speed, never the maths.
+
+    `micro_batch`: rows that go through the models at once (0: all). `precision`: bfloat16 runs the models under
+    autocast, parameters and optimizer stay float32.
+    """
+
+    device: str = "cpu"
+    micro_batch: int = 0
+    precision: torch.dtype | None = None
+
+
+class Flat:
+    """A model's parameters as views into one tensor: optimizer, clipping and copies work on it at once."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.names, self.tensors = zip(*model.named_parameters(), strict=True)
+        self.values = torch.cat([tensor.detach().reshape(-1) for tensor in self.tensors])
+        for tensor, place in zip(self.tensors, self.split(self.values), strict=True):
+            tensor.data = place
+
+    def split(self, values: Tensor) -> list[Tensor]:
+        """Views of a flat tensor, one for each parameter."""
+        parts = values.split([tensor.numel() for tensor in self.tensors])
+        return [part.view_as(tensor) for part, tensor in zip(parts, self.tensors, strict=True)]
+
+    def snapshot(self) -> State:
+        """Parameters by name."""
+        return dict(zip(self.names, self.split(self.values), strict=True))
+
+    def restore(self, state: State) -> None:
+        """Overwrites the parameters in place."""
+        for name, place in zip(self.names, self.split(self.values), strict=True):
+            place.copy_(state[name])
+
+
+class AdamState:
+    """First and second moments of the models that one stage trains."""
+
+    def __init__(self, flats: Sequence[Flat]) -> None:
+        self.flats = tuple(flats)
+        self.first = [torch.zeros_like(flat.values) for flat in flats]
+        self.second = [torch.zeros_like(flat.values) for flat in flats]
+        self.steps = 0
+
+    def step(self, gradients: Sequence[Tensor], settings: Adam) -> None:
+        """p <- p - lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p)."""
+        self.steps += 1
+        beta1, beta2 = settings.betas
+        rate = float(settings.learning_rate)  # type: ignore[arg-type]
+        scale1, scale2 = 1.0 - beta1**self.steps, (1.0 - beta2**self.steps) ** 0.5
+        for flat, first, second, gradient in zip(self.flats, self.first, self.second, gradients, strict=True):
+            first.lerp_(gradient, 1.0 - beta1)
+            second.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
+            if settings.weight_decay:
+                flat.values.mul_(1.0 - rate * settings.weight_decay)
+            flat.values.addcdiv_(first, (second.sqrt() / scale2).add_(settings.epsilon), value=-rate / scale1)
+
+    def snapshot(self) -> State:
+        """Moments and step count."""
+        return {"first": self.first, "second": self.second, "steps": self.steps}
+
+    def restore(self, state: State) -> None:
+        """Overwrites moments and step count."""
+        for mine, saved in zip([*self.first, *self.second], [*state["first"], *state["second"]], strict=True):
+            mine.copy_(saved)
+        self.steps = int(state["steps"])
+
+
+@dataclass
+class StageView:
+    """What a term may look at: the models, and the actor's scores of the batch, computed once."""
+
+    models: Mapping[str, nn.Module]
+    batch: Experience
+    needs: frozenset[Need]
+    draw: Draw
+
+    @cached_property
+    def scored(self) -> Scored:
+        """The actor on the batch."""
+        scored: Scored = self.models["actor"].score(self.batch, self.needs)
+        return scored
+
+    def model(self, name: str) -> Any:
+        """A model by name."""
+        if name not in self.models:
+            raise AssayError(f"a term asks for the model '{name}'; this recipe has {', '.join(self.models)}")
+        return self.models[name]
+
+    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
+        """Uniform numbers of this update and tag; a row keeps its numbers in whichever micro-batch it is."""
+        row = self.batch.column("row").cpu().numpy().reshape(-1, 1)
+        rest = np.arange(int(np.prod(shape[1:])))[None]
+        values = random.as_open_float32(random.uniform(self.draw.at(tag), row, rest)).reshape(tuple(shape))
+        return values.to(self.batch.mask.device)
+
+
+@dataclass
+class Update:
+    """What one optimizer step did: (sum, count) metrics, whether it was skipped and why."""
+
+    sums: Sums = field(default_factory=dict)
+    skipped: str = ""
+
+
+class Engine:
+    """Models, copies and optimizers of a recipe for one task."""
+
+    def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
+        recipe.check()
+        self.placement = placement
+        self.draw = Draw(seed, (5,))
+        specs = {"actor": recipe.actor, **recipe.critics}
+        self.models: dict[str, nn.Module] = {}
+        for index, (name, model) in enumerate(specs.items()):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(random.seed_for_torch(Draw(seed, (6, index))))
+                self.models[name] = model.build(spec).to(placement.device)
+        for name, copy in recipe.copies.items():
+            with torch.random.fork_rng(devices=[]):
+                self.models[name] = specs[copy.of].build(spec).to(placement.device).requires_grad_(False)
+        self.flats = {name: Flat(model) for name, model in self.models.items()}
+        for name, copy in recipe.copies.items():
+            self.models[name].load_state_dict(self.models[copy.of].state_dict())
+        self.optimizers = {stage.name: AdamState([self.flats[name] for name in stage.trains]) for stage in recipe.stages}
+        self.updates = 0
+
+    # ------------------------------------------------------------------------------------------------ state
+    def snapshot(self) -> State:
+        """Weights, optimizers, update count."""
+        return {
+            "models": {name: flat.snapshot() for name, flat in self.flats.items()},
+            "optimizers": {name: optimizer.snapshot() for name, optimizer in self.optimizers.items()},
+            "updates": self.updates,
+        }
+
+    def restore(self, state: State) -> None:
+        """Overwrites all of it in place."""
+        for name, flat in self.flats.items():
+            flat.restore(state["models"][name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.restore(state["optimizers"][name])
+        self.updates = int(state["updates"])
+
+    def load_actor(self, weights: State, recipe: Recipe) -> None:
+        """Starts the actor, and the copies of it, from given weights."""
+        for name in ("actor", *(name for name, copy in recipe.copies.items() if copy.of == "actor")):
+            self.flats[name].restore(weights)
+
+    # ------------------------------------------------------------------------------------------------ columns
+    @torch.no_grad()
+    def annotate(self, experience: Experience, needs: frozenset[Need]) -> Experience:
+        """Adds the columns that parts declared and that are not there yet: `value`, `logp_ref`."""
+        columns: dict[str, Tensor] = {}
+        if Need.VALUE in needs and "value" not in experience.extra:
+            columns["value"] = torch.cat([self.models["value"](part.context) for part in self.micro_batches(experience, None)])
+        if Need.REFERENCE in needs and "logp_ref" not in experience.extra:
+            reference: Any = self.models["reference"]
+            columns["logp_ref"] = torch.cat(
+                [reference.score(part, frozenset({Need.LOGP})).logp for part in self.micro_batches(experience, None)]
+            )
+        return experience.add(columns) if columns else experience
+
+    # ------------------------------------------------------------------------------------------------ one step
+    def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
+        """Parts of at most `micro_batch` rows; rows that belong together are not separated."""
+        size = self.placement.micro_batch
+        if not size or size >= len(batch):
+            yield batch
+            return
+        if not together:
+            for first in range(0, len(batch), size):
+                yield batch.rows(slice(first, first + size))
+            return
+        yield from (batch.rows(rows) for rows in whole_units(batch, together, size))
+
+    def update(self, stage: Stage, batch: Experience) -> Update:
+        """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""
+        batch = batch.add({"row": torch.arange(len(batch), device=batch.mask.device)})
+        counts = [term.count(batch) for term in stage.terms]
+        parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
+        result = Update()
+        total: list[Tensor] | None = None
+        together = frozenset(term.together for term in stage.terms if term.together is not None)
+        for part in self.micro_batches(batch, together):
+            loss = self.loss(stage, part, counts, result.sums)
+            if loss is None:
+                continue
+            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+            filled = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters, strict=True)]
+            total = filled if total is None else [mine + new for mine, new in zip(total, filled, strict=True)]
+        if total is None:
+            result.skipped = "no term had a decision to learn from"
+            return result
+        self.apply(stage, total, result)
+        return result
+
+    def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], sums: Sums) -> Tensor | None:
+        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without gradient."""
+        view = StageView(self.models, part, stage.needs, self.draw.at(self.updates))
+        total: Tensor | None = None
+        with self.autocast():
+            for term, count in zip(stage.terms, counts, strict=True):
+                value: Loss = term(part, view)
+                share = value.sum / count.clamp(min=1)
+                total = share if total is None else total + share
+                add_sums(sums, {**value.metrics, f"loss/{type(term).__name__}": (value.sum.detach(), value.count)})
+        return total if total is not None and total.requires_grad else None
+
+    def apply(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+        """Clips and steps; a gradient that is not finite is not applied."""
+        flat_gradients, start = [], 0
+        for name in stage.trains:
+            num = len(self.flats[name].tensors)
+            flat_gradients.append(torch.cat([g.reshape(-1) for g in gradients[start : start + num]]).to(self.flats[name].values.dtype))
+            start += num
+        norm = torch.stack([g.norm() for g in flat_gradients]).norm() if len(flat_gradients) > 1 else flat_gradients[0].norm()
+        size = float(norm)
+        if not np.isfinite(size):
+            result.skipped = f"the gradient of stage '{stage.name}' is not finite"
+            return
+        add_sums(result.sums, {f"gradient_norm/{stage.name}": (norm, torch.ones(()))})
+        limit = stage.optimizer.clip_norm
+        if limit and size > limit:
+            flat_gradients = [g.mul_(limit / size) for g in flat_gradients]
+        with torch.no_grad():
+            self.optimizers[stage.name].step(flat_gradients, stage.optimizer)
+
+    @torch.no_grad()
+    def follow(self, copies: Mapping[str, Copy]) -> None:
+        """Moves the copies after an update."""
+        self.updates += 1
+        for name, copy in copies.items():
+            if copy.rate and self.updates % copy.every == 0:
+                self.flats[name].values.lerp_(self.flats[copy.of].values, copy.rate)
+
+    def autocast(self) -> contextlib.AbstractContextManager[Any]:
+        """Mixed precision, where the placement asks for it."""
+        if self.placement.precision is None:
+            return contextlib.nullcontext()
+        return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
+
+
+def add_sums(into: Sums, new: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+    """Adds (sum, count) metrics."""
+    for name, (value, count) in new.items():
+        old = into.get(name)
+        into[name] = (value, count) if old is None else (old[0] + value, old[1] + count)
+
+
+def whole_units(batch: Experience, together: frozenset[str], size: int) -> Iterator[Tensor]:
+    """Row indices of micro-batches of about `size` rows that keep equal values of the named columns in one part."""
+    rows = torch.arange(len(batch))
+    label = rows
+    for name in sorted(together):
+        column = getattr(batch, name)
+        if column is not None:
+            # Rows of one unit take the smallest label of the unit; groups contain episodes, so one pass a column is enough.
+            _, index = torch.unique(column.cpu(), return_inverse=True)
+            smallest = torch.full((int(index.max()) + 1,), len(batch)).scatter_reduce(0, index, label, "amin")
+            label = smallest[index]
+    start: list[Tensor] = []
+    held = 0
+    for unit in torch.unique(label):
+        members = (label == unit).nonzero().squeeze(1)
+        if start and held + len(members) > size:
+            yield torch.cat(start)
+            start, held = [], 0
+        start.append(members)
+        held += len(members)
+    yield torch.cat(start)

@@ -1,0 +1,208 @@
+"""The one loop. It knows no method: it draws starts, gathers, rewards, credits, and steps the recipe's stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.engine import Engine, Placement, Sums, add_sums
+from assay.guards import STANDARD, Alarm, Moment, Watch
+from assay.ops import groups
+from assay.recipe import Recipe
+from assay.slots import Task
+from assay.types import AssayError, Draw, Experience, Progress, State, concatenate
+
+
+@dataclass
+class Step:
+    """What one pass of the loop did."""
+
+    progress: Progress
+    metrics: dict[str, float] = field(default_factory=dict)
+    fresh: Experience | None = None
+    alarms: list[Alarm] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Adds the time spent inside to a phase."""
+        begin = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - begin
+
+
+class Loop:
+    """A recipe at work on a task. All that it remembers is in `snapshot`; randomness is a function of (seed, ordinal)."""
+
+    def __init__(
+        self, recipe: Recipe, task: Task, *, seed: int, num_steps: int, placement: Placement = Placement(), guards: tuple[Watch, ...] = STANDARD
+    ) -> None:
+        self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
+        self.engine = Engine(recipe, task.spec, seed, placement)
+        self.progress = Progress(num_steps=num_steps)
+        self.states: State = {
+            "source": recipe.source.init(task),
+            "rollout": recipe.rollout.init(task) if recipe.rollout else {},
+            "curriculum": recipe.curriculum.init() if recipe.curriculum else {},
+            "constraints": [part.init() for part in recipe.constraints],
+            "guards": [guard.init() for guard in guards],
+        }
+
+    @property
+    def actor(self) -> Any:
+        """The policy."""
+        return self.engine.models["actor"]
+
+    def step(self) -> Step:
+        """Gather, reward, credit, update, observe: one pass."""
+        recipe, step = self.recipe.at(self.progress), Step(self.progress)
+        draw = Draw(self.seed, (self.progress.step,))
+        fresh = self.gather(recipe, draw, step) if recipe.rollout else None
+        if fresh is not None:
+            fresh = self.prepare(recipe, fresh, step)
+            step.fresh = fresh
+        sums: Sums = {}
+        skipped: list[str] = []
+        with step.timed("update"):
+            for batch in recipe.source(self.task, fresh, draw, self.states["source"]):
+                batch = self.engine.annotate(batch, recipe.needs)
+                for stage in recipe.stages:
+                    if self.engine.updates % stage.every == 0:
+                        update = self.engine.update(stage, batch)
+                        add_sums(sums, update.sums)
+                        skipped += [update.skipped] if "not finite" in update.skipped else []
+                self.engine.follow(recipe.copies)
+        self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
+        step.metrics.update(means(sums))
+        self.watch(recipe, step, "updated", fresh, tuple(skipped))
+        return step
+
+    def gather(self, recipe: Recipe, draw: Draw, step: Step) -> Experience:
+        """Fresh, rewarded experience; gathers again where the recipe's selection asks for more."""
+        assert recipe.rollout is not None
+        kept: list[Experience] = []
+        asked = recipe.rollout.num_starts
+        for _ in range(recipe.select.max_rounds if recipe.select else 1):
+            starts = np.empty(0, dtype=np.int64)
+            if recipe.curriculum is not None:
+                starts = recipe.curriculum(asked, draw, self.states["curriculum"])
+            with step.timed("sample"):
+                fresh = recipe.rollout(self.task, self.actor, starts, Draw(self.seed, (0,)), self.states["rollout"])
+            with step.timed("reward"):
+                fresh = self.task.judge(fresh, 0)
+                for reward in recipe.rewards:
+                    fresh = reward(fresh, self.task, 0)
+            self.watch(recipe, step, "gathered", fresh, ())
+            self.progress = replace(self.progress, decisions=self.progress.decisions + int(fresh.mask.sum()))
+            step.metrics.update(outcome_metrics(fresh))
+            if recipe.select is None:
+                return fresh
+            rows = recipe.select(fresh)
+            step.metrics["selected"] = float(rows.float().mean())
+            if bool(rows.any()):
+                kept.append(fresh.rows(rows))
+            if sum(groups.row_groups(part).num for part in kept) >= asked:
+                break
+        return concatenate(kept) if kept else fresh
+
+    def prepare(self, recipe: Recipe, fresh: Experience, step: Step) -> Experience:
+        """Adds the columns that parts need, then shaping, credit and constraints in order."""
+        if recipe.curriculum is not None:
+            recipe.curriculum.observe(fresh, self.states["curriculum"])
+        with step.timed("credit"):
+            fresh = self.engine.annotate(fresh, recipe.needs)
+            for part in recipe.credit:
+                fresh = part(fresh)
+            for constraint, state in zip(recipe.constraints, self.states["constraints"], strict=True):
+                fresh = constraint(fresh, state)
+                step.metrics.update(constraint.observe(fresh, state))
+        step.metrics.update(credit_metrics(fresh))
+        return fresh
+
+    def watch(self, recipe: Recipe, step: Step, when: str, fresh: Experience | None, skipped: tuple[str, ...]) -> None:
+        """Shows the moment to every guard."""
+        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, skipped)
+        for guard, state in zip(self.guards, self.states["guards"], strict=True):
+            step.alarms += getattr(guard, when)(moment, state)
+
+    # ------------------------------------------------------------------------------------------------ state
+    def snapshot(self) -> State:
+        """Everything the run remembers, as a tree of plain values."""
+        return {"engine": self.engine.snapshot(), "states": frozen(self.states), "progress": dict(vars(self.progress)), "seed": self.seed}
+
+    def restore(self, state: State) -> None:
+        """Goes on exactly where `snapshot` was taken."""
+        if state["seed"] != self.seed:
+            raise AssayError(f"the checkpoint is of seed {state['seed']}, this run has seed {self.seed}")
+        self.engine.restore(state["engine"])
+        self.states = thawed(self.states, state["states"])
+        self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
+
+
+def frozen(value: Any) -> Any:
+    """A state tree with live objects (simulations) replaced by their snapshots."""
+    if isinstance(value, dict):
+        return {name: frozen(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [frozen(item) for item in value]
+    return value.snapshot() if callable(getattr(value, "snapshot", None)) else value
+
+
+def thawed(mine: Any, saved: Any) -> Any:
+    """The saved tree; live objects of mine take their snapshots back."""
+    if callable(getattr(mine, "restore", None)) and not isinstance(mine, dict):
+        mine.restore(saved)
+        return mine
+    if isinstance(saved, dict):
+        return {name: thawed(mine.get(name) if isinstance(mine, dict) else None, item) for name, item in saved.items()}
+    if isinstance(saved, list) and isinstance(mine, list) and len(mine) == len(saved):
+        return [thawed(own, item) for own, item in zip(mine, saved, strict=True)]
+    return saved
+
+
+# ---------------------------------------------------------------------------------------------------- metrics
+def means(sums: Sums) -> dict[str, float]:
+    """(sum, count) metrics as means; and the effective share of samples from the ratios."""
+    result = {name: float(value) / max(1.0, float(count)) for name, (value, count) in sums.items()}
+    squared = result.pop("ratio_squared", None)
+    if squared:
+        result["effective_samples"] = result["ratio"] ** 2 / squared
+    return result
+
+
+def outcome_metrics(fresh: Experience) -> dict[str, float]:
+    """Reward and length of what was just gathered: of whole episodes where rows are episodes, else of those that ended."""
+    decisions = fresh.mask.sum()
+    rows = fresh.mask.any(1)
+    metrics = {"decisions": float(decisions), "reward_per_decision": float((fresh.reward * fresh.mask).sum() / decisions.clamp(min=1))}
+    if "episode_return" in fresh.extra:
+        over = fresh.terminal | fresh.truncated
+        if bool(over.any()):
+            metrics["reward"] = float(fresh.extra["episode_return"][over].mean())
+            metrics["length"] = float(fresh.extra["episode_length"][over].mean())
+    elif "score" in fresh.extra and bool(rows.any()):
+        metrics["reward"] = float(fresh.extra["score"][rows].mean())
+        metrics["length"] = float(decisions / rows.sum())
+        metrics["cut"] = float((fresh.truncated & fresh.mask).any(1)[rows].float().mean())
+    if "infra_fault" in fresh.extra:
+        metrics["infra_faults"] = float(fresh.extra["infra_fault"].sum())
+    return metrics
+
+
+def credit_metrics(fresh: Experience) -> dict[str, float]:
+    """Share of groups without advantage, and the spread of advantages."""
+    if "advantage" not in fresh.extra:
+        return {}
+    advantage, mask = fresh.extra["advantage"], fresh.mask
+    metrics = {"advantage_spread": float(advantage[mask].std()) if int(mask.sum()) > 1 else 0.0}
+    if fresh.group is not None:
+        by_group = groups.row_groups(fresh)
+        largest = groups.total((advantage.abs() * mask).amax(1), by_group)
+        metrics["zero_advantage_groups"] = float((largest < 1e-8).float().mean())
+    return metrics

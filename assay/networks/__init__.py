@@ -1,0 +1,1 @@
+"""Network bodies that actors and critics share."""

@@ -1,0 +1,70 @@
+"""Small building blocks of networks: what a context is turned into, and perceptrons with orthogonal weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from assay.types import AssayError, Box, Context, Spec
+
+
+def feature_size(spec: Spec) -> int:
+    """Length of `features` for this task."""
+    if isinstance(spec.observation, Box):
+        return spec.observation.size
+    raise AssayError(f"a perceptron cannot read {spec.observation}; use Table() for numbered states, Transformer() for tokens")
+
+
+def features(context: Context) -> Tensor:
+    """The observation vector."""
+    if "observation" in context:
+        return context["observation"]
+    raise AssayError("a perceptron reads context['observation'], which this task does not give; use Table() for numbered states")
+
+
+def perceptron(
+    num_inputs: int,
+    num_outputs: int,
+    hidden: Sequence[int],
+    *,
+    activation: type[nn.Module] = nn.Tanh,
+    output_gain: float = 1.0,
+) -> nn.Sequential:
+    """Linear layers with orthogonal weights (gain sqrt 2 inside, `output_gain` at the end) and zero biases."""
+    sizes = [num_inputs, *hidden]
+    layers: list[nn.Module] = []
+    for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+        layers += [orthogonal(nn.Linear(fan_in, fan_out), 2.0**0.5), activation()]
+    return nn.Sequential(*layers, orthogonal(nn.Linear(sizes[-1], num_outputs), output_gain))
+
+
+def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
+    """The layer with orthogonal weights and zero bias."""
+    nn.init.orthogonal_(layer.weight, gain)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Ensemble(nn.Module):
+    """N perceptrons side by side, one batched product a layer: [R, in] -> [N, R, out]. Axes: N members, R rows."""
+
+    def __init__(self, num: int, num_inputs: int, num_outputs: int, hidden: Sequence[int]) -> None:
+        super().__init__()
+        sizes = [num_inputs, *hidden, num_outputs]
+        self.weights = nn.ParameterList()
+        self.biases = nn.ParameterList()
+        for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
+            bound = fan_in**-0.5
+            self.weights.append(nn.Parameter(torch.empty(num, fan_in, fan_out).uniform_(-bound, bound)))
+            self.biases.append(nn.Parameter(torch.empty(num, 1, fan_out).uniform_(-bound, bound)))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """Each member on all rows."""
+        hidden = rows.expand(self.weights[0].shape[0], *rows.shape)
+        last = len(self.weights) - 1
+        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
+            hidden = torch.baddbmm(bias, hidden, weight)
+            hidden = hidden if layer == last else hidden.relu()
+        return hidden

@@ -1,0 +1,1 @@
+"""Losses that improve the actor."""

@@ -1,0 +1,37 @@
+"""Doing what the record did: maximum likelihood, the same for text (sft) and control (bc). Axes: B, T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from assay.reduce import TokenMean
+from assay.slots import Aggregation, View
+from assay.types import Experience, Loss, Need
+
+
+@dataclass(frozen=True)
+class LogLikelihood:
+    """loss = -sum_bt weight_bt * log pi(a_bt | s_bt) / count."""
+
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "likelihood does not read credit: every recorded decision counts"}
+
+    @property
+    def together(self) -> str | None:
+        """As the aggregation says."""
+        return self.aggregate.together
+
+    def count(self, batch: Experience) -> Tensor:
+        """As the aggregation says."""
+        return self.aggregate.count(batch)
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Negative log-likelihood of the decisions."""
+        nll = -view.scored.logp * self.aggregate.weigh(batch)
+        metrics = {"nll": ((-view.scored.logp.detach() * batch.mask).sum(), batch.mask.sum())}
+        return Loss(nll.sum(), self.count(batch), metrics)

@@ -1,0 +1,84 @@
+"""Improving the actor through a critic's gradient. Axes: B sequences, T decisions, N critics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from assay.slots import View
+from assay.types import Experience, Loss, Need
+
+
+@dataclass(frozen=True)
+class MaximizeQ:
+    """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477)."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = None
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The first critic's value of the actor's own action."""
+        now = batch.columns(0, batch.num_columns - 1)
+        action = view.model("actor").decide(now.context)
+        value = view.model("q")(now.context, action)[0] * now.mask
+        return Loss(-value.sum(), self.count(batch), {"q": (value.detach().sum(), now.mask.sum())})
+
+
+@dataclass(frozen=True)
+class MaximizeSoftQ:
+    """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905)."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = None
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Soft value of the actor's own action, negated."""
+        now = batch.columns(0, batch.num_columns - 1)
+        actor = view.model("actor")
+        action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
+        value = view.model("q")(now.context, action).amin(0)
+        loss = (view.model("temperature")().detach() * logp - value) * now.mask
+        count = now.mask.sum()
+        metrics = {"q": ((value.detach() * now.mask).sum(), count), "entropy": ((-logp.detach() * now.mask).sum(), count)}
+        return Loss(loss.sum(), self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class MatchEntropy:
+    """loss = -log_temperature * (log pi(a|s) + target): moves SAC's temperature until the entropy is `target` x dimensions.
+
+    The authors' choice is one nat below a dimension's unit range: target entropy = -1 x dimensions.
+    """
+
+    target: float = -1.0
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = None
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The dual variable's loss; the policy gets no gradient."""
+        now = batch.columns(0, batch.num_columns - 1)
+        actor, temperature = view.model("actor"), view.model("temperature")
+        _, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
+        gap = (logp.detach() + self.target * actor.num_draws) * now.mask
+        loss = -temperature.log_value * gap.sum()
+        return Loss(loss, self.count(batch), {"temperature": (temperature().detach() * 1.0, now.mask.any().long())})

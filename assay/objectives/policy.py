@@ -1,0 +1,69 @@
+"""The policy-gradient family: ratio level x trust region x aggregation. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from assay.objectives.ratio import TokenRatio
+from assay.objectives.trust import Clip
+from assay.reduce import TokenMean
+from assay.slots import Aggregation, View
+from assay.types import Experience, Loss, Need
+
+
+class RatioLevel(Protocol):
+    """Log ratios [B, T] of current to acting policy."""
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """Zero where masked; gradient into `logp_BT` only."""
+
+
+class TrustRegion(Protocol):
+    """The loss of each decision."""
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss [B, T], bool [B, T]: cut off)."""
+
+
+@dataclass(frozen=True)
+class PolicyGradient:
+    """loss = sum_bt weight_bt * trust(ratio_bt, A_bt) / count.
+
+    The same object serves tokens and torques: it reads `advantage`, the recorded and the current log-probabilities.
+    Assumes: `advantage` was written by a credit. Degenerate: an empty mask gives sum 0 and count 0, and no step.
+    """
+
+    ratio: RatioLevel = TokenRatio()
+    trust: TrustRegion = Clip()
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    first_order: ClassVar[bool] = True
+
+    @property
+    def together(self) -> str | None:
+        """As the aggregation says."""
+        return self.aggregate.together
+
+    def count(self, batch: Experience) -> Tensor:
+        """As the aggregation says."""
+        return self.aggregate.count(batch)
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The weighed sum over decisions."""
+        logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
+        log_ratio = self.ratio(logp, batch)
+        loss, cut = self.trust(log_ratio, advantage, logp)
+        weighed = torch.where(mask, loss, 0.0) * self.aggregate.weigh(batch)
+        count = mask.sum()
+        moved = log_ratio.detach()
+        metrics = {
+            "clipped": ((cut & mask).sum(), count),
+            "ratio": ((moved.exp() * mask).sum(), count),
+            "ratio_squared": (((2 * moved).exp() * mask).sum(), count),
+            "kl_to_old": (((torch.expm1(moved) - moved) * mask).sum(), count),
+        }
+        return Loss(weighed.sum(), self.count(batch), metrics)

@@ -1,0 +1,45 @@
+"""At which level the probability ratio is taken. Axes: B sequences, T decisions.
+
+All return log ratios [B, T], zero where masked, with gradient into `logp` only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from assay.types import Experience
+
+
+@dataclass(frozen=True)
+class TokenRatio:
+    """log pi(a_t) - log pi_old(a_t) of each decision."""
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """Per decision."""
+        return (logp_BT - batch.logp.detach()) * batch.mask
+
+
+@dataclass(frozen=True)
+class SequenceRatio:
+    """Geometric mean over the sequence's decisions: (pi(y) / pi_old(y))^(1/|y|), the same for all of them.
+
+    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is the sequence's, shared equally.
+    """
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """The row's mean, on each decision."""
+        log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
+        length = batch.mask.sum(1, keepdim=True).clamp(min=1)
+        return (log_ratio.sum(1, keepdim=True) / length) * batch.mask
+
+
+@dataclass(frozen=True)
+class ProductRatio:
+    """The whole sequence's ratio: the exact importance weight of an outcome, with its full variance."""
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """The row's sum, on each decision."""
+        log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
+        return log_ratio.sum(1, keepdim=True) * batch.mask

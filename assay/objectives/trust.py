@@ -1,0 +1,76 @@
+"""Trust regions: how far the loss lets the policy go. Axes: B sequences, T decisions.
+
+Each maps (log ratio, advantage, logp) to a loss per decision and says which decisions it cut off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class NoTrust:
+    """-A * log pi: REINFORCE. The ratio is not used: for data of the current policy only."""
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        return -advantage * logp, torch.zeros_like(advantage, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Unclipped:
+    """-A * ratio: the plain importance-weighted surrogate."""
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        return -advantage * log_ratio.exp(), torch.zeros_like(advantage, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Clip:
+    """-min(ratio * A, clip(ratio, 1 - low, 1 + high) * A): PPO (arXiv:1707.06347); high > low is DAPO's clip-higher."""
+
+    low: float = 0.2
+    high: float = 0.2
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        ratio = log_ratio.exp()
+        plain, clipped = ratio * advantage, ratio.clamp(1.0 - self.low, 1.0 + self.high) * advantage
+        return -torch.minimum(plain, clipped), clipped < plain
+
+
+@dataclass(frozen=True)
+class DualClip:
+    """PPO's clip, and for A < 0 the loss is at most -ceiling * A (arXiv:1912.09729)."""
+
+    low: float = 0.2
+    high: float = 0.2
+    ceiling: float = 3.0
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        loss, cut = Clip(self.low, self.high)(log_ratio, advantage, logp)
+        bound = -self.ceiling * advantage
+        over = (advantage < 0) & (loss > bound)
+        return torch.where(over, bound, loss), cut | over
+
+
+@dataclass(frozen=True)
+class StopGradientWeight:
+    """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585). No decision loses its gradient.
+
+    The paper leaves the lower side open; `low` at least 1 does that.
+    """
+
+    low: float = 1.0
+    high: float = 4.0
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, whether the weight was clipped)."""
+        ratio = log_ratio.detach().exp()
+        weight = ratio.clamp(1.0 - self.low, 1.0 + self.high)
+        return -advantage * weight * logp, weight != ratio

@@ -1,0 +1,1 @@
+"""Pure tensor functions, no classes: randomness, groups, returns, divergences, distributions."""

@@ -1,0 +1,46 @@
+"""Distributions as functions of their parameters, sampled through their inverse distribution function."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+LOG_TWO = math.log(2.0)
+
+
+def categorical_sample(logits_NV: Tensor, uniform_N: Tensor) -> Tensor:
+    """The category whose interval of the cumulative distribution contains `uniform`; never one of probability 0."""
+    cumulative = logits_NV.softmax(-1).cumsum(-1)
+    # Scaling by the last entry makes the total exactly one, whatever the rounding of the sum.
+    point = uniform_N.to(cumulative.dtype).unsqueeze(-1) * cumulative[..., -1:]
+    return torch.searchsorted(cumulative, point, right=True).squeeze(-1).clamp(max=logits_NV.shape[-1] - 1)
+
+
+def categorical_logp(logits: Tensor, action: Tensor) -> Tensor:
+    """log softmax(logits)[action]."""
+    return logits.gather(-1, action.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+
+
+def categorical_entropy(logits: Tensor) -> Tensor:
+    """-sum p log p; categories of logit -inf count nothing."""
+    log_prob = logits.log_softmax(-1)
+    return -(log_prob.exp() * log_prob.masked_fill(log_prob == -math.inf, 0.0)).sum(-1)
+
+
+def normal_sample(uniform: Tensor) -> Tensor:
+    """Standard normal numbers by the inverse distribution function."""
+    return torch.special.ndtri(uniform.double()).to(uniform.dtype)
+
+
+def normal_logp(value: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """Log-density of independent normals, summed over the last axis."""
+    scaled = (value - mean) * (-log_std).exp()
+    return (-0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI).sum(-1)
+
+
+def log_tanh_slope(latent: Tensor) -> Tensor:
+    """log(1 - tanh(x)^2), stable for large |x|."""
+    return 2.0 * (LOG_TWO - latent - torch.nn.functional.softplus(-2.0 * latent))

@@ -1,0 +1,249 @@
+"""A recipe: a frozen record of parts. It is a value: replace a part and you have another method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from difflib import get_close_matches
+from typing import Any, cast
+
+from assay.slots import (
+    Constraint,
+    CriticLoss,
+    Curriculum,
+    ModelSpec,
+    Objective,
+    Prepare,
+    Regularizer,
+    Reward,
+    Rollout,
+    Schedule,
+    Select,
+    Source,
+    Term,
+)
+from assay.types import AssayError, Need, Progress
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101); gradients are scaled down to `clip_norm` first."""
+
+    learning_rate: float | Schedule = 3e-4
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    clip_norm: float = 1.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One optimizer step: which models it trains, on the sum of which terms, how often (every `every`-th update)."""
+
+    name: str
+    trains: tuple[str, ...]
+    objective: tuple[Objective, ...] = ()
+    regularizers: tuple[Regularizer, ...] = ()
+    critic: tuple[CriticLoss, ...] = ()
+    optimizer: Adam = Adam()
+    every: int = 1
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """All losses of the stage."""
+        return (*self.objective, *self.regularizers, *self.critic)
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What its terms declare."""
+        return frozenset().union(*(term.needs for term in self.terms))
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A second set of a model's parameters that follows it: copy <- copy + rate * (model - copy), every `every` updates.
+
+    rate 0 never moves (a reference), rate 1 copies (DQN), 0.005 follows slowly (Polyak averaging).
+    """
+
+    of: str
+    rate: float = 0.0
+    every: int = 1
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a method is made of. `steps` is the budget that its defaults were chosen for."""
+
+    name: str
+    actor: ModelSpec
+    stages: tuple[Stage, ...]
+    source: Source
+    rollout: Rollout | None = None
+    rewards: tuple[Reward, ...] = ()
+    select: Select | None = None
+    credit: tuple[Prepare, ...] = ()
+    critics: Mapping[str, ModelSpec] = field(default_factory=dict)
+    copies: Mapping[str, Copy] = field(default_factory=dict)
+    constraints: tuple[Constraint, ...] = ()
+    curriculum: Curriculum | None = None
+    steps: int = 200
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What any of its parts declares."""
+        return frozenset().union(*(part.needs for part in self.credit), *(stage.needs for stage in self.stages))
+
+    def set(self, path: str, value: Any) -> Recipe:
+        """The recipe with one setting changed; `path` is any unambiguous end of the setting's full path."""
+        full = find_setting(self, path)
+        return cast(Recipe, changed(self, full, coerced(".".join(full), read(self, full), value)))
+
+    def at(self, progress: Progress) -> Recipe:
+        """The recipe with every schedule replaced by its value now."""
+        return cast(Recipe, resolved(self, progress)) if has_schedule(self) else self
+
+    def check(self) -> None:
+        """Refuses combinations that cannot work, before compute is spent."""
+        models = {"actor", *self.critics, *self.copies}
+        for name, copy in self.copies.items():
+            if copy.of not in models - set(self.copies):
+                raise AssayError(f"copies.{name} copies '{copy.of}', which is no model of this recipe ({', '.join(sorted(models))})")
+        for stage in self.stages:
+            for name in stage.trains:
+                if name not in models - set(self.copies):
+                    raise AssayError(f"stage '{stage.name}' trains '{name}', which is no model of this recipe ({', '.join(sorted(models))})")
+        if Need.VALUE in self.needs and "value" not in self.critics:
+            raise AssayError("a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}")
+        if Need.REFERENCE in self.needs and "reference" not in self.copies:
+            raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
+
+
+# ---------------------------------------------------------------------------------------------------- parts as trees
+def children(value: Any) -> list[tuple[str, Any]]:
+    """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's name)."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init]
+    if isinstance(value, Mapping):
+        return [(str(name), item) for name, item in value.items()]
+    if isinstance(value, tuple) and any(is_dataclass(item) for item in value):
+        return [(item.name if isinstance(item, Stage) else type(item).__name__, item) for item in value]
+    return []
+
+
+def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Every setting by its full path, in order."""
+    below = children(value)
+    if not below:
+        return {above: value} if not is_dataclass(value) else {}
+    found: dict[tuple[str, ...], Any] = {}
+    for name, item in below:
+        found |= settings(item, (*above, name))
+    return found
+
+
+def read(value: Any, path: tuple[str, ...]) -> Any:
+    """The part or setting at a full path."""
+    for name in path:
+        value = dict(children(value))[name]
+    return value
+
+
+def find_setting(recipe: Recipe, path: str) -> tuple[str, ...]:
+    """The one full path that `path` can mean: its words in order, the last one at the end."""
+    words = path.split(".")
+    known = settings(recipe)
+    matches = [full for full in known if full[-1] == words[-1] and is_subsequence(words, full)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        options = ", ".join(".".join(full) for full in matches)
+        raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'; it can mean {options}")
+    names = [".".join(full) for full in known]
+    near = get_close_matches(path, names, 1, 0.3) or get_close_matches(words[-1], [full[-1] for full in known], 1, 0.0)
+    raise AssayError(f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} lists all)")
+
+
+def is_subsequence(words: list[str], full: tuple[str, ...]) -> bool:
+    """Whether `words` occur in `full` in this order."""
+    rest = iter(full)
+    return all(word in rest for word in words)
+
+
+def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
+    """A copy of the tree with the value at `path` replaced."""
+    if not path:
+        return new
+    if isinstance(value, Mapping):
+        return {name: changed(item, path[1:], new) if name == path[0] else item for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(changed(item, path[1:], new) if name == path[0] else item for name, item in children(value))
+    return replace(value, **{path[0]: changed(getattr(value, path[0]), path[1:], new)})
+
+
+def coerced(path: str, old: Any, new: Any) -> Any:
+    """`new` as a value of the same kind as `old`; text is parsed, what does not fit is refused."""
+    if not isinstance(new, str) or isinstance(old, str):
+        text, given = None, new
+    else:
+        text, given = new.strip(), new
+    kind = float if isinstance(getattr(old, "at", None), type(lambda: 0)) or is_schedule(old) else type(old)
+    try:
+        if kind is bool:
+            return parsed_bool(given if text is None else text)
+        if kind in (int, float):
+            number = float(given if text is None else text)
+            if kind is int and not number.is_integer():
+                raise ValueError
+            return kind(number)
+        if kind is tuple and text is not None:
+            inner = type(old[0]) if old else int
+            return tuple(inner(word) for word in text.strip("() ").split(",") if word.strip())
+    except (TypeError, ValueError):
+        raise AssayError(f"{path} is {old!r}, so '{given}' does not fit: give a {kind.__name__}") from None
+    if text is not None and kind is not str:
+        raise AssayError(f"{path} is a part ({type(old).__name__}); it can be replaced in Python, not on the command line")
+    return given
+
+
+def parsed_bool(value: Any) -> bool:
+    """true/false, yes/no, 1/0."""
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in words:
+        raise ValueError
+    return words[str(value).lower()]
+
+
+def is_schedule(value: Any) -> bool:
+    """Whether a value moves with progress."""
+    return is_dataclass(value) and callable(getattr(value, "at", None)) and not isinstance(value, Recipe)
+
+
+def has_schedule(value: Any) -> bool:
+    """Whether anything in the tree moves with progress."""
+    return is_schedule(value) or any(has_schedule(item) for _, item in children(value))
+
+
+def resolved(value: Any, progress: Progress) -> Any:
+    """The tree with schedules replaced by numbers."""
+    if is_schedule(value):
+        return value.at(progress)
+    for name, item in children(value):
+        if has_schedule(item):
+            value = changed(value, (name,), resolved(item, progress))
+    return value
+
+
+def describe(value: Any) -> Any:
+    """A part as JSON: its class and settings, all the way down."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"part": type(value).__name__} | {f.name: describe(getattr(value, f.name)) for f in fields(value) if f.init}
+    if isinstance(value, Mapping):
+        return {str(name): describe(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [describe(item) for item in value]
+    if callable(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    return value

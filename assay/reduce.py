@@ -1,0 +1,108 @@
+"""Aggregations: how the decisions of a batch are weighed into one number. Axes: B sequences, T decisions.
+
+    loss = sum_bt weight_bt * loss_bt / count
+
+The engine divides, by the count of the whole update batch, so that micro-batches and padding cannot change a loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.ops import groups
+from assay.types import Experience
+
+
+def decisions_per_episode(batch: Experience) -> Tensor:
+    """Decisions in the whole episode of each row, [B], at least 1."""
+    per_row = batch.mask.sum(1)
+    if batch.episode is None:
+        return per_row.clamp(min=1)
+    episodes = groups.episode_groups(batch)
+    return groups.total(per_row, episodes)[episodes.index].clamp(min=1)
+
+
+@dataclass(frozen=True)
+class TokenMean:
+    """Every decision of the batch weighs the same: long sequences weigh more (DAPO, arXiv:2503.14476)."""
+
+    together: ClassVar[str | None] = None
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """The mask."""
+        return batch.mask.to(batch.reward.dtype)
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.mask.sum()
+
+
+@dataclass(frozen=True)
+class SequenceMean:
+    """Mean over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300)."""
+
+    together: ClassVar[str | None] = "episode"
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """mask / decisions of the episode."""
+        return batch.mask / decisions_per_episode(batch).unsqueeze(1).to(batch.reward.dtype)
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of episodes with a decision."""
+        has_decision = batch.mask.any(1)
+        return has_decision.sum() if batch.episode is None else torch.unique(batch.episode[has_decision]).numel() * batch.mask.new_ones((), dtype=torch.long)
+
+
+@dataclass(frozen=True)
+class FixedLength:
+    """Sum over decisions divided by a constant, then mean over sequences: no length bias (Dr. GRPO, arXiv:2503.20783)."""
+
+    length: int
+    together: ClassVar[str | None] = None
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """mask / length."""
+        return batch.mask.to(batch.reward.dtype) / self.length
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of sequences with a decision."""
+        return batch.mask.any(1).sum()
+
+
+@dataclass(frozen=True)
+class SequenceSum:
+    """Sum over decisions, mean over sequences: the likelihood of whole sequences (REINFORCE, RLOO)."""
+
+    together: ClassVar[str | None] = None
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """The mask."""
+        return batch.mask.to(batch.reward.dtype)
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of sequences with a decision."""
+        return batch.mask.any(1).sum()
+
+
+@dataclass(frozen=True)
+class PromptMean:
+    """Mean over the decisions of each group, then over groups: every prompt weighs the same."""
+
+    together: ClassVar[str | None] = "group"
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """mask / decisions of the group."""
+        in_group = groups.row_groups(batch)
+        decisions = groups.total(batch.mask.sum(1), in_group)[in_group.index].clamp(min=1)
+        return batch.mask / decisions.unsqueeze(1).to(batch.reward.dtype)
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of groups with a decision."""
+        has_decision = batch.mask.any(1)
+        if batch.group is None:
+            return has_decision.sum()
+        return has_decision.new_ones((), dtype=torch.long) * torch.unique(batch.group[has_decision]).numel()

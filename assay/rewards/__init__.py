@@ -1,0 +1,1 @@
+"""What it was worth."""

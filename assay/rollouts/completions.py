@@ -1,0 +1,106 @@
+"""Gathering by decoding: prompts in, completions out, token by token with a cache. Axes: B rows, T tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.ops import distributions, random
+from assay.types import Draw, Experience, Vocabulary
+
+COMPACT_BELOW = 0.8
+"""The batch is packed anew when fewer than this share of its rows is unfinished."""
+
+
+@torch.no_grad()
+def complete(
+    actor: Any,
+    prompts: Sequence[Sequence[int]],
+    starts: np.ndarray,
+    samples: np.ndarray,
+    draw: Draw,
+    *,
+    max_tokens: int,
+    vocabulary: Vocabulary,
+    greedy: bool,
+) -> Experience:
+    """One completion for each row; rows of one start share their prompt's prefill.
+
+    The token at time t of (start, sample) comes from the uniform number of that triple alone, whatever else is in the
+    batch. A completion ends with the end token (terminal) or at the limit (terminal and truncated).
+    """
+    order, distinct, repeats = neighbours(starts)
+    decoder = actor.decoder([list(prompts[i]) for i in distinct], repeats, max_tokens)
+    rows = np.asarray(order)
+    numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(max_tokens)[None])
+    uniform = random.as_open_float32(numbers)
+    tokens = torch.full((len(starts), max_tokens), vocabulary.pad)
+    logp = torch.zeros(len(starts), max_tokens)
+    length = torch.zeros(len(starts), dtype=torch.long)
+    alive = torch.from_numpy(rows)
+    done = torch.zeros(len(rows), dtype=torch.bool)
+    for time in range(max_tokens):
+        logits = decoder.logits().float()
+        chosen = logits.argmax(-1) if greedy else distributions.categorical_sample(logits, uniform[alive, time].to(logits.device))
+        chosen_logp = distributions.categorical_logp(logits, chosen).cpu()
+        chosen_here = chosen.cpu()
+        live = alive[~done]
+        tokens[live, time], logp[live, time] = chosen_here[~done], chosen_logp[~done]
+        length[live] += 1
+        done = done | (chosen_here == vocabulary.eos)
+        if bool(done.all()) or time + 1 == max_tokens:
+            break
+        if float((~done).float().mean()) < COMPACT_BELOW:
+            keep = (~done).nonzero().squeeze(1)
+            decoder.keep(keep.to(chosen.device))
+            alive, done, chosen = alive[keep], done[keep], chosen[keep.to(chosen.device)]
+        decoder.push(chosen)
+    return as_experience(prompts, tokens, logp, length, vocabulary, starts, samples)
+
+
+def neighbours(starts: np.ndarray) -> tuple[list[int], list[int], list[int]]:
+    """Rows ordered so that equal starts stand together: (order, first row of each start, rows of each start)."""
+    order = np.argsort(starts, kind="stable")
+    _, first, counts = np.unique(starts[order], return_index=True, return_counts=True)
+    return order.tolist(), order[first].tolist(), counts.tolist()
+
+
+def as_experience(
+    prompts: Sequence[Sequence[int]],
+    tokens_BN: Tensor,
+    logp_BN: Tensor,
+    length_B: Tensor,
+    vocabulary: Vocabulary,
+    starts: np.ndarray,
+    samples: np.ndarray,
+) -> Experience:
+    """Prompt and completion of each row in one sequence, padded at the end."""
+    prompt_length = torch.tensor([len(prompt) for prompt in prompts])
+    num_columns = int((prompt_length + length_B).max())
+    column = torch.arange(num_columns)
+    new = column - prompt_length.unsqueeze(1)
+    mask = (new >= 0) & (new < length_B.unsqueeze(1))
+    valid = column < (prompt_length + length_B).unsqueeze(1)
+    sequence = torch.full((len(prompts), num_columns), vocabulary.pad)
+    for row, prompt in enumerate(prompts):
+        sequence[row, : len(prompt)] = torch.tensor(prompt)
+    where = new.clamp(0, tokens_BN.shape[1] - 1)
+    sequence = torch.where(mask, tokens_BN.gather(1, where), sequence)
+    is_last = new == (length_B - 1).unsqueeze(1)
+    ended = tokens_BN.gather(1, (length_B - 1).clamp(min=0).unsqueeze(1)) == vocabulary.eos
+    start = torch.from_numpy(np.asarray(starts, dtype=np.int64))
+    return Experience(
+        context={"tokens": sequence, "valid": valid},
+        action=sequence,
+        mask=mask,
+        logp=logp_BN.gather(1, where) * mask,
+        reward=torch.zeros(mask.shape),
+        terminal=is_last & mask,
+        truncated=is_last & mask & ~ended,
+        group=start,
+        extra={"start": start, "sample": torch.from_numpy(np.asarray(samples, dtype=np.int64))},
+    )

@@ -1,0 +1,190 @@
+"""Gathering by stepping simulations: whole episodes, or fragments that go on where the last one stopped.
+
+Axes: N instances, T columns. A record has one column more than steps: the last one holds the context after the last
+step. The column after an episode's end holds its final context, is no decision, and its action was ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.ops import random
+from assay.slots import Explore, Simulation, SteppingTask, Task
+from assay.types import AssayError, Context, Draw, Experience, State
+
+CHUNK = 64
+
+
+@dataclass
+class Recorder:
+    """Columns as they happen."""
+
+    contexts: list[Context] = field(default_factory=list)
+    rows: list[tuple[Tensor, ...]] = field(default_factory=list)
+    costs: list[Tensor] = field(default_factory=list)
+
+    def add(self, context: Context, row: tuple[Tensor, ...], cost: Tensor | None) -> None:
+        """One column: its context and (action, mask, logp, reward, terminal, truncated)."""
+        self.contexts.append(context)
+        self.rows.append(row)
+        if cost is not None:
+            self.costs.append(cost)
+
+    def finish(self, last: Context) -> Experience:
+        """The record, closed by the column of the context after the last step."""
+        self.contexts.append(last)
+        closing = tuple(torch.zeros_like(column) for column in self.rows[-1])
+        columns = [torch.stack(column, 1) for column in zip(*self.rows, closing, strict=True)]
+        context = {name: torch.stack([step[name] for step in self.contexts], 1) for name in last}
+        cost = torch.stack([*self.costs, torch.zeros_like(self.costs[-1])], 1) if self.costs else None
+        action, mask, logp, reward, terminal, truncated = columns
+        return Experience(context, action, mask, logp, reward, terminal, truncated, cost=cost)
+
+
+class Uniforms:
+    """Uniform numbers for (row, time), hashed a block of time at once."""
+
+    def __init__(self, draw: Draw, rows: tuple[np.ndarray, ...], num_draws: int) -> None:
+        self.draw, self.num_draws = draw, num_draws
+        self.rows = tuple(row[:, None, None] for row in rows)
+        self.block, self.first = torch.empty(0), -1
+
+    def at(self, time: int) -> Tensor:
+        """[N, num_draws] for this time."""
+        first = time - time % CHUNK
+        if first != self.first:
+            times = np.arange(first, first + CHUNK)[None, :, None]
+            values = random.uniform(self.draw, *self.rows, times, np.arange(self.num_draws)[None, None])
+            self.block, self.first = random.as_open_float32(values).transpose(0, 1), first
+        return self.block[time - first]
+
+
+@torch.no_grad()
+def play_episodes(
+    actor: Any,
+    simulation: Simulation,
+    seeds: np.ndarray,
+    starts: np.ndarray,
+    samples: np.ndarray,
+    draw: Draw,
+    horizon: int,
+    greedy: bool,
+) -> Experience:
+    """One whole episode in every instance; an instance that is done waits, masked, for the others."""
+    context = simulation.reset(seeds)
+    alive = torch.ones(len(seeds), dtype=torch.bool)
+    uniforms = Uniforms(draw, (starts, samples), actor.num_draws)
+    recorder = Recorder()
+    for time in range(horizon):
+        action, logp = actor.act(context, None if greedy else uniforms.at(time))
+        after, reward, terminal, truncated, cost = simulation.step(action)
+        live = alive.to(reward.dtype)
+        row = (action, alive, logp * live, reward * live, terminal & alive, truncated & alive)
+        recorder.add(context, row, None if cost is None else cost * live.unsqueeze(1))
+        alive = alive & ~(terminal | truncated)
+        context = after
+        if not alive.any():
+            break
+    record = recorder.finish(context)
+    start = torch.from_numpy(starts)
+    columns = {"start": start, "sample": torch.from_numpy(samples)}
+    return Experience(**{**vars(record), "group": start, "extra": columns})
+
+
+def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:
+    """Every start `members` times, and the sample indices 0..members-1 beside it."""
+    return np.repeat(starts, members), np.tile(np.arange(members), len(starts))
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Whole episodes: `starts` different starts, `members` independent samples of each (a group)."""
+
+    starts: int = 32
+    members: int = 8
+
+    def init(self, task: Task) -> State:
+        """Nothing to remember."""
+        return {}
+
+    @property
+    def num_starts(self) -> int:
+        """The starts it asks for."""
+        return self.starts
+
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """`len(starts)` x `members` episodes; randomness belongs to (start, sample), not to the batch."""
+        rows, samples = group_rows(starts, self.members)
+        return task.play(actor, rows, samples, draw, split=0, greedy=False)
+
+
+@dataclass(frozen=True)
+class Fragments:
+    """`steps` steps in each of `instances` simulations, which go on from call to call; episodes may span fragments."""
+
+    instances: int = 64
+    steps: int = 64
+    explore: Explore | None = None
+
+    def init(self, task: Task) -> State:
+        """The simulations, not yet started."""
+        if not isinstance(task, SteppingTask):
+            raise AssayError(f"Fragments needs a task that can be stepped, and '{task.name}' is not one; use rollout Episodes()")
+        running = torch.zeros(self.instances, 2, dtype=torch.float64)
+        return {"simulation": task.simulate(self.instances), "time": 0, "context": None, "over": None, "running": running}
+
+    @property
+    def num_starts(self) -> int:
+        """It starts by itself."""
+        return 0
+
+    @torch.no_grad()
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """The next fragment of every simulation."""
+        simulation, instances = state["simulation"], np.arange(self.instances)
+        run = Draw(draw.seed)
+        if state["context"] is None:
+            state["context"] = dict(simulation.reset(random.hashed(run, 1, instances).view(np.int64)))
+            state["over"] = torch.zeros(self.instances, dtype=torch.bool)
+        who = actor if self.explore is None else self.explore.wrap(actor)
+        uniforms = Uniforms(run.at(2), (instances,), who.num_draws)
+        recorder, context, over = Recorder(), state["context"], state["over"]
+        for time in range(state["time"], state["time"] + self.steps):
+            action, logp = who.act(context, uniforms.at(time))
+            after, reward, terminal, truncated, cost = simulation.step(action)
+            recorder.add(context, (action, ~over, logp, reward, terminal, truncated), cost)
+            context, over = after, terminal | truncated
+        state["context"], state["over"], state["time"] = dict(context), over, state["time"] + self.steps
+        record = masked(recorder.finish(context))
+        return record.add(finished_episodes(record, state["running"]))
+
+
+def finished_episodes(record: Experience, running_N2: Tensor) -> dict[str, Tensor]:
+    """`episode_return` and `episode_length` [N, T], set where an episode ends; `running_N2` carries both across fragments."""
+    reward, mask, carry = record.reward.double().numpy(), record.mask.numpy(), running_N2.numpy()
+    over = (record.terminal | record.truncated).numpy()
+    result = np.zeros((2, *reward.shape))
+    for t in range(reward.shape[1]):
+        carry[:, 0] += reward[:, t]
+        carry[:, 1] += mask[:, t]
+        result[:, over[:, t], t] = carry[over[:, t]].T
+        carry[over[:, t]] = 0.0
+    episode_return, episode_length = torch.from_numpy(result).float()
+    return {"episode_return": episode_return, "episode_length": episode_length}
+
+
+def masked(record: Experience) -> Experience:
+    """The record with log-probability, reward and ends set to zero in columns that are no decisions."""
+    values: Mapping[str, Tensor] = {
+        "logp": record.logp * record.mask,
+        "reward": record.reward * record.mask,
+        "terminal": record.terminal & record.mask,
+        "truncated": record.truncated & record.mask,
+    }
+    return Experience(**{**vars(record), **values})

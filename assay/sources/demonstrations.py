@@ -1,0 +1,31 @@
+"""Training on what somebody else did: demonstrations and pairs that the task gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.slots import DemonstratedTask, Task
+from assay.types import AssayError, Draw, Experience, State
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """`batch` demonstrations of the task a step, each start once, in order."""
+
+    batch: int = 64
+
+    def init(self, task: Task) -> State:
+        """The next ordinal."""
+        if not isinstance(task, DemonstratedTask):
+            raise AssayError(f"task '{task.name}' gives no demonstrations; name a task that does, or a file of them")
+        return {"next": 0}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """The next demonstrations as one batch."""
+        assert isinstance(task, DemonstratedTask)
+        first = state["next"]
+        state["next"] = first + self.batch
+        yield task.demonstrate(np.arange(first, first + self.batch, dtype=np.int64), 0)

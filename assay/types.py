@@ -1,0 +1,289 @@
+"""The one record of what happened, and the small values that parts hand to each other.
+
+Axes: B sequences, T decisions, A action dimensions, K costs.
+
+A column with `mask` false is not a decision of this actor: a prompt token, padding, a tool's output, the column
+that holds an episode's final observation. The context after decision t is column t + 1, in every world: a
+transition of replay is a sequence of two columns, one decision and what followed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum, IntEnum
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+Context = Mapping[str, Tensor]
+State = dict[str, Any]
+"""What a part remembers: a tree of dicts, lists, tensors, numbers and text. It is saved with the run."""
+
+
+class AssayError(Exception):
+    """What a user can mend; the message names the field, the value and the fix."""
+
+
+class Need(Enum):
+    """What a part reads besides the record; nothing is computed that no part of the recipe declares."""
+
+    LOGP = "log-probability of each recorded decision under the current policy"
+    ENTROPY = "entropy of each decision's distribution"
+    LOGITS = "the whole distribution of each decision"
+    HIDDEN = "last hidden state of each decision"
+    VALUE = "column `value`: the state value before each decision, by the critic `value`"
+    REFERENCE = "column `logp_ref`: log-probability under the copy named `reference`"
+
+
+class Origin(IntEnum):
+    """Where a sequence came from; the values of the column `source`."""
+
+    POLICY = 0
+    OLDER_SELF = 1
+    TEACHER = 2
+    HUMAN = 3
+    DATASET = 4
+
+
+# ---------------------------------------------------------------------------------------------------- spaces
+@dataclass(frozen=True)
+class Discrete:
+    """One of `n` choices, numbered from 0."""
+
+    n: int
+
+
+@dataclass(frozen=True)
+class Box:
+    """A vector between `low` and `high`, dimension by dimension (infinite where unbounded)."""
+
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of dimensions."""
+        return len(self.low)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens 0 to `size` - 1, three of them special."""
+
+    size: int
+    pad: int
+    bos: int
+    eos: int
+
+
+Space = Discrete | Box | Vocabulary
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a model must know of a task to be built: what is seen, what is decided, how long an episode can be."""
+
+    observation: Space
+    action: Space
+    horizon: int
+    num_costs: int = 0
+
+
+# ---------------------------------------------------------------------------------------------------- outcomes
+@dataclass(frozen=True)
+class Score:
+    """A verifier's number."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class PolicyFault:
+    """The policy's own failure (no answer, too long, its code timed out); trains with `value`."""
+
+    kind: str
+    value: float = 0.0
+
+
+@dataclass(frozen=True)
+class InfraFault:
+    """The infrastructure's failure. Never a number: the sequence leaves training and is counted."""
+
+    kind: str
+
+
+Outcome = Score | PolicyFault | InfraFault
+
+
+# ---------------------------------------------------------------------------------------------------- the record
+@dataclass(frozen=True)
+class Experience:
+    """B sequences of up to T decisions, the same columns for tokens and torques.
+
+    `logp` is under whoever acted, as recorded when acting. A scalar outcome sits on the last decision of `reward`.
+    Terminal steps do not bootstrap, truncated ones do; where both are set the task ended the episode (terminal) by
+    cutting it (truncated). Columns that are None are absent: no `group` means that each row is its own group.
+    `extra` holds what parts add under their own names, each [B] or [B, T, ...].
+    """
+
+    context: Context
+    action: Tensor
+    mask: Tensor
+    logp: Tensor
+    reward: Tensor
+    terminal: Tensor
+    truncated: Tensor
+    cost: Tensor | None = None
+    group: Tensor | None = None
+    episode: Tensor | None = None
+    turn: Tensor | None = None
+    segment: Tensor | None = None
+    player: Tensor | None = None
+    parent: Tensor | None = None
+    branch: Tensor | None = None
+    source: Tensor | None = None
+    version: Tensor | None = None
+    extra: Mapping[str, Tensor] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return self.mask.shape[0]
+
+    @property
+    def num_columns(self) -> int:
+        """T, padding included."""
+        return self.mask.shape[1]
+
+    def column(self, name: str) -> Tensor:
+        """A column that a part added; says which are there when it is missing."""
+        if name not in self.extra:
+            there = ", ".join(sorted(self.extra)) or "none"
+            raise AssayError(f"this experience has no column '{name}' (added so far: {there}); put the part that writes it earlier")
+        return self.extra[name]
+
+    def add(self, columns: Mapping[str, Tensor]) -> Experience:
+        """The same record with these extra columns."""
+        return replace(self, extra={**self.extra, **columns})
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Experience:
+        """Applies `change` to every tensor."""
+        known = {
+            f.name: change(value)
+            for f in fields(self)
+            if f.name not in ("context", "extra") and (value := getattr(self, f.name)) is not None
+        }
+        context = {name: change(value) for name, value in self.context.items()}
+        return replace(self, context=context, extra={name: change(value) for name, value in self.extra.items()}, **known)
+
+    def rows(self, index: Tensor | slice) -> Experience:
+        """The sequences at `index`."""
+        return self.map(lambda column: column[index])
+
+    def to(self, device: torch.device | str) -> Experience:
+        """The record on another device."""
+        return self.map(lambda column: column.to(device))
+
+    def per_decision(self) -> Iterator[tuple[str, Tensor]]:
+        """Names and tensors of all columns that have the axis T ('context.' and 'extra.' before mapped ones)."""
+        for f in fields(self):
+            value = getattr(self, f.name)
+            if f.name in ("context", "extra"):
+                for name, column in value.items():
+                    if column.dim() >= 2:
+                        yield f"{f.name}.{name}", column
+            elif isinstance(value, Tensor) and value.dim() >= 2:
+                yield f.name, value
+
+    def columns(self, start: int, stop: int) -> Experience:
+        """Columns start..stop of the axis T; per-sequence columns stay."""
+        return self.map(lambda column: column[:, start:stop] if column.dim() >= 2 else column)
+
+    def trim(self) -> Experience:
+        """Drops trailing columns in which no sequence has a context (column `valid`, else `mask` and one after)."""
+        if "valid" in self.context:
+            used = self.context["valid"].any(0)
+        else:
+            used = self.mask.any(0)
+            used = used | torch.nn.functional.pad(used, (1, 0))[:-1]
+        last = int(used.nonzero()[-1]) + 1 if bool(used.any()) else 1
+        return self if last == self.num_columns else self.columns(0, last)
+
+
+def concatenate(parts: Sequence[Experience]) -> Experience:
+    """One record of all sequences; shorter ones are padded at the end with zeros and mask false."""
+    if len(parts) == 1:
+        return parts[0]
+    longest = max(part.num_columns for part in parts)
+    padded = [pad(part, longest) for part in parts]
+
+    def join(read: Callable[[Experience], Any]) -> Any:
+        values = [read(part) for part in padded]
+        if isinstance(values[0], Tensor):
+            return torch.cat(values)
+        if isinstance(values[0], Mapping):
+            shared = set(values[0]).intersection(*values[1:])
+            return {name: torch.cat([value[name] for value in values]) for name in values[0] if name in shared}
+        return None
+
+    return Experience(**{f.name: join(lambda part, name=f.name: getattr(part, name)) for f in fields(Experience)})
+
+
+def pad(experience: Experience, num_columns: int) -> Experience:
+    """The same decisions with T = num_columns: zeros and mask false at the end."""
+    missing = num_columns - experience.num_columns
+    if missing == 0:
+        return experience
+
+    def lengthen(column: Tensor) -> Tensor:
+        if column.dim() < 2:
+            return column
+        return torch.cat([column, column.new_zeros(column.shape[0], missing, *column.shape[2:])], 1)
+
+    return experience.map(lengthen)
+
+
+# ---------------------------------------------------------------------------------------------------- results of parts
+class Loss(NamedTuple):
+    """A term's value: a sum with its gradient, the count it is to be divided by, and metrics as (sum, count)."""
+
+    sum: Tensor
+    count: Tensor
+    metrics: Mapping[str, tuple[Tensor, Tensor]] = {}
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What the actor says about the recorded decisions under its current parameters; None where nobody asked."""
+
+    logp: Tensor
+    entropy: Tensor | None = None
+    logits: Tensor | None = None
+    hidden: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Where randomness comes from: coordinates of a hash, never a stream. `at` adds a coordinate."""
+
+    seed: int
+    path: tuple[int, ...] = ()
+
+    def at(self, *coordinates: int) -> Draw:
+        """The draw one level below."""
+        return Draw(self.seed, self.path + coordinates)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: loop steps done and planned, updates and decisions so far."""
+
+    step: int = 0
+    num_steps: int = 1
+    updates: int = 0
+    decisions: int = 0
+
+    @property
+    def fraction(self) -> float:
+        """0 at the start, 1 at the end."""
+        return min(1.0, self.step / max(1, self.num_steps))

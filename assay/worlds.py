@@ -1,0 +1,83 @@
+"""The worlds a method can be asked to work in: sizes and models that fit tokens or torques, so that a base names only its
+own parts. A world is a value; a task says which one it belongs to by its spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from assay.actors.mlp import Mlp
+from assay.actors.table import Table
+from assay.actors.transformer import Transformer
+from assay.credit.temporal import Gae
+from assay.critics.value import StateValue, TokenValue
+from assay.recipe import Adam
+from assay.rollouts.episodes import Episodes, Fragments
+from assay.slots import ModelSpec, Rollout, Source
+from assay.sources.fresh import FreshDecisions, FreshSequences
+from assay.types import Discrete, Spec, Vocabulary
+
+
+@dataclass(frozen=True)
+class World:
+    """Defaults of one world: models, how much is gathered, how it is reused, discounting, learning rate, budget."""
+
+    name: str
+    actor: ModelSpec
+    value: ModelSpec
+    episodes: Rollout
+    """Whole episodes in groups: what group methods gather."""
+    fragments: Rollout
+    """What actor-critic methods gather."""
+    reuse: Source
+    """How often a batch is used when there is a trust region."""
+    once: Source
+    gae: Gae
+    optimizer: Adam
+    steps: int
+
+
+LANGUAGE = World(
+    name="language",
+    actor=Transformer(),
+    value=TokenValue(),
+    episodes=Episodes(starts=32, members=8),
+    fragments=Episodes(starts=64, members=4),
+    reuse=FreshSequences(epochs=1, minibatches=2),
+    once=FreshSequences(),
+    gae=Gae(discount=1.0, decay=0.95),
+    optimizer=Adam(learning_rate=3e-4, clip_norm=1.0),
+    steps=150,
+)
+
+CONTROL = World(
+    name="control",
+    actor=Mlp(),
+    value=StateValue(),
+    episodes=Episodes(starts=8, members=8),
+    fragments=Fragments(instances=128, steps=32),
+    reuse=FreshDecisions(epochs=2, minibatches=4),
+    once=FreshSequences(),
+    gae=Gae(discount=0.99, decay=0.95),
+    optimizer=Adam(learning_rate=2e-3, epsilon=1e-5, clip_norm=0.5),
+    steps=60,
+)
+
+TABLE = World(
+    name="table",
+    actor=Table(),
+    value=StateValue(),
+    episodes=Episodes(starts=8, members=8),
+    fragments=Fragments(instances=16, steps=16),
+    reuse=FreshDecisions(epochs=2, minibatches=2),
+    once=FreshSequences(),
+    gae=Gae(discount=0.99, decay=0.95),
+    optimizer=Adam(learning_rate=0.1, clip_norm=1.0),
+    steps=60,
+)
+
+
+def world_of(spec: Spec) -> World:
+    """The world that a task belongs to."""
+    if isinstance(spec.action, Vocabulary):
+        return LANGUAGE
+    return TABLE if isinstance(spec.observation, Discrete) else CONTROL

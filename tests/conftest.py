@@ -1,0 +1,49 @@
+"""What every test starts from: one thread, deterministic kernels, a fixed seed, no hypothesis files in the checkout."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; processes that tests start inherit it
+os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import hypothesis
+import numpy as np
+import pytest
+import torch
+from hypothesis.configuration import set_hypothesis_home_dir
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+set_hypothesis_home_dir(Path(tempfile.gettempdir()) / f"assay-hypothesis-{os.getuid()}")
+options = {"deadline": None, "database": None, "print_blob": True}
+hypothesis.settings.register_profile("dev", max_examples=25, **options)
+hypothesis.settings.register_profile("ci", max_examples=100, derandomize=True, **options)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _same_start() -> Iterator[None]:
+    """Every test begins with the same global torch and numpy state and leaves none behind."""
+    dtype, has_onednn = torch.get_default_dtype(), torch.backends.mkldnn.enabled
+    torch.manual_seed(0)
+    np.random.seed(0)  # noqa: NPY002 - the legacy stream is what a careless import would use
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.set_default_dtype(dtype)
+    torch.backends.mkldnn.enabled = has_onednn
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of reference data beside the checkout."""
+    if not SHARED.is_dir():
+        pytest.skip(f"reference data is not on this machine (looked in {SHARED})")
+    return SHARED
