@@ -29,6 +29,8 @@ class Alarm:
 class GuardError(AssayError):
     """A guard stopped the run."""
 
+    exit_code = 3
+
 
 @dataclass(frozen=True)
 class Moment:

@@ -83,9 +83,13 @@ def save(folder: Path, step: int, tree: Tree, *, facts: Mapping[str, JSON], keep
         contents["files"] = {TENSORS: tensors, STATE: _write_file(temp / STATE, [state])}
         _write_file(temp / MANIFEST, [json.dumps(contents | {"sha256": _digest(contents)}, indent=1).encode()])
         _sync_folder(temp)
-        generations = [generation for other, generation, _ in _listing(plain.parent) if other == step]
+        listing = _listing(plain.parent)
+        generations = [generation for other, generation, _ in listing if other == step]
         final = plain.with_name(f"{plain.name}.{max(generations) + 1}") if generations else plain
         os.rename(temp, final)
+        for other, _, path in reversed(listing):
+            if other > step:  # the newest last, so that it loads until it is gone
+                os.rename(path, path.with_name(f"abandoned-{path.name}-{os.urandom(4).hex()}"))
         _sync_folder(plain.parent)
         _retire_others(final, step, keep)
         if final != plain:
@@ -94,22 +98,19 @@ def save(folder: Path, step: int, tree: Tree, *, facts: Mapping[str, JSON], keep
 
 
 def _retire_others(final: Path, step: int, keep: int) -> None:
-    """Set later steps aside and remove what is superseded or older than the newest `keep` whole ones.
+    """Remove what is superseded by `final` or older than the newest `keep` whole ones.
     After a power cut a half deleted one may be back under its old name; it is older and will not match its manifest.
     """
-    buried, num_kept = [], 1
+    num_kept = 1
     for other, _, path in _listing(final.parent):
-        if other > step:
-            os.rename(path, path.with_name(f"abandoned-{path.name}-{os.urandom(4).hex()}"))
-        elif path != final and (other == step or num_kept >= keep):
-            buried.append(path.with_name(f".dead-{os.getpid()}-{os.urandom(4).hex()}-{path.name}"))
-            os.rename(path, buried[-1])
+        if path != final and (other == step or num_kept >= keep):
+            tombstone = path.with_name(f".dead-{os.getpid()}-{os.urandom(4).hex()}-{path.name}")
+            os.rename(path, tombstone)
+            _remove(tombstone)
         elif path != final:
             with suppress(CheckpointError, *UNREADABLE):
                 _read_manifest(path)
                 num_kept += 1
-    for path in buried:
-        _remove(path)
 
 
 def load(folder: Path) -> Checkpoint | None:
@@ -215,6 +216,8 @@ def _same(a: Any, b: Any) -> bool:
     if x.dtype != y.dtype or x.shape != y.shape:
         return False
     x, y = (torch.view_as_real(z).flatten() if z.is_complex() else z for z in map(_flat, (x, y)))
+    if torch.equal(x.view(torch.uint8), y.view(torch.uint8)):
+        return True
     same = (x.view(torch.uint8) == y.view(torch.uint8)).view(-1, x.itemsize).all(dim=1)
     return bool((same | (x.to(torch.float64).isnan() & y.to(torch.float64).isnan())).all())
 
@@ -255,9 +258,8 @@ def _encode(node: Any, path: str, arrays: _Arrays | None) -> Any:
     if isinstance(node, list | tuple):
         return [_encode(child, f"{path}.{index}" if path else f"{index}", arrays) for index, child in enumerate(node)]
     if isinstance(node, Mapping):
-        for key in node:
-            if type(key) is not str:
-                raise TypeError(f"tree at {path or 'its root'} has the key {key!r}: keys must be str")
+        if odd := [key for key in node if type(key) is not str]:
+            raise TypeError(f"tree at {path or 'its root'} has the key {odd[0]!r}: keys must be str")
         children = {key: _encode(child, f"{path}.{key}" if path else key, arrays) for key, child in node.items()}
         return {"$": ["dict", children]} if "$" in children else children
     if arrays is not None and isinstance(node, torch.Tensor | np.ndarray | np.generic):
@@ -276,9 +278,8 @@ def _decode(node: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
         return {key: _decode(child, tensors) for key, child in value.items()}
     if kind == "float":
         return float(value)
-    if kind == "tensor":
-        return tensors[value]
-    return {"array": tensors[value].numpy(), "scalar": tensors[value].numpy()[()]}[kind]
+    tensor = tensors[value]
+    return tensor if kind == "tensor" else {"array": tensor.numpy(), "scalar": tensor.numpy()[()]}[kind]
 
 
 def _tensor_blocks(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memoryview]:
@@ -363,8 +364,7 @@ def _temporary(target: Path, family: str) -> Iterator[Path]:
 
 
 def _remove(path: Path) -> None:
-    remove = shutil.rmtree if path.is_dir() and not path.is_symlink() else os.unlink
-    remove(path)
+    (shutil.rmtree if path.is_dir() and not path.is_symlink() else os.unlink)(path)
 
 
 @contextmanager

@@ -25,6 +25,8 @@ State = dict[str, Any]
 class AssayError(Exception):
     """What a user can mend; the message names the field, the value and the fix."""
 
+    exit_code = 2
+
 
 class Need(Enum):
     """What a part reads besides the record; nothing is computed that no part of the recipe declares."""

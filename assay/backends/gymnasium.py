@@ -7,6 +7,7 @@ are clipped to their bounds, Discrete ones are numbered from 0.
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -283,9 +284,11 @@ def check_environment(make: Callable[[], Any], num_steps: int = 200) -> list[str
 
 
 def attempt(rule: str, call: Callable[[], Any], broken: dict[str, str]) -> Any:
-    """What the call returns; None and a broken rule where it raises."""
+    """What the call returns; None and a broken rule where it raises. Its warnings are not shown."""
     try:
-        return call()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return call()
     except Exception as error:
         broken.setdefault(rule, f"{rule}: raises {type(error).__name__}: {error}")
         return None

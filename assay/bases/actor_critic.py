@@ -16,13 +16,15 @@ from assay.worlds import CONTROL, World
 
 def ppo(world: World = CONTROL) -> Recipe:
     """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several epochs."""
-    stage = Stage(
-        "policy",
-        trains=("actor", "value"),
-        objective=(PolicyGradient(trust=Clip(0.2, 0.2)),),
-        regularizers=(EntropyBonus(0.003),),
-        critic=(ValueLoss(0.5),),
-        optimizer=world.optimizer,
+    stages = (
+        Stage(
+            "policy",
+            trains=("actor",),
+            objective=(PolicyGradient(trust=Clip(0.2, 0.2)),),
+            regularizers=(EntropyBonus(0.003),),
+            optimizer=world.optimizer,
+        ),
+        Stage("value", trains=("value",), critic=(ValueLoss(),), optimizer=world.optimizer),
     )
     return Recipe(
         name="ppo",
@@ -32,7 +34,7 @@ def ppo(world: World = CONTROL) -> Recipe:
         curriculum=InOrder(),
         credit=(world.gae, Whiten()),
         source=world.reuse,
-        stages=(stage,),
+        stages=stages,
         steps=world.steps,
     )
 
@@ -40,5 +42,5 @@ def ppo(world: World = CONTROL) -> Recipe:
 def a2c(world: World = CONTROL) -> Recipe:
     """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio."""
     base = ppo(world)
-    stage = replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),))
-    return replace(base, name="a2c", stages=(stage,), source=world.once, steps=4 * world.steps)
+    policy = replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),))
+    return replace(base, name="a2c", stages=(policy, base.stages[1]), source=world.once, steps=4 * world.steps)

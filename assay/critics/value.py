@@ -91,7 +91,7 @@ class ValueLoss:
     `return` is the column that the credit wrote (advantage + value for GAE); it carries no gradient.
     """
 
-    coefficient: float = 0.5
+    coefficient: float = 1.0
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset()
 

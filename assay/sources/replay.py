@@ -27,7 +27,7 @@ class Replay:
     warmup: int = 1_000
 
     def init(self, task: Task) -> State:
-        """An empty ring; its tensors are made when the first transitions show their shapes."""
+        """An empty ring; its tensors are made when the first transitions show their shapes, and grow to the capacity."""
         return {"columns": {}, "next": 0, "size": 0}
 
     def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
@@ -45,13 +45,20 @@ class Replay:
         count = len(columns["mask"])
         if count > self.capacity:
             raise AssayError(f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); raise source.capacity")
-        if not state["columns"]:
-            state["columns"] = {name: value.new_zeros(self.capacity, *value.shape[1:]) for name, value in columns.items()}
+        room = self.room(state["size"] + count)
+        for name, value in columns.items():
+            ring = state["columns"].get(name, value[:0])
+            if len(ring) < room:
+                state["columns"][name] = torch.cat([ring, value.new_zeros(room - len(ring), *value.shape[1:])])
         place = torch.from_numpy((state["next"] + np.arange(count)) % self.capacity)
         for name, value in columns.items():
             state["columns"][name][place] = value
         state["next"] = (state["next"] + count) % self.capacity
         state["size"] = min(self.capacity, state["size"] + count)
+
+    def room(self, needed: int) -> int:
+        """Rows to hold: a power of two until the capacity, so that memory and checkpoints stay as small as the data."""
+        return min(self.capacity, max(1024, 1 << (needed - 1).bit_length()))
 
 
 PLAIN = ("action", "mask", "logp", "reward", "terminal", "truncated")

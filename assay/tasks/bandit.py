@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.tasks.stepping import SteppedTask, Worlds
+from assay.tasks.stepping import ArraySimulation, SteppedTask
 from assay.types import AssayError, Context, Discrete, Spec
 
 
@@ -65,6 +65,7 @@ class Bandit:
 
 def bandit(means: tuple[float, ...] = (0.0, 0.5, 1.0), noise: float = 0.0) -> SteppedTask:
     """A bandit with these arms."""
-    world = Bandit(tuple(means), noise)
+    dynamics = Bandit(tuple(means), noise)
     name = f"bandit({', '.join(f'{mean:g}' for mean in means)}; noise {noise:g})"
-    return SteppedTask(name, Spec(Discrete(1), Discrete(len(means)), 1), partial(Worlds, world), world.best, world)
+    spec = Spec(Discrete(1), Discrete(len(means)), 1)
+    return SteppedTask(name, spec, partial(ArraySimulation, dynamics), dynamics.best, dynamics)

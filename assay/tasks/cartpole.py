@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.tasks.stepping import SteppedTask, Worlds
+from assay.tasks.stepping import ArraySimulation, SteppedTask
 from assay.types import Box, Context, Discrete, Spec
 
 GRAVITY = 9.8
@@ -77,7 +77,7 @@ def balance(context: Context) -> Tensor:
 
 def cartpole() -> SteppedTask:
     """CartPole-v1 as array operations."""
-    world = CartPole()
+    dynamics = CartPole()
     bounds = (2 * MAX_POSITION, math.inf, 2 * MAX_ANGLE, math.inf)
     spec = Spec(Box(tuple(-bound for bound in bounds), bounds), Discrete(2), HORIZON)
-    return SteppedTask("cartpole", spec, partial(Worlds, world), balance, world)
+    return SteppedTask("cartpole", spec, partial(ArraySimulation, dynamics), balance, dynamics)

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.tasks.stepping import SteppedTask, Worlds
+from assay.tasks.stepping import ArraySimulation, SteppedTask
 from assay.types import Box, Context, Spec
 
 MAX_SPIN = 8.0
@@ -70,7 +70,7 @@ def swing_up(context: Context) -> Tensor:
 
 def pendulum() -> SteppedTask:
     """Pendulum-v1 as array operations."""
-    world = Pendulum()
+    dynamics = Pendulum()
     seen = Box((-1.0, -1.0, -MAX_SPIN), (1.0, 1.0, MAX_SPIN))
     spec = Spec(seen, Box((-MAX_TORQUE,), (MAX_TORQUE,)), HORIZON)
-    return SteppedTask("pendulum", spec, partial(Worlds, world), swing_up, world)
+    return SteppedTask("pendulum", spec, partial(ArraySimulation, dynamics), swing_up, dynamics)

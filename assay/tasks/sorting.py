@@ -21,7 +21,7 @@ class Sorting:
     Exact match; whitespace around the answer is ignored. Lists with the same answer are in the same split.
     """
 
-    level: int = 6
+    level: int = 8
     symbols: str = LETTERS
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Sorting:
         return exact_match(item.answer, completion)
 
 
-def sorting(level: int = 6, symbols: str = LETTERS) -> PromptTask:
+def sorting(level: int = 8, symbols: str = LETTERS) -> PromptTask:
     """The task; `level` is the length of the list."""
     items = Sorting(level, symbols)
     name = f"sorting-{level}" if symbols == LETTERS else f"sorting-{level}x{len(symbols)}"

@@ -1,4 +1,4 @@
-"""Tasks that are stepped: whole episodes of a simulation, and simulations of many small worlds at once.
+"""Tasks that are stepped: whole episodes of a simulation, and simulations of simple dynamics as array operations.
 
 Axes: N instances, n instances that start now, D numbers of a state, B sequences, T decisions.
 
@@ -24,8 +24,8 @@ from assay.types import AssayError, Context, Draw, Experience, Origin, Spec, Sta
 AHEAD = 16
 
 
-class World(Protocol):
-    """One step of a small world as functions of arrays; the last axis of a state is the instances."""
+class Dynamics(Protocol):
+    """How one kind of instance starts, moves and looks, as functions of arrays; the last axis of a state is N."""
 
     @property
     def num_start_draws(self) -> int:
@@ -51,12 +51,12 @@ class World(Protocol):
         """What an actor sees of the states, in memory of its own."""
 
 
-class Worlds:
-    """A simulation of N instances of one world as array operations; starts are prepared `AHEAD` episodes at a time."""
+class ArraySimulation:
+    """N instances of the same dynamics; starts are prepared `AHEAD` episodes at a time."""
 
-    def __init__(self, world: World, num: int) -> None:
-        self.world, self.num = world, num
-        self._start_parts = mix(np.arange(world.num_start_draws).astype(np.uint64)[:, None, None] + GOLDEN)
+    def __init__(self, dynamics: Dynamics, num: int) -> None:
+        self.dynamics, self.num = dynamics, num
+        self._start_parts = mix(np.arange(dynamics.num_start_draws).astype(np.uint64)[:, None, None] + GOLDEN)
         self._chance_part = mix(np.asarray([-1]).view(np.uint64) + GOLDEN)
         self.reset(np.arange(num))
 
@@ -69,16 +69,16 @@ class Worlds:
         self._ended = np.zeros(self.num, bool)
         self._prepare()
         self._state = self._starts[..., 0, :].copy()
-        return self.world.observe(self._state)
+        return self.dynamics.observe(self._state)
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, None]:
         """One decision of every instance whose episode goes on; the next episode's start for the others."""
         if len(action) != self.num:
             raise AssayError(f"{len(action)} actions for {self.num} instances; give one action each")
-        chance = self._chance() if self.world.has_chance else None
-        self._state, reward, terminal = self.world.step(self._state, action.detach().cpu().numpy(), chance)
+        chance = self._chance() if self.dynamics.has_chance else None
+        self._state, reward, terminal = self.dynamics.step(self._state, action.detach().cpu().numpy(), chance)
         self._elapsed += 1
-        truncated = self._elapsed >= self.world.limit
+        truncated = self._elapsed >= self.dynamics.limit
         starting = np.flatnonzero(self._ended)
         if len(starting):
             self._state[..., starting] = self._next_starts(starting)
@@ -86,7 +86,7 @@ class Worlds:
             terminal[starting] = truncated[starting] = False
         self._ended = terminal | truncated
         flags = torch.from_numpy(terminal), torch.from_numpy(truncated)
-        return self.world.observe(self._state), torch.from_numpy(reward), *flags, None
+        return self.dynamics.observe(self._state), torch.from_numpy(reward), *flags, None
 
     def snapshot(self) -> State:
         """Seeds, counters and states."""
@@ -110,7 +110,7 @@ class Worlds:
         episodes = (self._first + np.arange(AHEAD)[:, None]).view(np.uint64)
         words = mix(mix(self._seeds.view(np.uint64) + GOLDEN) ^ mix(episodes + GOLDEN))
         uniform = as_uniform(mix(words ^ self._start_parts))
-        states = self.world.start(uniform.reshape(len(uniform), words.size))
+        states = self.dynamics.start(uniform.reshape(len(uniform), words.size))
         self._starts = states.reshape(*states.shape[:-1], *words.shape)
         self._words = mix(words ^ self._chance_part)
 
@@ -155,13 +155,13 @@ class Scripted:
 
 @dataclass(frozen=True)
 class SteppedTask:
-    """A task around a simulation. `expert` acts well by itself; `world` is the exact model where there is one."""
+    """A task around a simulation. `expert` acts well by itself; `dynamics` is the exact model where there is one."""
 
     name: str
     spec: Spec
     make: Callable[[int], Simulation]
     expert: Callable[[Context], Tensor] | None = None
-    world: World | None = None
+    dynamics: Dynamics | None = None
 
     def simulate(self, num: int) -> Simulation:
         """N instances side by side."""

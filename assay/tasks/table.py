@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.slots import Task
-from assay.tasks.stepping import SteppedTask, Worlds
+from assay.tasks.stepping import ArraySimulation, SteppedTask
 from assay.types import AssayError, Context, Discrete, Spec
 
 
@@ -107,37 +107,40 @@ def cumulative(probability: Tensor) -> np.ndarray:
     return (sums / sums[..., -1:]).numpy()
 
 
-def action_values(table: Table, discount: float, tolerance: float = 1e-12) -> Tensor:
+def action_values(table: Table, discount: float, tolerance: float = 1e-12, num_sweeps: int = 100_000) -> Tensor:
     """Q [S, A] of the optimal policy without a horizon, by value iteration; 0 in terminal states.
 
     Q(s, a) = R(s, a) + discount sum_s' P(s' | s, a) max_a' Q(s', a')
     """
     goes_on = (~table.terminal).double()
     value = torch.zeros(len(goes_on), dtype=torch.float64)
-    for _ in range(100_000):
+    for _ in range(num_sweeps):
         q_SA = (table.R.double() + discount * table.P.double() @ value) * goes_on[:, None]
         change = (q_SA.amax(-1) - value).abs().amax()
         value = q_SA.amax(-1)
         if float(change) <= tolerance:
             return q_SA
-    raise AssayError(f"value iteration with discount={discount} does not settle; take a discount below 1")
+    raise AssayError(f"value iteration with discount={discount} does not settle in {num_sweeps} sweeps; lower it")
 
 
 def table_of(task: Task) -> Table:
     """The arrays behind a task."""
-    if isinstance(task, SteppedTask) and isinstance(task.world, Table):
-        return task.world
+    if isinstance(task, SteppedTask) and isinstance(task.dynamics, Table):
+        return task.dynamics
     raise AssayError(f"task '{task.name}' is not a table; use chain(), gridworld(), cliff() or tabular(...)")
 
 
 def tabular(name: str, table: Table) -> SteppedTask:
     """The task of a table."""
     spec = Spec(Discrete(table.R.shape[0]), Discrete(table.R.shape[1]), table.horizon)
-    return SteppedTask(name, spec, partial(Worlds, table), table.best, table)
+    return SteppedTask(name, spec, partial(ArraySimulation, table), table.best, table)
 
 
 def walk(successors: np.ndarray, reward: Tensor, first: int, goal: int, slip: float, horizon: int) -> Table:
-    """A table of moves [S, A] to one goal; with probability `slip` a uniformly random action replaces a move."""
+    """A table of moves [S, A] to one goal; with probability `slip` a uniformly random action replaces a move.
+
+    R stays a function of (s, a): under `slip` it is the expected reward.
+    """
     if not 0 <= slip < 1:
         raise AssayError(f"slip={slip} is not a probability below 1")
     eye = torch.eye(len(successors), dtype=torch.float64)

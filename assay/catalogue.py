@@ -1,0 +1,99 @@
+"""Finding methods and tasks by name. There is no registry: methods are the modules of `methods/`, tasks those of `tasks/`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import assay.methods
+import assay.tasks
+from assay.claims import Method
+from assay.recipe import Recipe
+from assay.slots import Task
+from assay.types import AssayError
+from assay.worlds import world_of
+
+WARMUP = 200
+"""Supervised steps before a token method, unless told."""
+
+
+def modules_of(package: ModuleType) -> list[ModuleType]:
+    """The modules of a package, in alphabetical order."""
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+
+
+@cache
+def methods() -> Mapping[str, Method]:
+    """Every method by its name: the module's own, with '-' for '_' accepted when looked up."""
+    return {module.__name__.rsplit(".", 1)[1]: module.METHOD for module in modules_of(assay.methods)}
+
+
+def method_text(name: str) -> str:
+    """The method's own words: what it changes, the formula, the reason."""
+    return (importlib.import_module(f"{assay.methods.__name__}.{name}").__doc__ or name).strip()
+
+
+def verdict(name: str) -> dict[str, Any] | None:
+    """The committed verdict of the method's measured claims, if there is one."""
+    path = Path(__file__).parent.parent / "verdicts" / f"{name}.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+@cache
+def tasks() -> Mapping[str, Callable[[], Task]]:
+    """Every built-in task by its name: the `LEVELS` of the modules of `tasks/`."""
+    found: dict[str, Callable[[], Task]] = {}
+    for module in modules_of(assay.tasks):
+        found.update(vars(module).get("LEVELS", {}))
+    return found
+
+
+def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
+    """Refuses a name, and gives the nearest one."""
+    near = get_close_matches(name, list(known), 1, 0.0)
+    raise AssayError(f"there is no {kind} '{name}'; the nearest is '{near[0]}' ({hint})")
+
+
+def find_method(name: str) -> tuple[str, Method]:
+    """A method and its canonical name."""
+    key = name.replace("-", "_").lower()
+    if key not in methods():
+        unknown("method", name, methods(), "assay list shows all")
+    return key, methods()[key]
+
+
+def find_task(name: str) -> Task:
+    """A task by name: built in, a Gymnasium id such as HalfCheetah-v5, or a file of prompts or pairs (.jsonl)."""
+    if name in tasks():
+        return tasks()[name]()
+    if name.endswith((".jsonl", ".json")) or Path(name).exists():
+        from assay.tasks.textfile import task_from_file
+
+        return task_from_file(Path(name))
+    if re.fullmatch(r"([\w:/-]+/)?\w[\w-]*-v\d+", name):
+        from assay.backends.gymnasium import gymnasium_task
+
+        return gymnasium_task(name)
+    unknown("task", name, tasks(), "or a Gymnasium id such as CartPole-v1, or a .jsonl file; assay list shows all")
+
+
+def recipe_for(name: str, task: Task, settings: Mapping[str, Any]) -> Recipe:
+    """The method's recipe for the task's world with settings changed; refuses a world it does not work in."""
+    key, method = find_method(name)
+    world = world_of(task.spec)
+    if world not in method.worlds:
+        works = ", ".join(sorted({option.name for option in method.worlds}))
+        raise AssayError(f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another task or method")
+    recipe = method.recipe(world)
+    for path, value in settings.items():
+        recipe = recipe.set(path, value)
+    return recipe

@@ -1,0 +1,30 @@
+"""How good a policy is: held-out starts, the same ones for every method and seed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.slots import Task
+from assay.types import Draw, Vocabulary
+
+PROMPTS, EPISODES = 256, 20
+"""Held-out starts of one evaluation, for token tasks and for control."""
+
+
+def default_starts(task: Task) -> int:
+    """How many starts an evaluation uses unless told."""
+    return PROMPTS if isinstance(task.spec.action, Vocabulary) else EPISODES
+
+
+@torch.no_grad()
+def scores(actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool = True) -> np.ndarray:
+    """Score of each (start, sample), [num * samples], on split 1; greedy unless told, then `samples` can exceed 1."""
+    count = default_starts(task) if num is None else num
+    starts = np.repeat(np.arange(count, dtype=np.int64), samples)
+    which = np.tile(np.arange(samples, dtype=np.int64), count)
+    played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
+    result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
+    return result

@@ -1,0 +1,34 @@
+"""dqn: temporal-difference learning of action values, the next action chosen by one network and valued by another.
+
+    y = r + discount * (1 - terminal) * Q_target(s', argmax_a Q(s', a)),  loss = mean huber(Q(s, a) - y)
+
+van Hasselt et al. 2016 (double DQN). A truncated step bootstraps, a terminal one does not.
+"""
+
+import torch
+
+from assay import bases
+from assay.claims import Exact, Method
+from assay.critics.q import one_step_target
+from assay.types import Experience
+from assay.worlds import CONTROL
+
+
+def target(terminal: bool, truncated: bool) -> torch.Tensor:
+    """y for reward 1 and next value 10."""
+    flag = torch.ones(1, 1, dtype=torch.bool)
+    now = Experience({}, torch.zeros(1, 1), flag, torch.zeros(1, 1), torch.ones(1, 1), flag & terminal, flag & truncated)
+    return one_step_target(now, torch.full((1, 1), 10.0), discount=0.9)
+
+
+METHOD = Method(
+    paper="arXiv:1509.06461",
+    recipe=bases.dqn,
+    worlds=(CONTROL,),
+    home="cartpole",
+    departs=("8 environments, 8 steps and 8 updates in turn", "no frame stacking: observations are vectors"),
+    claims=(
+        Exact("a terminal step's target is its reward", lambda: target(True, False), equals=1.0),
+        Exact("a truncated step's target contains the next value", lambda: target(False, True), equals=10.0),
+    ),
+)

@@ -1,0 +1,30 @@
+"""gspo: the clipped ratio is the whole sequence's, as a geometric mean over its tokens.
+
+    s_i = (pi(y_i) / pi_old(y_i))^(1/|y_i|),  loss = -mean_i min(s_i A_i, clip(s_i, 1 - low, 1 + high) A_i)
+
+Zheng et al. 2025. A sequence is kept or cut as a whole, as it was rewarded as a whole; on-policy it is grpo.
+"""
+
+import torch
+
+from assay import bases, probes
+from assay.claims import Exact, Method
+from assay.worlds import CONTROL, LANGUAGE, TABLE
+
+EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
+LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2).view(-1, 2)
+
+
+def distance_from_grpo_on_policy() -> torch.Tensor:
+    ours, theirs = (probes.expected_table_gradient(base(), EPISODES, LOGITS_SA, members=2) for base in (bases.gspo, bases.grpo))
+    return (ours - theirs).norm()
+
+
+METHOD = Method(
+    paper="arXiv:2507.18071",
+    recipe=bases.gspo,
+    worlds=(LANGUAGE, CONTROL, TABLE),
+    home="countdown",
+    departs=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
+    claims=(Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),),
+)

@@ -1,0 +1,32 @@
+"""reinforce: raise the log-probability of what turned out better than the batch's mean.
+
+    loss = -mean over sequences of (R(y) - mean R) * log pi(y)
+
+Williams 1992. The baseline contains the sample itself, which scales the expected gradient by (n - 1) / n and nothing
+else. One on-policy step for each batch: no ratio, no clip.
+"""
+
+import torch
+
+from assay import bases, probes
+from assay.claims import Exact, Method
+from assay.worlds import CONTROL, LANGUAGE, TABLE
+
+LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
+REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
+MEMBERS = 3
+
+
+def distance_from_the_scaled_gradient() -> torch.Tensor:
+    expected = -probes.expected_gradient(bases.reinforce(), LOGITS_A, REWARD_A, MEMBERS)
+    return (expected - (MEMBERS - 1) / MEMBERS * probes.exact_bandit_gradient(LOGITS_A, REWARD_A)).norm()
+
+
+METHOD = Method(
+    paper="Williams 1992",
+    recipe=bases.reinforce,
+    worlds=(LANGUAGE, CONTROL, TABLE),
+    home="addition",
+    departs=("Adam instead of plain gradient ascent",),
+    claims=(Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),),
+)

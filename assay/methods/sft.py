@@ -1,0 +1,30 @@
+"""sft: maximum likelihood of demonstrations.
+
+    loss = -1/(sum_i |y_i|) sum_i sum_t log pi(y_t | prompt, y_<t)
+
+Prompts are context, never targets. The warm-up of every token method.
+"""
+
+import torch
+
+from assay import bases, probes
+from assay.claims import Exact, Method
+from assay.worlds import LANGUAGE, TABLE
+
+LOGITS_A = torch.tensor([0.5, -0.5, 0.1])
+
+
+def distance_from_cross_entropy() -> torch.Tensor:
+    experience = probes.bandit_experience([0, 2, 1], [0.0, 0.0, 0.0], LOGITS_A)
+    ours = probes.loss(bases.sft(), experience, experience.logp).loss
+    theirs = torch.nn.functional.cross_entropy(LOGITS_A.double().expand(3, -1), experience.action[:, 0])
+    return (ours - theirs).abs()
+
+
+METHOD = Method(
+    paper="maximum likelihood",
+    recipe=bases.sft,
+    worlds=(LANGUAGE, TABLE),
+    home="countdown",
+    claims=(Exact("its loss is the cross-entropy", distance_from_cross_entropy, equals=0.0),),
+)

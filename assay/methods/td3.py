@@ -1,0 +1,37 @@
+"""td3: twin critics, smoothed targets, a delayed deterministic actor.
+
+    y = r + discount * (1 - terminal) * min_i Q'_i(s', clip(mu'(s') + clip(noise, -0.5, 0.5)))
+    critics: sum_i (Q_i(s, a) - y)^2 / 2,   actor every second update: -Q_1(s, mu(s))
+
+Fujimoto et al. 2018.
+"""
+
+import torch
+
+from assay import bases
+from assay.claims import Exact, Method
+from assay.engine import Engine, Placement
+from assay.types import Box, Spec
+from assay.worlds import CONTROL
+
+SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
+
+
+def largest_action() -> torch.Tensor:
+    """Actions stay inside the task's bounds, however large the network's output is."""
+    actor = Engine(bases.td3(), SPEC, 0, Placement()).models["actor"]
+    return actor.decide({"observation": 1e3 * torch.randn(64, 3, generator=torch.Generator().manual_seed(0))}).abs().max()
+
+
+METHOD = Method(
+    paper="arXiv:1802.09477",
+    recipe=bases.td3,
+    worlds=(CONTROL,),
+    home="pendulum",
+    departs=(
+        "Adam 3e-4 for both networks, as in the authors' later code",
+        "8 steps and 8 updates in turn",
+        "no purely random first steps: the initial policy plus noise explores",
+    ),
+    claims=(Exact("actions stay inside the bounds", largest_action, at_most=2.0),),
+)

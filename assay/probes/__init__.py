@@ -1,0 +1,47 @@
+"""Instruments for exact statements: what a recipe's loss and gradient are, without a run.
+
+`loss` evaluates a recipe on given tensors, `gradient` on a given actor. On a bandit, or on sequences short enough to be
+listed, `expected_gradient` and `compare` give a recipe's expected gradient and variance by enumeration, no sampling.
+
+Signs: what belongs to a recipe is the gradient of its loss (descend); what is called exact is the gradient of the
+expected reward (ascend). `Bias` holds both as ascent.
+"""
+
+from assay.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, token_episodes
+from assay.probes.estimators import (
+    Bias,
+    bandit_grad,
+    compare,
+    exact_bandit_gradient,
+    exact_table_gradient,
+    expected_gradient,
+    expected_table_gradient,
+    gradient_variance,
+)
+from assay.probes.gradients import Given, Witness, gradient, witness
+from assay.probes.process import evaluate_table
+from assay.probes.tensors import Probe, credited, decision_weights, loss
+
+__all__ = [
+    "AllEpisodes",
+    "Bias",
+    "Given",
+    "Probe",
+    "Witness",
+    "bandit_episodes",
+    "bandit_experience",
+    "bandit_grad",
+    "compare",
+    "credited",
+    "decision_weights",
+    "evaluate_table",
+    "exact_bandit_gradient",
+    "exact_table_gradient",
+    "expected_gradient",
+    "expected_table_gradient",
+    "gradient",
+    "gradient_variance",
+    "loss",
+    "token_episodes",
+    "witness",
+]

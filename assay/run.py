@@ -1,0 +1,356 @@
+"""Running a recipe: a folder that explains itself, checkpoints, signals, and exact resume.
+
+A run is recipe + task + seed + steps. Killed at any moment and resumed, it equals the uninterrupted run bitwise (CPU).
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import assay
+from assay import catalogue, evaluation, store
+from assay.backends.machine import describe_machine, tuned
+from assay.engine import Placement
+from assay.evidence.intervals import Estimate, mean_interval
+from assay.guards import Alarm, GuardError
+from assay.loop import Loop, Step
+from assay.recipe import Recipe, describe
+from assay.report.folder import Journal, read_metrics, write_readme
+from assay.report.progress import Display
+from assay.slots import Task
+from assay.types import AssayError, State, Vocabulary
+
+SAMPLES = 4
+"""Sequences written to samples.jsonl at each evaluation."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides a run's result; `config.json` records it."""
+
+    recipe: Recipe
+    task: Task
+    seed: int
+    steps: int
+    method: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    warmup: int = 0
+    evaluate_every: int = 0
+    save_every: int = 0
+    placement: Placement = Placement()
+
+    def config(self) -> dict[str, Any]:
+        """The plan as JSON, and the fingerprint of what decides the numbers."""
+        decisive = {
+            "method": self.method,
+            "task": self.task.name,
+            "seed": self.seed,
+            "steps": self.steps,
+            "settings": {name: str(value) for name, value in self.settings.items()},
+            "warmup": self.warmup,
+            "evaluate_every": self.evaluate_every,
+            "recipe": describe(self.recipe),
+            "task_settings": describe(self.task),
+            "device": self.placement.device,
+            "precision": str(self.placement.precision),
+            "micro_batch": self.placement.micro_batch,
+        }
+        return decisive | {"fingerprint": store.fingerprint(decisive), "save_every": self.save_every, "assay": assay.__version__}
+
+
+@dataclass
+class Run:
+    """A finished (or loaded) run: the policy, the curves, the scores before and after, and where everything is."""
+
+    folder: Path
+    recipe: Recipe
+    task: Task
+    policy: Any
+    curves: list[dict[str, Any]]
+    scores_before: np.ndarray
+    scores_after: np.ndarray
+    alarms: list[Alarm]
+
+    @property
+    def before(self) -> Estimate:
+        """Mean held-out score before training, with its interval."""
+        return mean_interval(self.scores_before)
+
+    @property
+    def after(self) -> Estimate:
+        """Mean held-out score after training, with its interval."""
+        return mean_interval(self.scores_after)
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """(steps, values) of one metric."""
+        rows = [row for row in self.curves if row.get(name) is not None]
+        return [row["step"] for row in rows], [row[name] for row in rows]
+
+
+class Stopped(AssayError):
+    """The run was asked to stop (SIGTERM, Ctrl-C); its state is saved."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        super().__init__(f"stopped and saved; go on with: assay resume {folder}")
+        self.exit_code = 128 + number
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], int]]:
+    """Turns SIGTERM and SIGINT into a flag; gives a function that returns the signal seen, or 0."""
+    seen = [0]
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: 0
+        return
+
+    def note(number: int, frame: Any) -> None:
+        if seen[0]:
+            raise KeyboardInterrupt
+        seen[0] = number
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: seen[0]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ---------------------------------------------------------------------------------------------------- planning
+def make_plan(
+    method: str | Recipe,
+    task: str | Task,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    warmup: int | None = None,
+    evaluations: int = 10,
+    placement: Placement = Placement(),
+) -> Plan:
+    """Resolves names and defaults, and refuses what cannot work, before compute is spent."""
+    found = catalogue.find_task(task) if isinstance(task, str) else task
+    changes = dict(settings or {})
+    if isinstance(method, str):
+        name: str | None = catalogue.find_method(method)[0]
+        recipe = catalogue.recipe_for(method, found, changes)
+    else:
+        name, recipe = None, method
+        for path, value in changes.items():
+            recipe = recipe.set(path, value)
+    recipe.check()
+    budget = recipe.steps if steps is None else steps
+    if budget < 1:
+        raise AssayError(f"steps is {budget}; give at least 1")
+    needs_warmup = recipe.rollout is not None and isinstance(found.spec.action, Vocabulary)
+    if warmup is None:
+        warmup = catalogue.WARMUP if needs_warmup else 0
+    every = max(1, budget // evaluations) if evaluations else 0
+    return Plan(recipe, found, seed, budget, name, changes, warmup, every, max(1, budget // 10), placement)
+
+
+def warmup_plan(plan: Plan) -> Plan:
+    """The supervised phase before: the task's demonstrations, the same actor, the same seed."""
+    recipe = replace(catalogue.recipe_for("sft", plan.task, {}), actor=plan.recipe.actor)
+    every = max(1, plan.warmup // 5)
+    return replace(plan, recipe=recipe, steps=plan.warmup, method="sft", settings={}, warmup=0, evaluate_every=0, save_every=every)
+
+
+# ---------------------------------------------------------------------------------------------------- executing
+def execute(plan: Plan, folder: Path, *, quiet: bool | None = None, sinks: tuple[Any, ...] = ()) -> Run:
+    """Starts the plan in `folder`, or goes on where the folder's last checkpoint is."""
+    start: State | None = None
+    if plan.warmup:
+        first = folder / "phase-1-warmup"
+        warm = execute(warmup_plan(plan), first, quiet=quiet)
+        start = {name: tensor.detach() for name, tensor in warm.policy.named_parameters()}
+    with store.lock(folder), stop_signals() as signal_seen:
+        worker = Worker(plan, folder, start, signal_seen)
+        with tuned(worker.num_parameters):
+            return worker.work(quiet, sinks)
+
+
+class Worker:
+    """One run in one folder: begins or goes on, logs, evaluates, saves."""
+
+    def __init__(self, plan: Plan, folder: Path, start: State | None, signal_seen: Callable[[], int]) -> None:
+        self.plan, self.folder, self.signal_seen = plan, folder, signal_seen
+        self.config = plan.config()
+        self.loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+        self.num_parameters = sum(flat.values.numel() for flat in self.loop.engine.flats.values())
+        self.journal = Journal(folder)
+        self.alarms: list[Alarm] = []
+        self.scores: dict[str, list[float]] = {}
+        self.seconds: dict[str, float] = {}
+        checkpoint = store.load(folder / "checkpoints")
+        if checkpoint is None:
+            self.begin(start)
+        else:
+            self.go_on(checkpoint)
+
+    def begin(self, start: State | None) -> None:
+        """A fresh folder."""
+        store.write_json(self.folder / "config.json", self.config | {"machine": describe_machine()})
+        self.journal.truncate({})
+        if start is not None:
+            self.loop.engine.load_actor(start, self.plan.recipe)
+
+    def go_on(self, checkpoint: store.Checkpoint) -> None:
+        """Restores everything, and cuts the logs back to the checkpoint."""
+        saved = checkpoint.manifest["facts"]["fingerprint"]
+        if saved != self.config["fingerprint"]:
+            raise AssayError(
+                f"{self.folder} holds a run with other settings (fingerprint {saved}, this one {self.config['fingerprint']}); "
+                "use another --out, or resume it with the settings of its config.json"
+            )
+        tree = checkpoint.tree
+        self.loop.restore(tree["loop"])
+        self.scores, self.seconds = tree["scores"], tree["seconds"]
+        self.alarms = [Alarm(**alarm) for alarm in tree["alarms"]]
+        self.journal.truncate(tree["journal"])
+
+    def save(self) -> None:
+        """A checkpoint of everything."""
+        begin = time.perf_counter()
+        tree = {
+            "loop": self.loop.snapshot(),
+            "journal": self.journal.offsets(),
+            "scores": self.scores,
+            "seconds": dict(self.seconds),
+            "alarms": [vars(alarm) for alarm in self.alarms],
+        }
+        facts = {"fingerprint": self.config["fingerprint"], "assay": assay.__version__, "steps": self.plan.steps}
+        store.save(self.folder / "checkpoints", self.loop.progress.step, tree, facts=facts)
+        self.count("save", time.perf_counter() - begin)
+
+    def count(self, phase: str, seconds: float) -> None:
+        """Adds to the account of time."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def evaluate(self, step: int) -> float:
+        """Held-out scores now; kept under the step's number."""
+        begin = time.perf_counter()
+        values = evaluation.scores(self.loop.actor, self.plan.task)
+        self.scores[str(step)] = values.tolist()
+        self.count("evaluate", time.perf_counter() - begin)
+        return float(values.mean())
+
+    def work(self, quiet: bool | None, sinks: tuple[Any, ...]) -> Run:
+        """The steps that are left."""
+        plan, loop = self.plan, self.loop
+        title = f"{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
+        with Display(title, plan.steps, quiet=quiet) as display:
+            if not self.scores:
+                display.note(f"score before training {self.evaluate(0):.3f}")
+                self.journal.metrics({"step": 0, "evaluation": float(np.mean(self.scores["0"]))})
+                self.save()
+            while loop.progress.step < plan.steps:
+                step = loop.step()
+                self.record(step, display, sinks)
+                done = loop.progress.step
+                if any(alarm.stop for alarm in step.alarms):
+                    self.save()
+                    raise GuardError(next(alarm.message for alarm in step.alarms if alarm.stop))
+                asked = self.signal_seen()
+                if asked or done % plan.save_every == 0 or done == plan.steps:
+                    self.save()
+                if asked:
+                    raise Stopped(self.folder, asked)
+        return self.finish()
+
+    def record(self, step: Step, display: Display, sinks: tuple[Any, ...]) -> None:
+        """Logs a step, evaluates when it is due."""
+        done = self.loop.progress.step
+        row: dict[str, Any] = {"step": done, "decisions_total": self.loop.progress.decisions, **step.metrics}
+        if done == self.plan.steps or (self.plan.evaluate_every and done % self.plan.evaluate_every == 0):
+            row["evaluation"] = self.evaluate(done)
+            if step.fresh is not None:
+                for index in range(min(SAMPLES, len(step.fresh))):
+                    self.journal.sample({"step": done, **self.plan.task.describe(step.fresh, index)})
+        for phase, seconds in step.seconds.items():
+            self.count(phase, seconds)
+        self.alarms += step.alarms
+        if step.alarms:
+            row["alarms"] = [alarm.message for alarm in step.alarms]
+        self.journal.metrics(row | {"time": {"unix": time.time(), **step.seconds}})
+        for sink in sinks:
+            sink.write(done, step.metrics)
+        for alarm in step.alarms:
+            display.alarm(alarm.message, stop=alarm.stop)
+        display.step(row, self.seconds, self.loop.progress.decisions)
+
+    def finish(self) -> Run:
+        """The finished run, and its README."""
+        run = Run(
+            folder=self.folder,
+            recipe=self.plan.recipe,
+            task=self.plan.task,
+            policy=self.loop.actor,
+            curves=read_metrics(self.folder),
+            scores_before=np.asarray(self.scores["0"]),
+            scores_after=np.asarray(self.scores[str(self.plan.steps)]),
+            alarms=self.alarms,
+        )
+        write_readme(self.folder, self.config, run.before, run.after, self.seconds, [alarm.message for alarm in self.alarms])
+        return run
+
+
+# ---------------------------------------------------------------------------------------------------- public functions
+def train(
+    method: str | Recipe,
+    task: str | Task,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    warmup: int | None = None,
+    evaluations: int = 10,
+    placement: Placement = Placement(),
+    quiet: bool | None = None,
+) -> Run:
+    """Trains a method (by name, or a recipe of your own) on a task and returns the run.
+
+    `out` defaults to runs/<method>-<task>-<seed>. A folder that holds an unfinished run of the same settings is gone on
+    with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's demonstrations.
+    """
+    plan = make_plan(
+        method, task, steps=steps, seed=seed, settings=settings, warmup=warmup, evaluations=evaluations, placement=placement
+    )
+    folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
+    return execute(plan, folder, quiet=quiet)
+
+
+def plan_of(folder: str | Path) -> Plan:
+    """The plan that a run folder was started with, from its config.json."""
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise AssayError(f"{folder} is no run folder: it has no config.json; give the folder that 'assay train' printed")
+    config = store.read_json(path)
+    if config["method"] is None:
+        raise AssayError(f"{folder} was started from Python with a recipe of its own; resume it there with the same call of assay.train")
+    placement = Placement(config["device"], config["micro_batch"])
+    plan = make_plan(
+        config["method"],
+        config["task"],
+        steps=config["steps"],
+        seed=config["seed"],
+        settings=config["settings"],
+        warmup=config["warmup"],
+        placement=placement,
+    )
+    return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
+
+
+def resume(folder: str | Path, *, quiet: bool | None = None) -> Run:
+    """Goes on with an interrupted run; a finished one is loaded as it is."""
+    return execute(plan_of(folder), Path(folder), quiet=quiet)

@@ -1,0 +1,260 @@
+"""JSON-lines files as tasks: prompts with answers, and preference pairs. Axes: B sequences, T tokens.
+
+Every row is checked when the file is read, so that nothing is spent on a file that cannot be used.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+import re
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from assay.ops import text
+from assay.ops.arithmetic import final_answer, is_same_answer
+from assay.ops.text import ByteTokenizer, Tokenizer
+from assay.tasks.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
+from assay.types import AssayError, Draw, Experience, Outcome, PolicyFault, Score, Spec
+
+MAX_LINE = 1 << 24
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+class Row(NamedTuple):
+    """One line: where it stands, for messages, and the fields asked for."""
+
+    where: str
+    fields: tuple[str, ...]
+
+
+def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
+    """The checked rows of a file, blank lines skipped, and the SHA-256 of its bytes; AssayError names file and line."""
+    digest, rows, seen = hashlib.sha256(), [], dict[str, str]()
+    for number, line in lines_of(Path(path)):
+        digest.update(line)
+        where = f"{path}, line {number}"
+        row = parsed(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
+        if row is None:
+            continue
+        rows.append(Row(where, tuple(field_of(row, column, where) for column in columns)))
+        if "id" in row:
+            name = json.dumps(row["id"])[:200]
+            if seen.setdefault(name, where) != where:
+                raise AssayError(f"{where}: the id {name} is also that of {seen[name]}; ids must differ")
+    if not rows:
+        raise AssayError(f"{path} has no rows; each line must be an object with the fields {', '.join(columns)}")
+    return rows, digest.hexdigest()
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Numbered lines, none longer than 16 MiB."""
+    if not path.is_file():
+        raise AssayError(f"there is no file '{path}'; check the path (it is looked up from {Path.cwd()})")
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(MAX_LINE + 1):
+            number += 1
+            if len(line) > MAX_LINE:
+                raise AssayError(f"{path}, line {number} is longer than {MAX_LINE} bytes; is this a JSON-lines file?")
+            yield number, line
+
+
+def parsed(line: bytes, where: str) -> dict[str, Any] | None:
+    """The object of a line; None for a blank one."""
+    if not line.strip():
+        return None
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise AssayError(f"{where} is not UTF-8 (byte {error.start}: {error.reason}); save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise AssayError(f"{where} is not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise AssayError(f"{where} is not a JSON object but {json.dumps(row)[:60]}")
+    return row
+
+
+def field_of(row: Mapping[str, Any], column: str, where: str) -> str:
+    """A field as text; numbers are written out."""
+    if column not in row:
+        there = ", ".join(text.escaped(name, 40) for name in list(row)[:20])
+        near = difflib.get_close_matches(column, list(row), 1, 0.4)
+        hint = f"did you mean '{text.escaped(near[0], 40)}'? " if near else ""
+        raise AssayError(f"{where} has no field '{column}' (there: {there}); {hint}name the fields with `columns`")
+    value = row[column]
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_number or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))):
+        raise AssayError(f"{where}: '{column}' is {json.dumps(value)[:60]}; it must be text or a number")
+    content = str(value)
+    if not content.strip():
+        raise AssayError(f"{where}: '{column}' is empty")
+    return content
+
+
+def longest_prompt(rows: Sequence[Row], tokenizer: Tokenizer, max_prompt: int, max_tokens: int = sys.maxsize) -> int:
+    """Tokens of the longest prompt (field 0); AssayError names a line whose prompt or completion does not fit."""
+    longest = 0
+    for row in rows:
+        try:
+            longest = max(longest, len(prompt_ids(tokenizer, row.fields[0], max_prompt)))
+            for completion in row.fields[1:]:
+                completion_ids(tokenizer, completion, max_tokens)
+        except (AssayError, ValueError) as error:
+            raise AssayError(f"{row.where}: {error}") from None
+    return longest
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+@dataclass(frozen=True)
+class TextFile:
+    """Rows of a file, counted round and round. A seeded hash of the prompt decides the split: equal prompts share it.
+
+    An answer is the text after "####", or all of it; whitespace around it is ignored. Right is the same text, or the
+    same number where both are plain numbers ("1,250.0" and "1250"); more than one "####" is wrong.
+    """
+
+    path: str
+    digest: str
+    held_out: float
+    seed: int
+    rows: tuple[Item, ...] = field(repr=False, compare=False)
+
+    @cached_property
+    def splits(self) -> tuple[list[Item], list[Item]]:
+        """(training, held out), in the order of the file."""
+        is_out = [text.is_held_out(item.prompt, self.held_out, self.seed) for item in self.rows]
+        sides = [[i for i, out in zip(self.rows, is_out, strict=True) if out is side] for side in (False, True)]
+        return sides[0], sides[1]
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Row `ordinal` of the split, modulo their number."""
+        check_split(split)
+        rows = self.splits[split]
+        if not rows:
+            raise AssayError(f"{self.path} has no row in split {split}; change held_out ({self.held_out}) or the seed")
+        return rows[ordinal % len(rows)]
+
+    def verify(self, item: Item, completion: str) -> Outcome:
+        """1 for the answer, 0 for all else."""
+        given = final_answer(completion)
+        if not given:
+            return PolicyFault("several final answers" if given is None else "no answer")
+        return Score(float(is_same_answer(given, item.answer)))
+
+
+def textfile(
+    path: str,
+    columns: tuple[str, str] = ("prompt", "answer"),
+    tokenizer: Tokenizer = ByteTokenizer(),
+    max_prompt: int = 1024,
+    max_tokens: int = 256,
+    held_out: float = 0.1,
+    seed: int = 0,
+) -> PromptTask:
+    """The task of a file with a prompt and an answer in each line; the whole answer is the demonstration.
+
+    Warns how many prompts contain their answer. The horizon follows the longest prompt of the file.
+    """
+    rows, digest = rows_of(path, columns)
+    longest, items = longest_prompt(rows, tokenizer, max_prompt), []
+    for row in rows:
+        answer = final_answer(row.fields[1])
+        if not answer:
+            raise AssayError(f"{row.where}: '{columns[1]}' must have one text after '####', or no '####' at all")
+        items.append(Item(row.fields[0], answer, row.fields[1]))
+    leaks = sum(is_word_in(item.answer, item.prompt) for item in items)
+    if leaks:
+        warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", stacklevel=2)
+    source = TextFile(path, digest, held_out, seed, tuple(items))
+    return PromptTask(Path(path).stem, source, tokenizer, longest, max_tokens)
+
+
+def is_word_in(word: str, prompt: str) -> bool:
+    """Whether the prompt contains the word, not merely as a part of a longer word or number."""
+    return word in prompt and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt) is not None
+
+
+# ---------------------------------------------------------------------------------------------------- preferences
+@dataclass(frozen=True)
+class PairsTask:
+    """Preference pairs: the items of `prompts` demonstrate the chosen completion and keep the other as `rejected`.
+
+    There is no verifier: `judge` raises, because somebody must say what a completion is worth.
+    """
+
+    prompts: PromptTask
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.prompts.name
+
+    @property
+    def spec(self) -> Spec:
+        """Tokens in, tokens out."""
+        return self.prompts.spec
+
+    def pairs(self, starts: np.ndarray, split: int) -> Experience:
+        """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i, with reward 1 and 0.
+
+        `group` is the pair's ordinal; the column `chosen` is +1 and -1.
+        """
+        tokenizer, limit = self.prompts.tokenizer, self.prompts.max_tokens
+        items = [item for item in self.prompts.items_of(starts, split) for _ in range(2)]
+        prompts = [prompt_ids(tokenizer, item.prompt, self.prompts.max_prompt) for item in items]
+        both = [str(item.facts["rejected"]) if k % 2 else item.demonstration for k, item in enumerate(items)]
+        start_B = torch.as_tensor(np.repeat(starts, 2), dtype=torch.int64)
+        completions = [completion_ids(tokenizer, completion, limit) for completion in both]
+        record = text.written(prompts, completions, start_B, tokenizer.vocabulary.pad)
+        record = text.with_outcomes(record, [Score(1.0), Score(0.0)] * len(starts))
+        sign_B = torch.tensor([1.0, -1.0]).repeat(len(starts))
+        return record.add({"chosen": sign_B, "sample": (sign_B < 0).long(), "split": torch.full_like(start_B, split)})
+
+    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
+        """The chosen completions, with reward 1."""
+        return self.prompts.demonstrate(starts, split)
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """A completion for each (start, sample); rewards are still 0."""
+        return self.prompts.play(actor, starts, samples, draw, split=split, greedy=greedy)
+
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Raises: there is nothing to judge by."""
+        raise AssayError(f"{self.name} has preference pairs and no verifier; give the recipe a learned reward")
+
+    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
+        """One sequence for people to read; the answer is the chosen completion."""
+        return self.prompts.describe(experience, row)
+
+
+def preferences(
+    path: str,
+    columns: tuple[str, str, str] = ("prompt", "chosen", "rejected"),
+    tokenizer: Tokenizer = ByteTokenizer(),
+    max_prompt: int = 1024,
+    max_tokens: int = 1024,
+    held_out: float = 0.1,
+    seed: int = 0,
+) -> PairsTask:
+    """The pairs of a file with a prompt and two different completions in each line."""
+    rows, digest = rows_of(path, columns)
+    same = [row.where for row in rows if row.fields[1] == row.fields[2]]
+    if same:
+        raise AssayError(f"{same[0]}: '{columns[1]}' and '{columns[2]}' are equal (in {len(same)} rows); remove them")
+    longest = longest_prompt(rows, tokenizer, max_prompt, max_tokens)
+    items = tuple(Item(prompt, good, good, {"rejected": bad}) for _, (prompt, good, bad) in rows)
+    source = TextFile(path, digest, held_out, seed, items)
+    return PairsTask(PromptTask(Path(path).stem, source, tokenizer, longest, max_tokens))
