@@ -18,6 +18,8 @@ import assay.tasks
 from assay.claims import Method
 from assay.recipe import Recipe
 from assay.slots import Task
+from assay.tasks import textfile
+from assay.tasks.preferences import preferences
 from assay.types import AssayError
 from assay.worlds import world_of
 
@@ -76,9 +78,7 @@ def find_task(name: str) -> Task:
     if name in tasks():
         return tasks()[name]()
     if name.endswith((".jsonl", ".json")) or Path(name).exists():
-        from assay.tasks.textfile import task_from_file
-
-        return task_from_file(Path(name))
+        return task_from_file(name)
     if re.fullmatch(r"([\w:/-]+/)?\w[\w-]*-v\d+", name):
         from assay.backends.gymnasium import gymnasium_task
 
@@ -86,13 +86,24 @@ def find_task(name: str) -> Task:
     unknown("task", name, tasks(), "or a Gymnasium id such as CartPole-v1, or a .jsonl file; assay list shows all")
 
 
+def task_from_file(path: str) -> Task:
+    """A .jsonl file as a task: preference pairs where its first line has `chosen`, else prompts with answers."""
+    columns = textfile.first_columns(path)
+    if "chosen" in columns:
+        return preferences(path)
+    known = [("prompt", "answer"), ("question", "answer")]
+    return textfile.textfile(path, next((pair for pair in known if set(pair) <= columns), known[0]))
+
+
 def recipe_for(name: str, task: Task, settings: Mapping[str, Any]) -> Recipe:
     """The method's recipe for the task's world with settings changed; refuses a world it does not work in."""
     key, method = find_method(name)
-    world = world_of(task.spec)
+    world = world_of(task)
     if world not in method.worlds:
         works = ", ".join(sorted({option.name for option in method.worlds}))
-        raise AssayError(f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another task or method")
+        raise AssayError(
+            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another task or method"
+        )
     recipe = method.recipe(world)
     for path, value in settings.items():
         recipe = recipe.set(path, value)

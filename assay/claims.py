@@ -47,7 +47,12 @@ class Exact:
         value = self.function()
         number = float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
         if self.equals is not None:
-            return Finding(self.name, number, f"= {self.equals:g} (within {self.tolerance:g})", abs(number - self.equals) <= self.tolerance)
+            return Finding(
+                self.name,
+                number,
+                f"= {self.equals:g} (within {self.tolerance:g})",
+                abs(number - self.equals) <= self.tolerance,
+            )
         if self.at_most is not None:
             return Finding(self.name, number, f"<= {self.at_most:g}", number <= self.at_most)
         assert self.at_least is not None

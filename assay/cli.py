@@ -40,13 +40,19 @@ def parser() -> argparse.ArgumentParser:
 
     command("list", list_methods, "all methods and tasks")
     command("show", show_method, "one method: formula, parts, departures, claims").add_argument("name")
-    add_train_options(command("train", train, "train a method on a task (without arguments: the default demonstration)"))
+    add_train_options(
+        command("train", train, "train a method on a task (without arguments: the default demonstration)")
+    )
     command("resume", resume, "go on with an interrupted run").add_argument("folder", type=Path)
     one = command("evaluate", evaluate, "score a trained policy on held-out starts")
     one.add_argument("folder", type=Path)
     one.add_argument("--starts", type=int, help="held-out starts (default 256 prompts or 20 episodes)")
-    one.add_argument("--samples", type=int, default=1, help="samples of each start; more than 1 samples instead of greedy")
-    command("check", check, "run the laws on your own loss, credit, reward or environment").add_argument("file", type=Path)
+    one.add_argument(
+        "--samples", type=int, default=1, help="samples of each start; more than 1 samples instead of greedy"
+    )
+    command("check", check, "run the laws on your own loss, credit, reward or environment").add_argument(
+        "file", type=Path
+    )
     one = command("claim", claim, "test what a method promises")
     one.add_argument("name")
     one.add_argument("--exact", action="store_true", help="only the identities (milliseconds)")
@@ -64,18 +70,24 @@ def add_run_options(one: argparse.ArgumentParser, seeds: int) -> None:
     one.add_argument("--steps", type=int, help="steps of the loop (default: the recipe's)")
     one.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
     one.add_argument("--out", type=Path, help="folder for the run (default: runs/...)")
-    one.add_argument("--set", action="append", default=[], metavar="PART.FIELD=VALUE", help="change a setting; repeatable")
+    one.add_argument(
+        "--set", action="append", default=[], metavar="PART.FIELD=VALUE", help="change a setting; repeatable"
+    )
     one.add_argument("--warmup", type=int, help="supervised steps before token methods (0: none)")
 
 
 def add_train_options(one: argparse.ArgumentParser) -> None:
     """The options of `train`."""
     one.add_argument("name", nargs="?", help=f"method (default {DEFAULT_METHOD})")
-    one.add_argument("--task", help=f"task (default {DEFAULT_TASK} for token methods, cartpole or pendulum for control)")
+    one.add_argument(
+        "--task", help=f"task (default {DEFAULT_TASK} for token methods, cartpole or pendulum for control)"
+    )
     add_run_options(one, seeds=1)
     one.add_argument("--seed", type=int, default=0, help="first seed")
     one.add_argument("--device", default="cpu", help="cpu or cuda")
-    one.add_argument("--micro-batch", type=int, default=0, help="rows through the model at once (0: all); never changes the result")
+    one.add_argument(
+        "--micro-batch", type=int, default=0, help="rows through the model at once (0: all); never changes the result"
+    )
     one.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files")
     one.add_argument("--wandb", metavar="PROJECT", help="also log to Weights & Biases")
 
@@ -112,7 +124,9 @@ def parsed_settings(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         path, sign, value = word.partition("=")
         if not sign or not path or not value:
-            raise AssayError(f"--set {word} is not of the form part.field=value, for instance --set optimizer.learning_rate=0.001")
+            raise AssayError(
+                f"--set {word} is not of the form part.field=value, for instance --set optimizer.learning_rate=0.001"
+            )
         settings[path.strip()] = value.strip()
     return settings
 
@@ -134,7 +148,15 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
     device, micro_batch = vars(options).get("device", "cpu"), vars(options).get("micro_batch", 0)
     settings = parsed_settings(options.set)
     return [
-        make_plan(name, task, steps=options.steps, seed=seed, settings=settings, warmup=options.warmup, placement=Placement(device, micro_batch))
+        make_plan(
+            name,
+            task,
+            steps=options.steps,
+            seed=seed,
+            settings=settings,
+            warmup=options.warmup,
+            placement=Placement(device, micro_batch),
+        )
         for seed in range(first_seed, first_seed + options.seeds)
     ]
 
@@ -147,6 +169,7 @@ def seed_folder(base: Path, seed: int, several: bool) -> Path:
 def train(options: argparse.Namespace) -> int:
     """`assay train`."""
     from assay.report import tables
+    from assay.report.progress import Mode
     from assay.run import execute
 
     name = options.name or DEFAULT_METHOD
@@ -157,7 +180,7 @@ def train(options: argparse.Namespace) -> int:
     for plan in plans:
         folder = seed_folder(base, plan.seed, len(plans) > 1)
         sinks = make_sinks(options, folder, plan)
-        runs.append(execute(plan, folder, quiet=True if options.json else None, sinks=sinks))
+        runs.append(execute(plan, folder, mode=Mode.SILENT if options.json else None, sinks=sinks))
         for sink in sinks:
             sink.close()
     if options.json:
@@ -182,9 +205,10 @@ def make_sinks(options: argparse.Namespace, folder: Path, plan: Any) -> tuple[An
 def resume(options: argparse.Namespace) -> int:
     """`assay resume`."""
     from assay.report import tables
+    from assay.report.progress import Mode
     from assay.run import resume as go_on
 
-    run = go_on(options.folder, quiet=True if options.json else None)
+    run = go_on(options.folder, mode=Mode.SILENT if options.json else None)
     if options.json:
         print(json.dumps(tables.run_facts(run), indent=2))
     else:
@@ -194,19 +218,28 @@ def resume(options: argparse.Namespace) -> int:
 
 def evaluate(options: argparse.Namespace) -> int:
     """`assay evaluate`."""
-    from assay.evidence.intervals import mean_interval
+    from assay import evaluation
+    from assay.evidence.intervals import formatted, mean_interval
     from assay.run import load
 
     policy, plan, step = load(options.folder)
-    from assay import evaluation
-
-    values = evaluation.scores(policy, plan.task, num=options.starts, samples=options.samples, greedy=options.samples == 1)
+    values = evaluation.scores(
+        policy, plan.task, num=options.starts, samples=options.samples, greedy=options.samples == 1
+    )
     estimate = mean_interval(values)
     if options.json:
-        facts = {"folder": str(options.folder), "task": plan.task.name, "step": step, "mean": estimate.value, "low": estimate.low}
+        facts = {
+            "folder": str(options.folder),
+            "task": plan.task.name,
+            "step": step,
+            "mean": estimate.value,
+            "low": estimate.low,
+        }
         print(json.dumps(facts | {"high": estimate.high, "count": estimate.count}))
     else:
-        print(f"{plan.recipe.name} on {plan.task.name} after {step} steps: {estimate} over {estimate.count} held-out episodes")
+        print(
+            f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over {estimate.count} held-out episodes"
+        )
     return 0
 
 
@@ -216,7 +249,9 @@ def check(options: argparse.Namespace) -> int:
     from assay.report import tables
 
     if not options.file.is_file():
-        raise AssayError(f"there is no file {options.file}; give a Python file with your loss, credit, reward or environment")
+        raise AssayError(
+            f"there is no file {options.file}; give a Python file with your loss, credit, reward or environment"
+        )
     reports = check_file(options.file)
     return tables.print_checks(reports, options.json)
 
@@ -238,13 +273,16 @@ def claim(options: argparse.Namespace) -> int:
 def compare(options: argparse.Namespace) -> int:
     """`assay compare`."""
     from assay.report import tables
+    from assay.report.progress import Mode
     from assay.run import execute
 
     plans = {name: make_plans(name, options.task, options, 0) for name in options.methods}
     base = options.out or Path("runs") / f"compare-{options.task}"
     arms = {}
     for name, own in plans.items():
-        arms[name] = [execute(plan, base / name / f"seed-{plan.seed}", quiet=True if options.json else None) for plan in own]
+        arms[name] = [
+            execute(plan, base / name / f"seed-{plan.seed}", mode=Mode.SILENT if options.json else None) for plan in own
+        ]
     return tables.print_comparison(arms, base, options.json)
 
 

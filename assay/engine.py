@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from assay.ops import random
 from assay.recipe import Adam, Copy, Recipe, Stage
+from assay.slots import number
 from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, State
 
 Sums = dict[str, tuple[Tensor, Tensor]]
@@ -73,7 +74,7 @@ class AdamState:
         """p <- p - lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p)."""
         self.steps += 1
         beta1, beta2 = settings.betas
-        rate = float(settings.learning_rate)  # type: ignore[arg-type]
+        rate = number(settings.learning_rate)
         scale1, scale2 = 1.0 - beta1**self.steps, (1.0 - beta2**self.steps) ** 0.5
         for flat, first, second, gradient in zip(self.flats, self.first, self.second, gradients, strict=True):
             first.lerp_(gradient, 1.0 - beta1)
@@ -105,7 +106,7 @@ class StageView:
     @cached_property
     def scored(self) -> Scored:
         """The actor on the batch."""
-        scored: Scored = self.models["actor"].score(self.batch, self.needs)
+        scored: Scored = self.model("actor").score(self.batch, self.needs)
         return scored
 
     def model(self, name: str) -> Any:
@@ -149,7 +150,9 @@ class Engine:
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
-        self.optimizers = {stage.name: AdamState([self.flats[name] for name in stage.trains]) for stage in recipe.stages}
+        self.optimizers = {
+            stage.name: AdamState([self.flats[name] for name in stage.trains]) for stage in recipe.stages
+        }
         self.updates = 0
 
     # ------------------------------------------------------------------------------------------------ state
@@ -180,7 +183,9 @@ class Engine:
         """Adds the columns that parts declared and that are not there yet: `value`, `logp_ref`."""
         columns: dict[str, Tensor] = {}
         if Need.VALUE in needs and "value" not in experience.extra:
-            columns["value"] = torch.cat([self.models["value"](part.context) for part in self.micro_batches(experience, None)])
+            columns["value"] = torch.cat(
+                [self.models["value"](part.context) for part in self.micro_batches(experience, None)]
+            )
         if Need.REFERENCE in needs and "logp_ref" not in experience.extra:
             reference: Any = self.models["reference"]
             columns["logp_ref"] = torch.cat(
@@ -239,9 +244,15 @@ class Engine:
         flat_gradients, start = [], 0
         for name in stage.trains:
             num = len(self.flats[name].tensors)
-            flat_gradients.append(torch.cat([g.reshape(-1) for g in gradients[start : start + num]]).to(self.flats[name].values.dtype))
+            flat_gradients.append(
+                torch.cat([g.reshape(-1) for g in gradients[start : start + num]]).to(self.flats[name].values.dtype)
+            )
             start += num
-        norm = torch.stack([g.norm() for g in flat_gradients]).norm() if len(flat_gradients) > 1 else flat_gradients[0].norm()
+        norm = (
+            torch.stack([g.norm() for g in flat_gradients]).norm()
+            if len(flat_gradients) > 1
+            else flat_gradients[0].norm()
+        )
         size = float(norm)
         if not np.isfinite(size):
             result.skipped = f"the gradient of stage '{stage.name}' is not finite"

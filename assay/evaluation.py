@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.slots import Task
-from assay.types import Draw, Vocabulary
+from assay.slots import PairedTask, Task
+from assay.types import Draw, Need, Vocabulary
 
 PROMPTS, EPISODES = 256, 20
 """Held-out starts of one evaluation, for token tasks and for control."""
@@ -21,10 +21,23 @@ def default_starts(task: Task) -> int:
 
 @torch.no_grad()
 def scores(actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool = True) -> np.ndarray:
-    """Score of each (start, sample), [num * samples], on split 1; greedy unless told, then `samples` can exceed 1."""
+    """Score of each (start, sample), [num * samples], on split 1; greedy unless told, then `samples` can exceed 1.
+
+    Preference pairs are scored by whether the policy finds the chosen completion likelier than the rejected one.
+    """
+    if isinstance(task, PairedTask):
+        return pair_scores(actor, task, 64 if num is None else num)
     count = default_starts(task) if num is None else num
     starts = np.repeat(np.arange(count, dtype=np.int64), samples)
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
     result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
+    return result
+
+
+def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:
+    """1 where log pi(chosen) > log pi(rejected), else 0, for each held-out pair."""
+    pairs = task.pairs(np.arange(num, dtype=np.int64), 1)
+    logp = actor.score(pairs, frozenset({Need.LOGP})).logp.sum(1)
+    result: np.ndarray = (logp[0::2] > logp[1::2]).double().cpu().numpy()
     return result

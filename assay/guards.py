@@ -121,7 +121,13 @@ class SaneRewards:
         bad = ~torch.isfinite(fresh.reward) & fresh.mask
         if bool(bad.any()):
             rows = bad.any(1).nonzero().squeeze(1)[:5].tolist()
-            return [Alarm("sane rewards", f"rewards of rows {rows} are not finite at step {moment.progress.step}; mend the reward", stop=True)]
+            return [
+                Alarm(
+                    "sane rewards",
+                    f"rewards of rows {rows} are not finite at step {moment.progress.step}; mend the reward",
+                    stop=True,
+                )
+            ]
         outcome = groups.outcome(fresh)[fresh.mask.any(1)]
         constant = len(outcome) > 1 and bool((outcome == outcome[0]).all()) and len(moment.recipe.credit) > 0
         state["constant"] = state["constant"] + 1 if constant else 0
@@ -211,7 +217,11 @@ class WeightsMove:
         """Compares with what will sample next."""
         before, after = state["checksum"], checksum(moment.actor)
         norms = [value for name, value in moment.metrics.items() if name.startswith("gradient_norm/")]
-        trained = [stage for stage in moment.recipe.stages if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)]
+        trained = [
+            stage
+            for stage in moment.recipe.stages
+            if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)
+        ]
         if before is None or before != after or not trained or not any(norm > 0 for norm in norms):
             return []
         text = (
@@ -228,7 +238,12 @@ def is_zero(value: Any) -> bool:
 
 def checksum(actor: Any) -> float:
     """A number that changes with the weights."""
-    return float(sum(parameter.detach().double().sum() + parameter.detach().double().square().sum() for parameter in actor.parameters()))
+    return float(
+        sum(
+            parameter.detach().double().sum() + parameter.detach().double().square().sum()
+            for parameter in actor.parameters()
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -257,4 +272,11 @@ class FiniteSteps:
         return [Alarm("finite steps", text + ("; the run stops, its state is saved" if stop else ""), stop=stop)]
 
 
-STANDARD: tuple[Watch, ...] = (SampledEqualsTrained(), SaneRewards(), LiveGroups(), EffectiveSamples(), WeightsMove(), FiniteSteps())
+STANDARD: tuple[Watch, ...] = (
+    SampledEqualsTrained(),
+    SaneRewards(),
+    LiveGroups(),
+    EffectiveSamples(),
+    WeightsMove(),
+    FiniteSteps(),
+)

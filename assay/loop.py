@@ -41,7 +41,14 @@ class Loop:
     """A recipe at work on a task. All that it remembers is in `snapshot`; randomness is a function of (seed, ordinal)."""
 
     def __init__(
-        self, recipe: Recipe, task: Task, *, seed: int, num_steps: int, placement: Placement = Placement(), guards: tuple[Watch, ...] = STANDARD
+        self,
+        recipe: Recipe,
+        task: Task,
+        *,
+        seed: int,
+        num_steps: int,
+        placement: Placement = Placement(),
+        guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
@@ -134,7 +141,12 @@ class Loop:
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:
         """Everything the run remembers, as a tree of plain values."""
-        return {"engine": self.engine.snapshot(), "states": frozen(self.states), "progress": dict(vars(self.progress)), "seed": self.seed}
+        return {
+            "engine": self.engine.snapshot(),
+            "states": frozen(self.states),
+            "progress": dict(vars(self.progress)),
+            "seed": self.seed,
+        }
 
     def restore(self, state: State) -> None:
         """Goes on exactly where `snapshot` was taken."""
@@ -180,7 +192,10 @@ def outcome_metrics(fresh: Experience) -> dict[str, float]:
     """Reward and length of what was just gathered: of whole episodes where rows are episodes, else of those that ended."""
     decisions = fresh.mask.sum()
     rows = fresh.mask.any(1)
-    metrics = {"decisions": float(decisions), "reward_per_decision": float((fresh.reward * fresh.mask).sum() / decisions.clamp(min=1))}
+    metrics = {
+        "decisions": float(decisions),
+        "reward_per_decision": float((fresh.reward * fresh.mask).sum() / decisions.clamp(min=1)),
+    }
     if "episode_return" in fresh.extra:
         over = fresh.terminal | fresh.truncated
         if bool(over.any()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, cast
 
 from assay.slots import (
@@ -108,13 +109,19 @@ class Recipe:
         models = {"actor", *self.critics, *self.copies}
         for name, copy in self.copies.items():
             if copy.of not in models - set(self.copies):
-                raise AssayError(f"copies.{name} copies '{copy.of}', which is no model of this recipe ({', '.join(sorted(models))})")
+                raise AssayError(
+                    f"copies.{name} copies '{copy.of}', which is no model of this recipe ({', '.join(sorted(models))})"
+                )
         for stage in self.stages:
             for name in stage.trains:
                 if name not in models - set(self.copies):
-                    raise AssayError(f"stage '{stage.name}' trains '{name}', which is no model of this recipe ({', '.join(sorted(models))})")
+                    raise AssayError(
+                        f"stage '{stage.name}' trains '{name}', which is no model of this recipe ({', '.join(sorted(models))})"
+                    )
         if Need.VALUE in self.needs and "value" not in self.critics:
-            raise AssayError("a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}")
+            raise AssayError(
+                "a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}"
+            )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
 
@@ -161,7 +168,9 @@ def find_setting(recipe: Recipe, path: str) -> tuple[str, ...]:
         raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'; it can mean {options}")
     names = [".".join(full) for full in known]
     near = get_close_matches(path, names, 1, 0.3) or get_close_matches(words[-1], [full[-1] for full in known], 1, 0.0)
-    raise AssayError(f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} lists all)")
+    raise AssayError(
+        f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} lists all)"
+    )
 
 
 def is_subsequence(words: list[str], full: tuple[str, ...]) -> bool:
@@ -183,27 +192,31 @@ def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
 
 def coerced(path: str, old: Any, new: Any) -> Any:
     """`new` as a value of the same kind as `old`; text is parsed, what does not fit is refused."""
-    if not isinstance(new, str) or isinstance(old, str):
-        text, given = None, new
-    else:
-        text, given = new.strip(), new
-    kind = float if isinstance(getattr(old, "at", None), type(lambda: 0)) or is_schedule(old) else type(old)
+    kind = float if is_schedule(old) else type(old)
+    text = isinstance(new, str)
     try:
-        if kind is bool:
-            return parsed_bool(given if text is None else text)
-        if kind in (int, float):
-            number = float(given if text is None else text)
-            if kind is int and not number.is_integer():
-                raise ValueError
-            return kind(number)
-        if kind is tuple and text is not None:
+        if issubclass(kind, bool):
+            return parsed_bool(new)
+        if issubclass(kind, int | float) and not is_schedule(new):
+            return parsed_number(new, kind)
+        if issubclass(kind, tuple) and text:
             inner = type(old[0]) if old else int
-            return tuple(inner(word) for word in text.strip("() ").split(",") if word.strip())
+            return tuple(inner(word) for word in new.strip("() ").split(",") if word.strip())
     except (TypeError, ValueError):
-        raise AssayError(f"{path} is {old!r}, so '{given}' does not fit: give a {kind.__name__}") from None
-    if text is not None and kind is not str:
-        raise AssayError(f"{path} is a part ({type(old).__name__}); it can be replaced in Python, not on the command line")
-    return given
+        raise AssayError(f"{path} is {old!r}, so '{new}' does not fit: give a {kind.__name__}") from None
+    if text and not issubclass(kind, str):
+        raise AssayError(f"{path} is a part ({kind.__name__}); it can be replaced in Python, not on the command line")
+    return new
+
+
+def parsed_number(value: Any, kind: type) -> Any:
+    """An int or a float; a fraction is no int."""
+    if isinstance(value, bool):
+        raise ValueError
+    result = float(value)
+    if issubclass(kind, int) and not result.is_integer():
+        raise ValueError
+    return kind(result)
 
 
 def parsed_bool(value: Any) -> bool:
@@ -237,13 +250,16 @@ def resolved(value: Any, progress: Progress) -> Any:
 
 
 def describe(value: Any) -> Any:
-    """A part as JSON: its class and settings, all the way down."""
+    """A part as JSON: its class and settings, all the way down; fields that a repr leaves out are left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {"part": type(value).__name__} | {f.name: describe(getattr(value, f.name)) for f in fields(value) if f.init}
+        shown = [f.name for f in fields(value) if f.init and f.repr]
+        return {"part": type(value).__name__} | {name: describe(getattr(value, name)) for name in shown}
     if isinstance(value, Mapping):
         return {str(name): describe(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return [describe(item) for item in value]
+    if isinstance(value, partial):
+        return [describe(value.func), *(describe(item) for item in value.args), describe(value.keywords)]
     if callable(value):
         return f"{value.__module__}.{value.__qualname__}"
     return value

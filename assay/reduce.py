@@ -54,7 +54,11 @@ class SequenceMean:
     def count(self, batch: Experience) -> Tensor:
         """Number of episodes with a decision."""
         has_decision = batch.mask.any(1)
-        return has_decision.sum() if batch.episode is None else torch.unique(batch.episode[has_decision]).numel() * batch.mask.new_ones((), dtype=torch.long)
+        return (
+            has_decision.sum()
+            if batch.episode is None
+            else torch.unique(batch.episode[has_decision]).numel() * batch.mask.new_ones((), dtype=torch.long)
+        )
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ A run is recipe + task + seed + steps. Killed at any moment and resumed, it equa
 
 from __future__ import annotations
 
+import json
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-import assay
 from assay import catalogue, evaluation, store
 from assay.backends.machine import describe_machine, tuned
 from assay.engine import Placement
-from assay.evidence.intervals import Estimate, mean_interval
+from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
 from assay.guards import Alarm, GuardError
 from assay.loop import Loop, Step
 from assay.recipe import Recipe, describe
-from assay.report.folder import Journal, read_metrics, write_readme
-from assay.report.progress import Display
+from assay.report.folder import Facts, Journal, read_metrics, write_readme
+from assay.report.progress import Display, Mode, Noted
 from assay.slots import Task
 from assay.types import AssayError, State, Vocabulary
+from assay.version import __version__
 
 SAMPLES = 4
 """Sequences written to samples.jsonl at each evaluation."""
@@ -35,24 +36,28 @@ SAMPLES = 4
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides a run's result; `config.json` records it."""
+    """All that decides a run's result; `config.json` records it.
+
+    `address` is what the task was called when it was asked for: a name or a file.
+    """
 
     recipe: Recipe
     task: Task
     seed: int
     steps: int
     method: str | None = None
+    address: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     warmup: int = 0
     evaluate_every: int = 0
-    save_every: int = 0
+    save_every: int = 1
     placement: Placement = Placement()
 
     def config(self) -> dict[str, Any]:
         """The plan as JSON, and the fingerprint of what decides the numbers."""
         decisive = {
             "method": self.method,
-            "task": self.task.name,
+            "task": self.address or self.task.name,
             "seed": self.seed,
             "steps": self.steps,
             "settings": {name: str(value) for name, value in self.settings.items()},
@@ -64,7 +69,11 @@ class Plan:
             "precision": str(self.placement.precision),
             "micro_batch": self.placement.micro_batch,
         }
-        return decisive | {"fingerprint": store.fingerprint(decisive), "save_every": self.save_every, "assay": assay.__version__}
+        return decisive | {
+            "fingerprint": store.fingerprint(decisive),
+            "save_every": self.save_every,
+            "assay": __version__,
+        }
 
 
 @dataclass
@@ -90,6 +99,11 @@ class Run:
         """Mean held-out score after training, with its interval."""
         return mean_interval(self.scores_after)
 
+    @property
+    def change(self) -> Change:
+        """Before, after, and the paired change on the same held-out starts."""
+        return measured_change("held-out score", self.scores_before, self.scores_after, paired=True)
+
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """(steps, values) of one metric."""
         rows = [row for row in self.curves if row.get(name) is not None]
@@ -106,7 +120,10 @@ class Stopped(AssayError):
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], int]]:
-    """Turns SIGTERM and SIGINT into a flag; gives a function that returns the signal seen, or 0."""
+    """Turns SIGTERM and SIGINT into a flag; gives a function that returns the signal seen, or 0.
+
+    The second signal interrupts at once. Outside the main thread signals cannot be caught, and nothing is changed.
+    """
     seen = [0]
     if threading.current_thread() is not threading.main_thread():
         yield lambda: 0
@@ -138,6 +155,7 @@ def make_plan(
     placement: Placement = Placement(),
 ) -> Plan:
     """Resolves names and defaults, and refuses what cannot work, before compute is spent."""
+    address = task if isinstance(task, str) else None
     found = catalogue.find_task(task) if isinstance(task, str) else task
     changes = dict(settings or {})
     if isinstance(method, str):
@@ -151,43 +169,46 @@ def make_plan(
     budget = recipe.steps if steps is None else steps
     if budget < 1:
         raise AssayError(f"steps is {budget}; give at least 1")
-    needs_warmup = recipe.rollout is not None and isinstance(found.spec.action, Vocabulary)
+    if warmup is not None and warmup < 0:
+        raise AssayError(f"warmup is {warmup}; give 0 (none) or a number of supervised steps")
     if warmup is None:
-        warmup = catalogue.WARMUP if needs_warmup else 0
+        needed = isinstance(found.spec.action, Vocabulary) and bool(recipe.rollout or recipe.copies)
+        warmup = catalogue.WARMUP if needed else 0
     every = max(1, budget // evaluations) if evaluations else 0
-    return Plan(recipe, found, seed, budget, name, changes, warmup, every, max(1, budget // 10), placement)
+    return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, max(1, budget // 10), placement)
 
 
 def warmup_plan(plan: Plan) -> Plan:
     """The supervised phase before: the task's demonstrations, the same actor, the same seed."""
     recipe = replace(catalogue.recipe_for("sft", plan.task, {}), actor=plan.recipe.actor)
-    every = max(1, plan.warmup // 5)
-    return replace(plan, recipe=recipe, steps=plan.warmup, method="sft", settings={}, warmup=0, evaluate_every=0, save_every=every)
+    changes = {"settings": {}, "warmup": 0, "evaluate_every": 0, "save_every": max(1, plan.warmup // 5)}
+    return replace(plan, recipe=recipe, steps=plan.warmup, method="sft", **changes)
 
 
 # ---------------------------------------------------------------------------------------------------- executing
-def execute(plan: Plan, folder: Path, *, quiet: bool | None = None, sinks: tuple[Any, ...] = ()) -> Run:
+def execute(plan: Plan, folder: Path, *, mode: Mode | None = None, sinks: Sequence[Any] = ()) -> Run:
     """Starts the plan in `folder`, or goes on where the folder's last checkpoint is."""
     start: State | None = None
     if plan.warmup:
-        first = folder / "phase-1-warmup"
-        warm = execute(warmup_plan(plan), first, quiet=quiet)
+        warm = execute(warmup_plan(plan), folder / "phase-1-warmup", mode=mode)
         start = {name: tensor.detach() for name, tensor in warm.policy.named_parameters()}
-    with store.lock(folder), stop_signals() as signal_seen:
-        worker = Worker(plan, folder, start, signal_seen)
+    folder.mkdir(parents=True, exist_ok=True)
+    with store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
+        worker = Worker(plan, folder, journal, start, signal_seen)
         with tuned(worker.num_parameters):
-            return worker.work(quiet, sinks)
+            return worker.work(mode, sinks)
 
 
 class Worker:
     """One run in one folder: begins or goes on, logs, evaluates, saves."""
 
-    def __init__(self, plan: Plan, folder: Path, start: State | None, signal_seen: Callable[[], int]) -> None:
-        self.plan, self.folder, self.signal_seen = plan, folder, signal_seen
+    def __init__(
+        self, plan: Plan, folder: Path, journal: Journal, start: State | None, signal_seen: Callable[[], int]
+    ) -> None:
+        self.plan, self.folder, self.journal, self.signal_seen = plan, folder, journal, signal_seen
         self.config = plan.config()
         self.loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
         self.num_parameters = sum(flat.values.numel() for flat in self.loop.engine.flats.values())
-        self.journal = Journal(folder)
         self.alarms: list[Alarm] = []
         self.scores: dict[str, list[float]] = {}
         self.seconds: dict[str, float] = {}
@@ -209,8 +230,8 @@ class Worker:
         saved = checkpoint.manifest["facts"]["fingerprint"]
         if saved != self.config["fingerprint"]:
             raise AssayError(
-                f"{self.folder} holds a run with other settings (fingerprint {saved}, this one {self.config['fingerprint']}); "
-                "use another --out, or resume it with the settings of its config.json"
+                f"{self.folder} holds a run with other settings (fingerprint {saved}, this one "
+                f"{self.config['fingerprint']}); use another --out, or resume it with the settings of its config.json"
             )
         tree = checkpoint.tree
         self.loop.restore(tree["loop"])
@@ -228,7 +249,7 @@ class Worker:
             "seconds": dict(self.seconds),
             "alarms": [vars(alarm) for alarm in self.alarms],
         }
-        facts = {"fingerprint": self.config["fingerprint"], "assay": assay.__version__, "steps": self.plan.steps}
+        facts = {"fingerprint": self.config["fingerprint"], "assay": __version__, "steps": self.plan.steps}
         store.save(self.folder / "checkpoints", self.loop.progress.step, tree, facts=facts)
         self.count("save", time.perf_counter() - begin)
 
@@ -236,57 +257,56 @@ class Worker:
         """Adds to the account of time."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
-    def evaluate(self, step: int) -> float:
+    def evaluate(self, step: int, display: Display) -> float:
         """Held-out scores now; kept under the step's number."""
         begin = time.perf_counter()
-        values = evaluation.scores(self.loop.actor, self.plan.task)
+        with display.timed("evaluate"):
+            values = evaluation.scores(self.loop.actor, self.plan.task)
         self.scores[str(step)] = values.tolist()
         self.count("evaluate", time.perf_counter() - begin)
         return float(values.mean())
 
-    def work(self, quiet: bool | None, sinks: tuple[Any, ...]) -> Run:
+    def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
         """The steps that are left."""
         plan, loop = self.plan, self.loop
         title = f"{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
-        with Display(title, plan.steps, quiet=quiet) as display:
+        with Display(title, plan.steps, first_step=loop.progress.step, mode=mode) as display:
             if not self.scores:
-                display.note(f"score before training {self.evaluate(0):.3f}")
-                self.journal.metrics({"step": 0, "evaluation": float(np.mean(self.scores["0"]))})
+                self.journal.metrics(0, {"evaluation": self.evaluate(0, display)}, {})
                 self.save()
             while loop.progress.step < plan.steps:
                 step = loop.step()
                 self.record(step, display, sinks)
-                done = loop.progress.step
-                if any(alarm.stop for alarm in step.alarms):
+                done, asked = loop.progress.step, self.signal_seen()
+                stops = [alarm for alarm in step.alarms if alarm.stop]
+                if stops or asked or done % plan.save_every == 0 or done == plan.steps:
                     self.save()
-                    raise GuardError(next(alarm.message for alarm in step.alarms if alarm.stop))
-                asked = self.signal_seen()
-                if asked or done % plan.save_every == 0 or done == plan.steps:
-                    self.save()
+                if stops:
+                    raise GuardError(f"a guard stopped the run, its state is in {self.folder}: {stops[0].message}")
                 if asked:
                     raise Stopped(self.folder, asked)
         return self.finish()
 
-    def record(self, step: Step, display: Display, sinks: tuple[Any, ...]) -> None:
+    def record(self, step: Step, display: Display, sinks: Sequence[Any]) -> None:
         """Logs a step, evaluates when it is due."""
         done = self.loop.progress.step
-        row: dict[str, Any] = {"step": done, "decisions_total": self.loop.progress.decisions, **step.metrics}
+        values: dict[str, Any] = {"decisions_total": self.loop.progress.decisions, **step.metrics}
         if done == self.plan.steps or (self.plan.evaluate_every and done % self.plan.evaluate_every == 0):
-            row["evaluation"] = self.evaluate(done)
-            if step.fresh is not None:
-                for index in range(min(SAMPLES, len(step.fresh))):
-                    self.journal.sample({"step": done, **self.plan.task.describe(step.fresh, index)})
+            values["evaluation"] = self.evaluate(done, display)
+            rows = 0 if step.fresh is None else min(SAMPLES, len(step.fresh))
+            for row in range(rows):
+                self.journal.sample(done, self.plan.task.describe(step.fresh, row))
         for phase, seconds in step.seconds.items():
             self.count(phase, seconds)
         self.alarms += step.alarms
         if step.alarms:
-            row["alarms"] = [alarm.message for alarm in step.alarms]
-        self.journal.metrics(row | {"time": {"unix": time.time(), **step.seconds}})
+            values["alarms"] = [alarm.message for alarm in step.alarms]
+        self.journal.metrics(done, values, step.seconds)
         for sink in sinks:
             sink.write(done, step.metrics)
         for alarm in step.alarms:
-            display.alarm(alarm.message, stop=alarm.stop)
-        display.step(row, self.seconds, self.loop.progress.decisions)
+            display.alarm(alarm.message, stop=alarm.stop, kind=alarm.guard)
+        display.step(step.metrics, step.seconds, int(step.metrics.get("decisions", 0)))
 
     def finish(self) -> Run:
         """The finished run, and its README."""
@@ -300,8 +320,37 @@ class Worker:
             scores_after=np.asarray(self.scores[str(self.plan.steps)]),
             alarms=self.alarms,
         )
-        write_readme(self.folder, self.config, run.before, run.after, self.seconds, [alarm.message for alarm in self.alarms])
+        hidden = ("recipe", "task_settings")
+        facts = Facts(
+            title=f"{self.plan.recipe.name} on {self.plan.task.name}, seed {self.plan.seed}",
+            state=f"Finished after {self.plan.steps} steps.",
+            settings={name: value for name, value in self.config.items() if name not in hidden},
+            repeat=repeat_command(self.plan),
+            resume=f"assay resume {self.folder}",
+            changes=[run.change],
+            alarms=noted(self.alarms),
+            seconds=self.seconds,
+        )
+        write_readme(self.folder, facts)
         return run
+
+
+def repeat_command(plan: Plan) -> str:
+    """The command that starts the same run elsewhere; nothing for a recipe that only Python knows."""
+    if plan.method is None or plan.address is None:
+        return ""
+    settings = "".join(f" --set {path}={value}" for path, value in plan.settings.items())
+    options = f"--steps {plan.steps} --seed {plan.seed} --warmup {plan.warmup}"
+    return f"assay train {plan.method} --task {plan.address} {options}{settings}"
+
+
+def noted(alarms: Sequence[Alarm]) -> list[Noted]:
+    """Alarms by guard: the latest message and how often it came."""
+    kinds: dict[str, Noted] = {}
+    for alarm in alarms:
+        kind = kinds.setdefault(alarm.guard, Noted(alarm.message))
+        kind.text, kind.count, kind.stop = alarm.message, kind.count + 1, kind.stop or alarm.stop
+    return list(kinds.values())
 
 
 # ---------------------------------------------------------------------------------------------------- public functions
@@ -316,18 +365,26 @@ def train(
     warmup: int | None = None,
     evaluations: int = 10,
     placement: Placement = Placement(),
-    quiet: bool | None = None,
+    mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
 
     `out` defaults to runs/<method>-<task>-<seed>. A folder that holds an unfinished run of the same settings is gone on
-    with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's demonstrations.
+    with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
+    demonstrations.
     """
     plan = make_plan(
-        method, task, steps=steps, seed=seed, settings=settings, warmup=warmup, evaluations=evaluations, placement=placement
+        method,
+        task,
+        steps=steps,
+        seed=seed,
+        settings=settings,
+        warmup=warmup,
+        evaluations=evaluations,
+        placement=placement,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
-    return execute(plan, folder, quiet=quiet)
+    return execute(plan, folder, mode=mode)
 
 
 def plan_of(folder: str | Path) -> Plan:
@@ -335,10 +392,9 @@ def plan_of(folder: str | Path) -> Plan:
     path = Path(folder) / "config.json"
     if not path.is_file():
         raise AssayError(f"{folder} is no run folder: it has no config.json; give the folder that 'assay train' printed")
-    config = store.read_json(path)
+    config = read_config(path)
     if config["method"] is None:
-        raise AssayError(f"{folder} was started from Python with a recipe of its own; resume it there with the same call of assay.train")
-    placement = Placement(config["device"], config["micro_batch"])
+        raise AssayError(f"{folder} was started from Python with its own recipe; resume it there with the same assay.train")
     plan = make_plan(
         config["method"],
         config["task"],
@@ -346,11 +402,35 @@ def plan_of(folder: str | Path) -> Plan:
         seed=config["seed"],
         settings=config["settings"],
         warmup=config["warmup"],
-        placement=placement,
+        placement=Placement(config["device"], config["micro_batch"]),
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
 
 
-def resume(folder: str | Path, *, quiet: bool | None = None) -> Run:
+def read_config(path: Path) -> dict[str, Any]:
+    """config.json, checked to be what a run wrote."""
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise AssayError(f"{path} cannot be read ({error}); restore it, or start the run anew") from None
+    wanted = {"method", "task", "steps", "seed", "settings", "warmup", "device", "micro_batch"}
+    missing = (wanted | {"evaluate_every", "save_every"}) - set(config)
+    if missing:
+        raise AssayError(f"{path} lacks {', '.join(sorted(missing))}: it is not the config.json of a run")
+    return dict(config)
+
+
+def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
     """Goes on with an interrupted run; a finished one is loaded as it is."""
-    return execute(plan_of(folder), Path(folder), quiet=quiet)
+    return execute(plan_of(folder), Path(folder), mode=mode)
+
+
+def load(folder: str | Path) -> tuple[Any, Plan, int]:
+    """(policy, plan, step) of a run's newest checkpoint."""
+    plan = plan_of(folder)
+    checkpoint = store.load(Path(folder) / "checkpoints")
+    if checkpoint is None:
+        raise AssayError(f"{folder} has no checkpoint yet; start it with: assay resume {folder}")
+    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+    loop.restore(checkpoint.tree["loop"])
+    return loop.actor, plan, checkpoint.step

@@ -26,8 +26,9 @@ class Actor(Protocol):
     log-probability that `act` recorded; a row's result does not depend on the other rows.
     """
 
-    num_draws: int
-    """Uniform numbers that one decision consumes."""
+    @property
+    def num_draws(self) -> int:
+        """Uniform numbers that one decision consumes."""
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Decides for N rows of one column: (action [N] or [N, A], logp [N]).
@@ -89,10 +90,17 @@ class Task(Protocol):
     Law: start `ordinal` of a split is a function of the ordinal alone.
     """
 
-    name: str
-    spec: Spec
+    @property
+    def name(self) -> str:
+        """The name it is found by."""
 
-    def play(self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool) -> Experience:
+    @property
+    def spec(self) -> Spec:
+        """What is seen and decided."""
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
         """Whole episodes, one row for each (start, sample); column `start` in `extra` keeps the ordinals."""
 
     def judge(self, experience: Experience, split: int) -> Experience:
@@ -124,6 +132,14 @@ class VerifiedTask(Task, Protocol):
 
     def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Any]) -> list[Outcome]:
         """One outcome for each completion; never raises because of a completion's text."""
+
+
+@runtime_checkable
+class PairedTask(Task, Protocol):
+    """Prompts with a better and a worse completion."""
+
+    def pairs(self, starts: np.ndarray, split: int) -> Experience:
+        """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i; column `chosen` is +1 and -1."""
 
 
 # ---------------------------------------------------------------------------------------------------- parts
@@ -165,7 +181,9 @@ class Reward(Protocol):
 class Select(Protocol):
     """Which fresh sequences are kept, and whether more must be gathered (dynamic sampling, rejection)."""
 
-    max_rounds: int
+    @property
+    def max_rounds(self) -> int:
+        """How often to gather at most."""
 
     def __call__(self, experience: Experience) -> Tensor:
         """Bool [B]: true where the row is kept."""
@@ -174,7 +192,9 @@ class Select(Protocol):
 class Prepare(Protocol):
     """Works once on the fresh experience, without gradient, and writes columns: shaping, filters, credit, transforms."""
 
-    needs: frozenset[Need]
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads besides the record."""
 
     def __call__(self, experience: Experience) -> Experience:
         """The experience with its new columns."""
@@ -195,9 +215,13 @@ class Term(Protocol):
     never divides by itself; `count` needs no model.
     """
 
-    needs: frozenset[Need]
-    together: str | None
-    """Name of the column whose equal rows must not be separated; None where rows are independent."""
+    @property
+    def needs(self) -> frozenset[Need]:
+        """What it reads besides the record."""
+
+    @property
+    def together(self) -> str | None:
+        """Name of the column whose equal rows must not be separated; None where rows are independent."""
 
     def count(self, batch: Experience) -> Tensor:
         """The denominator that belongs to this batch."""
@@ -231,7 +255,9 @@ class CriticLoss(Term, Protocol):
 class Aggregation(Protocol):
     """How decisions are weighed into one number. Laws: weights are zero where masked; counts add over micro-batches."""
 
-    together: str | None
+    @property
+    def together(self) -> str | None:
+        """Name of the column whose equal rows must not be separated."""
 
     def weigh(self, batch: Experience) -> Tensor:
         """Weight of each decision, [B, T]."""
@@ -286,8 +312,7 @@ class Schedule(Protocol):
         """Its value now."""
 
 
-class Guard(Protocol):
-    """Watches a run for silent wrongness; its message says what is wrong, where, and what to do."""
-
-    def init(self) -> State:
-        """The state at the start of a run."""
+def number(setting: float | Schedule) -> float:
+    """A setting as a number; the loop has replaced schedules by their values before any part runs."""
+    assert isinstance(setting, int | float), f"{setting} was not resolved: call recipe.at(progress) first"
+    return float(setting)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum, IntEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -161,7 +161,9 @@ class Experience:
         """A column that a part added; says which are there when it is missing."""
         if name not in self.extra:
             there = ", ".join(sorted(self.extra)) or "none"
-            raise AssayError(f"this experience has no column '{name}' (added so far: {there}); put the part that writes it earlier")
+            raise AssayError(
+                f"this experience has no column '{name}' (added so far: {there}); put the part that writes it earlier"
+            )
         return self.extra[name]
 
     def add(self, columns: Mapping[str, Tensor]) -> Experience:
@@ -176,7 +178,9 @@ class Experience:
             if f.name not in ("context", "extra") and (value := getattr(self, f.name)) is not None
         }
         context = {name: change(value) for name, value in self.context.items()}
-        return replace(self, context=context, extra={name: change(value) for name, value in self.extra.items()}, **known)
+        return replace(
+            self, context=context, extra={name: change(value) for name, value in self.extra.items()}, **known
+        )
 
     def rows(self, index: Tensor | slice) -> Experience:
         """The sequences at `index`."""
@@ -219,16 +223,16 @@ def concatenate(parts: Sequence[Experience]) -> Experience:
     longest = max(part.num_columns for part in parts)
     padded = [pad(part, longest) for part in parts]
 
-    def join(read: Callable[[Experience], Any]) -> Any:
-        values = [read(part) for part in padded]
+    def join(name: str) -> Any:
+        values = [getattr(part, name) for part in padded]
         if isinstance(values[0], Tensor):
             return torch.cat(values)
         if isinstance(values[0], Mapping):
             shared = set(values[0]).intersection(*values[1:])
-            return {name: torch.cat([value[name] for value in values]) for name in values[0] if name in shared}
+            return {key: torch.cat([value[key] for value in values]) for key in values[0] if key in shared}
         return None
 
-    return Experience(**{f.name: join(lambda part, name=f.name: getattr(part, name)) for f in fields(Experience)})
+    return Experience(**{f.name: join(f.name) for f in fields(Experience)})
 
 
 def pad(experience: Experience, num_columns: int) -> Experience:
@@ -246,12 +250,13 @@ def pad(experience: Experience, num_columns: int) -> Experience:
 
 
 # ---------------------------------------------------------------------------------------------------- results of parts
-class Loss(NamedTuple):
+@dataclass(frozen=True)
+class Loss:
     """A term's value: a sum with its gradient, the count it is to be divided by, and metrics as (sum, count)."""
 
     sum: Tensor
     count: Tensor
-    metrics: Mapping[str, tuple[Tensor, Tensor]] = {}
+    metrics: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

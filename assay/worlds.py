@@ -3,7 +3,7 @@ own parts. A world is a value; a task says which one it belongs to by its spec."
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from assay.actors.mlp import Mlp
 from assay.actors.table import Table
@@ -12,9 +12,10 @@ from assay.credit.temporal import Gae
 from assay.critics.value import StateValue, TokenValue
 from assay.recipe import Adam
 from assay.rollouts.episodes import Episodes, Fragments
-from assay.slots import ModelSpec, Rollout, Source
+from assay.slots import ModelSpec, PairedTask, Rollout, Source, Task
+from assay.sources.demonstrations import Pairs
 from assay.sources.fresh import FreshDecisions, FreshSequences
-from assay.types import Discrete, Spec, Vocabulary
+from assay.types import Box, Discrete, Vocabulary
 
 
 @dataclass(frozen=True)
@@ -24,9 +25,9 @@ class World:
     name: str
     actor: ModelSpec
     value: ModelSpec
-    episodes: Rollout
+    episodes: Rollout | None
     """Whole episodes in groups: what group methods gather."""
-    fragments: Rollout
+    fragments: Rollout | None
     """What actor-critic methods gather."""
     reuse: Source
     """How often a batch is used when there is a trust region."""
@@ -54,12 +55,25 @@ CONTROL = World(
     actor=Mlp(),
     value=StateValue(),
     episodes=Episodes(starts=8, members=8),
-    fragments=Fragments(instances=128, steps=32),
-    reuse=FreshDecisions(epochs=2, minibatches=4),
+    fragments=Fragments(instances=128, steps=16),
+    reuse=FreshDecisions(epochs=4, minibatches=4),
     once=FreshSequences(),
     gae=Gae(discount=0.99, decay=0.95),
     optimizer=Adam(learning_rate=2e-3, epsilon=1e-5, clip_norm=0.5),
-    steps=60,
+    steps=100,
+)
+
+CONTINUOUS = World(
+    name="continuous control",
+    actor=Mlp(),
+    value=StateValue(),
+    episodes=Episodes(starts=8, members=8),
+    fragments=Fragments(instances=16, steps=128),
+    reuse=FreshDecisions(epochs=10, minibatches=16),
+    once=FreshSequences(),
+    gae=Gae(discount=0.95, decay=0.95),
+    optimizer=Adam(learning_rate=1e-3, epsilon=1e-5, clip_norm=0.5),
+    steps=100,
 )
 
 TABLE = World(
@@ -76,8 +90,18 @@ TABLE = World(
 )
 
 
-def world_of(spec: Spec) -> World:
+PREFERENCES = replace(LANGUAGE, name="preference pairs", episodes=None, fragments=None, reuse=Pairs(), once=Pairs())
+
+EVERY = (LANGUAGE, CONTROL, CONTINUOUS, TABLE)
+
+
+def world_of(task: Task) -> World:
     """The world that a task belongs to."""
+    spec = task.spec
+    if isinstance(task, PairedTask):
+        return PREFERENCES
     if isinstance(spec.action, Vocabulary):
         return LANGUAGE
-    return TABLE if isinstance(spec.observation, Discrete) else CONTROL
+    if isinstance(spec.observation, Discrete):
+        return TABLE
+    return CONTINUOUS if isinstance(spec.action, Box) else CONTROL

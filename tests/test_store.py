@@ -8,7 +8,6 @@ import pickle
 import resource
 import shutil
 import signal
-import string
 import subprocess
 import sys
 from collections import OrderedDict
@@ -81,7 +80,7 @@ def arrays(draw: st.DrawFn) -> Any:
     shape = draw(st.lists(st.integers(0, 3), max_size=3))
     count = math.prod(shape)
     raw = np.frombuffer(draw(st.binary(min_size=count * 8, max_size=count * 8)), np.uint8)
-    array = (raw[:count] % 2).astype(bool) if dtype == bool else raw[: count * dtype.itemsize].view(dtype)
+    array = (raw[:count] % 2).astype(bool) if dtype.kind == "b" else raw[: count * dtype.itemsize].view(dtype)
     array = array.reshape(shape)
     return draw(st.sampled_from([array, array.T, array[..., ::-1] if shape else array[()]]))
 
@@ -322,7 +321,7 @@ def test_none_where_nothing_was_saved_and_an_error_where_nothing_is_valid(tmp_pa
     assert store.load(tmp_path) is None
     for path in two_checkpoints(tmp_path):
         (path / store.MANIFEST).unlink()
-    with pytest.raises(store.CheckpointError, match="none of the 2 checkpoints in .* is valid: .*; .*"):
+    with pytest.raises(store.CheckpointError, match=r"none of the 2 checkpoints in .* is valid: .*; .*"):
         store.load(tmp_path)
 
 
@@ -417,8 +416,9 @@ def test_a_hostile_tensor_file_with_a_valid_manifest_is_refused(tmp_path: Path, 
 @pytest.mark.parametrize(
     "text",
     [
-        "", "nul", "[" * 10**5, '{"$": 1}', '{"$": ["tensor", "absent"]}', '{"$": ["tensor", {}]}', '{"$": ["eval", "w"]}',
-        '{"$": ["float", "x"]}', '{"$": ["dict", 3]}', '{"$": ["tensor", "../../w"]}', '{"$": {}}', "\xff",
+        "", "nul", "[" * 10**5, '{"$": 1}', '{"$": ["tensor", "absent"]}', '{"$": ["tensor", {}]}',
+        '{"$": ["eval", "w"]}', '{"$": ["float", "x"]}', '{"$": ["dict", 3]}', '{"$": ["tensor", "../../w"]}',
+        '{"$": {}}', "\xff",
     ],
 )  # fmt: skip
 def test_a_hostile_state_file_with_a_valid_manifest_is_refused(tmp_path: Path, text: str) -> None:
@@ -627,9 +627,3 @@ def test_each_fsync_of_a_first_save_is_needed(tmp_path: Path, forget: int, monke
     monkeypatch.setattr(store, "CHUNK", CHUNK)
     _, after, _ = tags_after_cuts(tmp_path, "first save", forget)
     assert after > {SCENARIOS["first save"].tag}
-
-
-def test_the_alphabet_of_tensor_names_survives(tmp_path: Path) -> None:
-    tree = {character: torch.tensor([index]) for index, character in enumerate(string.printable)}
-    saved(tmp_path, 0, tree)
-    assert store.difference(tree, loaded(tmp_path).tree) == []

@@ -160,7 +160,9 @@ class MlpDeterministic(nn.Module):
 def bounds(space: Box) -> tuple[Tensor, Tensor]:
     """Finite bounds as tensors; AssayError where a squashed actor has nothing to squash to."""
     if not all(map(math.isfinite, (*space.low, *space.high))):
-        raise AssayError(f"a squashed actor needs finite action bounds, got {space.low} to {space.high}; use Mlp() instead")
+        raise AssayError(
+            f"a squashed actor needs finite action bounds, got {space.low} to {space.high}; use Mlp() instead"
+        )
     return torch.tensor(space.low), torch.tensor(space.high)
 
 

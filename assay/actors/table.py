@@ -41,5 +41,7 @@ class Table:
     def build(self, spec: Spec) -> nn.Module:
         """The module for this task."""
         if not isinstance(spec.observation, Discrete) or not isinstance(spec.action, Discrete):
-            raise AssayError(f"a table needs numbered states and actions, the task has {spec.observation} and {spec.action}")
+            raise AssayError(
+                f"a table needs numbered states and actions, the task has {spec.observation} and {spec.action}"
+            )
         return SoftmaxTable(spec.observation.n, spec.action.n)

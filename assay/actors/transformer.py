@@ -98,9 +98,13 @@ class Transformer:
     def trunk(self, spec: Spec) -> tuple[Vocabulary, Trunk]:
         """The task's vocabulary and a trunk for it."""
         if not isinstance(spec.action, Vocabulary):
-            raise AssayError(f"a transformer needs a token task, this one has actions {spec.action}; use Mlp() or Squashed()")
+            raise AssayError(
+                f"a transformer needs a token task, this one has actions {spec.action}; use Mlp() or Squashed()"
+            )
         if self.width % (2 * self.heads):
-            raise AssayError(f"width {self.width} is not a multiple of 2 x heads ({self.heads}); try width {2 * self.heads * 16}")
+            raise AssayError(
+                f"width {self.width} is not a multiple of 2 x heads ({self.heads}); try width {2 * self.heads * 16}"
+            )
         return spec.action, Trunk(spec.action, self.width, self.layers, self.heads)
 
     def build(self, spec: Spec) -> nn.Module:

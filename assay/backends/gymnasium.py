@@ -87,13 +87,13 @@ class Instances:
         self.spec, self.name, self.num = spec, name, num
         self._environments = [make() for _ in range(num)]
         self._port = port_of(self._environments[0].observation_space, self._environments[0].action_space, name)
-        self._seeds, self._episode = np.zeros(num, np.int64), np.zeros(num, np.int64)
         self._ended = [False] * num
         self._taken: list[list[Any]] = [[] for _ in range(num)]
         self._seen: list[Any] = [None] * num
+        self.reset(np.arange(num))
 
     def reset(self, seeds: np.ndarray) -> Context:
-        """Starts episode 0 of every instance."""
+        """Starts episode 0 of every instance; without it, the seeds are 0 to N - 1."""
         if len(seeds) != self.num:
             raise AssayError(f"{len(seeds)} seeds for {self.num} instances; give one seed each")
         self._seeds = np.asarray(seeds).astype(np.int64)
@@ -118,11 +118,10 @@ class Instances:
         return self._port.context(self._seen), reward, terminal.bool(), truncated.bool(), costs
 
     def snapshot(self) -> State:
-        """Seeds, episode numbers, whether each has ended, the actions since its reset and what it shows."""
+        """Seeds, episode numbers, the actions since each reset, and what is seen after them."""
         return {
             "seeds": torch.from_numpy(self._seeds.copy()),
             "episode": torch.from_numpy(self._episode.copy()),
-            "ended": list(self._ended),
             "taken": [torch.from_numpy(np.array(taken)) for taken in self._taken],
             "seen": dict(self._port.context(self._seen)),
         }
@@ -134,9 +133,8 @@ class Instances:
         self._seeds, self._episode = state["seeds"].numpy().copy(), state["episode"].numpy().copy()
         for row, taken in enumerate(state["taken"]):
             self._begin(row)
-            for action in taken.tolist() if isinstance(self._port.action, Discrete) else taken.numpy():
+            for action in taken.tolist() if isinstance(self._port.action, Discrete) else taken.numpy().copy():
                 self._advance(row, action)
-        self._ended = list(state["ended"])
         for name, seen in self._port.context(self._seen).items():
             if not torch.equal(seen, state["seen"][name].to(seen.dtype)):
                 raise AssayError(f"task '{self.name}' does not repeat itself under its seed; it cannot be resumed")

@@ -20,7 +20,7 @@ def describe_machine() -> dict[str, Any]:
     """Machine and versions, for run folders and verdicts."""
     return {
         "python": sys.version.split()[0],
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "numpy": np.__version__,
         "platform": platform.platform(),
         "machine": platform.machine(),
@@ -35,7 +35,7 @@ def tuned(num_parameters: int, threads: int | None = None) -> Iterator[int]:
     before = torch.get_num_threads(), torch.backends.mkldnn.enabled
     chosen = threads if threads is not None else (1 if num_parameters < SMALL else before[0])
     torch.set_num_threads(chosen)
-    torch.backends.mkldnn.enabled = num_parameters >= SMALL
+    torch.backends.mkldnn.enabled = num_parameters >= SMALL  # type: ignore[assignment]
     try:
         yield chosen
     finally:

@@ -5,4 +5,21 @@ from assay.bases.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo,
 from assay.bases.imitation import bc, dpo, sft
 from assay.bases.off_policy import dqn, sac, td3
 
-__all__ = ["a2c", "bc", "cispo", "dapo", "dpo", "dqn", "dr_grpo", "group_reinforce", "grpo", "gspo", "ppo", "reinforce", "rloo", "sac", "sft", "td3"]
+__all__ = [
+    "a2c",
+    "bc",
+    "cispo",
+    "dapo",
+    "dpo",
+    "dqn",
+    "dr_grpo",
+    "group_reinforce",
+    "grpo",
+    "gspo",
+    "ppo",
+    "reinforce",
+    "rloo",
+    "sac",
+    "sft",
+    "td3",
+]

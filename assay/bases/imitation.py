@@ -19,7 +19,14 @@ def sft(world: World = LANGUAGE) -> Recipe:
         name="sft",
         actor=world.actor,
         source=Demonstrations(batch=64),
-        stages=(Stage("likelihood", trains=("actor",), objective=(LogLikelihood(),), optimizer=replace(world.optimizer, learning_rate=1e-3)),),
+        stages=(
+            Stage(
+                "likelihood",
+                trains=("actor",),
+                objective=(LogLikelihood(),),
+                optimizer=replace(world.optimizer, learning_rate=1e-3),
+            ),
+        ),
         steps=300,
     )
 

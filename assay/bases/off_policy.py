@@ -11,7 +11,7 @@ from assay.rollouts.episodes import Fragments
 from assay.rollouts.explore import EpsilonGreedy, GaussianNoise
 from assay.schedules import Linear
 from assay.sources.replay import Replay
-from assay.worlds import CONTROL, World
+from assay.worlds import CONTINUOUS, CONTROL, World
 
 STEP = Adam(learning_rate=3e-4, clip_norm=0.0)
 
@@ -24,12 +24,14 @@ def dqn(world: World = CONTROL) -> Recipe:
         copies={"target": Copy(of="actor", rate=1.0, every=100)},
         rollout=Fragments(instances=8, steps=8, explore=EpsilonGreedy(Linear(1.0, 0.05, share=0.3))),
         source=Replay(capacity=50_000, batch=128, updates=8, warmup=1_000),
-        stages=(Stage("values", trains=("actor",), critic=(DoubleQLearning(0.99),), optimizer=Adam(1e-3, clip_norm=10.0)),),
+        stages=(
+            Stage("values", trains=("actor",), critic=(DoubleQLearning(0.99),), optimizer=Adam(1e-3, clip_norm=10.0)),
+        ),
         steps=1_000,
     )
 
 
-def td3(world: World = CONTROL) -> Recipe:
+def td3(world: World = CONTINUOUS) -> Recipe:
     """TD3 (arXiv:1802.09477): twin critics, smoothed targets, the actor every second update."""
     return Recipe(
         name="td3",
@@ -46,7 +48,7 @@ def td3(world: World = CONTROL) -> Recipe:
     )
 
 
-def sac(world: World = CONTROL) -> Recipe:
+def sac(world: World = CONTINUOUS) -> Recipe:
     """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature that holds the entropy."""
     return Recipe(
         name="sac",

@@ -52,5 +52,7 @@ class Lagrange:
     def cost(self, experience: Experience) -> Tensor:
         """The cost channel [B, T]."""
         if experience.cost is None:
-            raise AssayError("this constraint needs costs, and the task gives none; choose a task with costs or drop the constraint")
+            raise AssayError(
+                "this constraint needs costs, and the task gives none; choose a task with costs or drop the constraint"
+            )
         return experience.cost[..., self.channel]

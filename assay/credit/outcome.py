@@ -1,6 +1,6 @@
 """Credit from whole outcomes: baseline x scale, the same number for every decision of an episode. Axes: B, T.
 
-    advantage_bt = (R_b - baseline_b) / scale_b      R_b: total reward of row b's episode
+advantage_bt = (R_b - baseline_b) / scale_b      R_b: total reward of row b's episode
 """
 
 from __future__ import annotations

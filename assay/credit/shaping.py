@@ -91,5 +91,7 @@ def first_extreme(value_B: Tensor, by_group: groups.Groups) -> Tensor:
     largest = value_B.new_full((by_group.num,), -torch.inf).scatter_reduce(0, by_group.index, value_B, "amax")
     candidate = value_B == largest[by_group.index]
     row = torch.arange(len(value_B), device=value_B.device)
-    first = row.new_full((by_group.num,), len(value_B)).scatter_reduce(0, by_group.index, torch.where(candidate, row, len(value_B)), "amin")
+    first = row.new_full((by_group.num,), len(value_B)).scatter_reduce(
+        0, by_group.index, torch.where(candidate, row, len(value_B)), "amin"
+    )
     return row == first[by_group.index]

@@ -29,7 +29,13 @@ class Gae:
         """Writes `advantage` and `return`."""
         value = experience.column("value")
         advantage = returns.gae(
-            experience.reward, value, experience.mask, experience.terminal, experience.truncated, self.discount, self.decay
+            experience.reward,
+            value,
+            experience.mask,
+            experience.terminal,
+            experience.truncated,
+            self.discount,
+            self.decay,
         )
         return experience.add({"advantage": advantage, "return": (advantage + value) * experience.mask})
 
@@ -71,4 +77,6 @@ class Whiten:
         mean = (advantage * mask).sum() / count
         centred = (advantage - mean) * mask
         deviation = (centred.square().sum() / (count - 1).clamp(min=1)).sqrt()
-        return experience.add({"advantage": (centred if self.centre else advantage * mask) / (deviation + self.epsilon)})
+        return experience.add(
+            {"advantage": (centred if self.centre else advantage * mask) / (deviation + self.epsilon)}
+        )

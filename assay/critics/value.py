@@ -80,7 +80,9 @@ class TokenValue:
     def build(self, spec: Spec) -> nn.Module:
         """The module for this task."""
         if not isinstance(spec.observation, Vocabulary):
-            raise AssayError(f"TokenValue needs a token task, this one has observations {spec.observation}; use StateValue()")
+            raise AssayError(
+                f"TokenValue needs a token task, this one has observations {spec.observation}; use StateValue()"
+            )
         return TransformerValue(Trunk(spec.observation, self.width, self.layers, self.heads), self.pack_to)
 
 

@@ -1,4 +1,4 @@
-"""Confidence intervals for means and differences of means: what a number in a table is worth.
+"""Confidence intervals for means and differences of means: what a number in a table or a curve is worth.
 
     values all 0 or 1     Wilson's score interval; differences by Newcombe's square-and-add (1998), paired or not
     2 to 9 values         Student's t: mean ± t(n - 1) s / √n
@@ -18,6 +18,7 @@ several episodes of one seed are one value, their mean.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from statistics import NormalDist
@@ -63,6 +64,34 @@ class Change:
         if not (self.change.low > 0 or self.change.high < 0):
             return "no clear change"
         return "better" if (self.change.low > 0) == self.higher_is_better else "worse"
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a learning curve: a row of values for each seed over common x; NaN where nothing was measured."""
+
+    name: str
+    x: Sequence[float]
+    rows: Sequence[Sequence[float] | Values]
+
+    @property
+    def values(self) -> Values:
+        """Seeds by points; what is not finite counts as not measured."""
+        values = np.asarray(self.rows, dtype=np.float64).reshape(len(self.rows), len(self.x))
+        return np.where(np.isfinite(values), values, np.nan)
+
+    def middle(self) -> tuple[Values, Values]:
+        """x and the mean over seeds, at the points where some seed was measured."""
+        counts = np.isfinite(self.values).sum(0)
+        seen = counts > 0
+        return np.asarray(self.x, dtype=np.float64)[seen], np.nansum(self.values, 0)[seen] / counts[seen]
+
+    def band(self, level: float = 0.95) -> tuple[Values, Values, Values]:
+        """x, low and high end of the mean's interval, at the points where at least two seeds were measured."""
+        seeds = [(x, column[np.isfinite(column)]) for x, column in zip(self.x, self.values.T, strict=True)]
+        known = [(x, mean_interval(column, level, binary=False)) for x, column in seeds if column.size > 1]
+        x, low, high = np.asarray([(x, each.low, each.high) for x, each in known]).reshape(-1, 3).T
+        return x, low, high
 
 
 def measured_change(
@@ -158,7 +187,8 @@ def finite(values: ArrayLike, name: str) -> Values:
     bad = np.flatnonzero(~np.isfinite(sample))
     if bad.size:
         some = ", ".join(f"{sample[place]} at place {place}" for place in bad[:3])
-        raise AssayError(f"{name} must be finite to have a mean, got {some} ({bad.size} of {sample.size}): leave them out or mend them")
+        share = f"{bad.size} of {sample.size}"
+        raise AssayError(f"{name} must be finite to have a mean, got {some} ({share}): leave them out or mend them")
     return sample
 
 
@@ -192,8 +222,8 @@ def spread(sample: Values, level: float) -> tuple[float, float]:
     if not error > 1e-12 * abs(mean):
         return mean, mean
     if FEW <= count <= MANY:
-        low, high = (float(end) for end in np.quantile(bootstrap_t(sample, mean, error), (0.5 - level / 2, 0.5 + level / 2)))
-        return mean - high * error, mean - low * error
+        low, high = np.quantile(bootstrap_t(sample, mean, error), (0.5 - level / 2, 0.5 + level / 2))
+        return mean - float(high) * error, mean - float(low) * error
     half = student_quantile(0.5 + level / 2, count - 1) * error
     return mean - half, mean + half
 
@@ -204,7 +234,8 @@ def bootstrap_t(sample: Values, mean: float, error: float) -> Values:
     places = random.integers(Draw(0, (count,)), count, RESAMPLES * count).reshape(RESAMPLES, count)
     resamples = np.sort(sample)[places]
     errors = resamples.std(1, ddof=1) / math.sqrt(count)
-    return (resamples.mean(1) - mean) / np.maximum(errors, error / 4)
+    scores: Values = (resamples.mean(1) - mean) / np.maximum(errors, error / 4)
+    return scores
 
 
 def welch_half_width(first: Values, second: Values, level: float) -> float:

@@ -9,20 +9,22 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
 
 def distance_from_ppo_at_ratio_one() -> torch.Tensor:
     experience = probes.bandit_experience([0, 1, 1, 0], [1.0, 0.0, 0.5, 0.2], torch.tensor([0.3, -0.2]))
     value = torch.full_like(experience.reward, 0.4)
-    weights = [probes.decision_weights(base(), experience, experience.logp, value=value) for base in (bases.a2c, bases.ppo)]
+    weights = [
+        probes.decision_weights(base(), experience, experience.logp, value=value) for base in (bases.a2c, bases.ppo)
+    ]
     return (weights[0] - weights[1]).abs().max()
 
 
 METHOD = Method(
     paper="arXiv:1602.01783",
     recipe=bases.a2c,
-    worlds=(CONTROL, LANGUAGE, TABLE),
+    worlds=EVERY,
     home="cartpole",
     departs=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
     claims=(Exact("at ratio one its gradient is ppo's", distance_from_ppo_at_ratio_one, equals=0.0),),

@@ -9,7 +9,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, TABLE
+from assay.worlds import CONTINUOUS, CONTROL, TABLE
 
 
 def distance_from_sft() -> torch.Tensor:
@@ -21,7 +21,7 @@ def distance_from_sft() -> torch.Tensor:
 METHOD = Method(
     paper="Pomerleau 1988",
     recipe=bases.bc,
-    worlds=(CONTROL, TABLE),
+    worlds=(CONTROL, CONTINUOUS, TABLE),
     home="cartpole",
     departs=("expert episodes come from the task's scripted expert unless a dataset is the task",),
     claims=(Exact("its loss is sft's", distance_from_sft, equals=0.0),),

@@ -9,7 +9,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
 LOGITS_A = torch.zeros(2)
 
@@ -25,7 +25,7 @@ def push_at(ratio: float) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2506.13585",
     recipe=bases.cispo,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    worlds=EVERY,
     home="countdown",
     departs=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
     claims=(

@@ -10,7 +10,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
 LOGITS_A = torch.zeros(2)
 
@@ -18,7 +18,9 @@ LOGITS_A = torch.zeros(2)
 def push_at(ratio: float) -> torch.Tensor:
     """How hard a right answer whose ratio has already moved is still pushed."""
     experience = probes.bandit_experience([0, 1], [1.0, 0.0], LOGITS_A)
-    return probes.decision_weights(bases.dapo(), experience, experience.logp + torch.tensor([[ratio], [1.0]]).log())[0, 0]
+    return probes.decision_weights(bases.dapo(), experience, experience.logp + torch.tensor([[ratio], [1.0]]).log())[
+        0, 0
+    ]
 
 
 def kept_without_signal() -> int:
@@ -31,9 +33,12 @@ def kept_without_signal() -> int:
 METHOD = Method(
     paper="arXiv:2503.14476",
     recipe=bases.dapo,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    worlds=EVERY,
     home="countdown",
-    departs=("at most three rounds of dynamic sampling a step", "the soft length penalty is the part OverlongPenalty, off by default"),
+    departs=(
+        "at most three rounds of dynamic sampling a step",
+        "the soft length penalty is the part OverlongPenalty, off by default",
+    ),
     claims=(
         Exact("a ratio of 1.25 still learns", lambda: push_at(1.25), at_least=1e-3),
         Exact("a ratio of 1.30 does not", lambda: push_at(1.30), equals=0.0),

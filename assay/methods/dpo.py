@@ -12,7 +12,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY, PREFERENCES
 
 LOGITS_A = torch.tensor([0.5, -0.5])
 
@@ -31,7 +31,7 @@ def pull_at_the_reference() -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2305.18290",
     recipe=bases.dpo,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    worlds=(*EVERY, PREFERENCES),
     home="countdown",
     departs=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
     claims=(

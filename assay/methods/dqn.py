@@ -17,7 +17,9 @@ from assay.worlds import CONTROL
 def target(terminal: bool, truncated: bool) -> torch.Tensor:
     """y for reward 1 and next value 10."""
     flag = torch.ones(1, 1, dtype=torch.bool)
-    now = Experience({}, torch.zeros(1, 1), flag, torch.zeros(1, 1), torch.ones(1, 1), flag & terminal, flag & truncated)
+    now = Experience(
+        {}, torch.zeros(1, 1), flag, torch.zeros(1, 1), torch.ones(1, 1), flag & terminal, flag & truncated
+    )
     return one_step_target(now, torch.full((1, 1), 10.0), discount=0.9)
 
 

@@ -9,7 +9,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
 LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 REWARD_PA = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
@@ -22,8 +22,14 @@ def direction_on_uneven_prompts() -> float:
 METHOD = Method(
     paper="arXiv:2503.20783",
     recipe=bases.dr_grpo,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    worlds=EVERY,
     home="countdown",
     departs=("the constant length is 64 unless set (objective.aggregate.length)",),
-    claims=(Exact("the expected gradient has the exact direction, easy and hard prompts alike", direction_on_uneven_prompts, equals=1.0),),
+    claims=(
+        Exact(
+            "the expected gradient has the exact direction, easy and hard prompts alike",
+            direction_on_uneven_prompts,
+            equals=1.0,
+        ),
+    ),
 )

@@ -10,27 +10,32 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
-LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
-REWARD_PA = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
-"""Two prompts, three answers each, the first one right: likely for the first prompt, unlikely for the second."""
+EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
+REWARD_A = torch.tensor([1.0, 0.0])
+"""Two prompts with two answers, the first one right: drawn 95 times in 100 for the easy prompt, half the time for the even one."""
 
 
 def advantage_of_equal_rewards() -> torch.Tensor:
-    experience = probes.bandit_experience([0, 1, 1], [1.0, 1.0, 1.0], LOGITS_PA[0])
+    experience = probes.bandit_experience([0, 1, 1], [1.0, 1.0, 1.0], EVEN_A)
     return probes.credited(bases.grpo(), experience).column("advantage").abs().max()
 
 
-def turn_by_the_deviation() -> float:
-    """Cosine between the expected and the exact gradient over prompts of unequal difficulty."""
-    return probes.compare(bases.grpo(), probes.bandit_episodes(REWARD_PA), LOGITS_PA, members=3).cosine
+def weight_of_easy_over_even() -> float:
+    """Expected over exact gradient of the easy prompt, divided by the same of the even one; 1 where there is no bias."""
+    both = (
+        probes.compare(bases.grpo(), probes.bandit_episodes(REWARD_A), logits, members=6).scale
+        for logits in (EASY_A, EVEN_A)
+    )
+    easy, even = both
+    return easy / even
 
 
 METHOD = Method(
     paper="arXiv:2402.03300",
     recipe=bases.grpo,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    worlds=EVERY,
     home="countdown",
     departs=(
         "no KL to a reference by default; add KlToReference",
@@ -39,6 +44,10 @@ METHOD = Method(
     ),
     claims=(
         Exact("equal rewards give no advantage", advantage_of_equal_rewards, equals=0.0),
-        Exact("dividing by the deviation turns the gradient when prompts differ in difficulty", turn_by_the_deviation, at_most=0.9999),
+        Exact(
+            "dividing by the deviation weighs an easy prompt more than an even one",
+            weight_of_easy_over_even,
+            at_least=1.1,
+        ),
     ),
 )

@@ -11,7 +11,7 @@ import torch
 from assay import bases, probes
 from assay.claims import Exact, Method
 from assay.credit.temporal import Gae
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
 EPISODES = probes.token_episodes(lambda tokens: sum(tokens) / 3, num_tokens=2, horizon=3)
 
@@ -27,12 +27,16 @@ def distance_from_monte_carlo() -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:1707.06347",
     recipe=bases.ppo,
-    worlds=(CONTROL, LANGUAGE, TABLE),
+    worlds=EVERY,
     home="cartpole",
     departs=(
         "advantages are whitened over the whole batch, not over each minibatch",
         "actor and critic have their own networks, optimizers and gradient clipping",
         "no value clipping, no learning-rate annealing",
     ),
-    claims=(Exact("with decay 1 the return is the outcome, whatever the critic says", distance_from_monte_carlo, equals=0.0),),
+    claims=(
+        Exact(
+            "with decay 1 the return is the outcome, whatever the critic says", distance_from_monte_carlo, equals=0.0
+        ),
+    ),
 )

@@ -10,7 +10,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
 REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
@@ -25,8 +25,10 @@ def distance_from_the_scaled_gradient() -> torch.Tensor:
 METHOD = Method(
     paper="Williams 1992",
     recipe=bases.reinforce,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    worlds=EVERY,
     home="addition",
     departs=("Adam instead of plain gradient ascent",),
-    claims=(Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),),
+    claims=(
+        Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
+    ),
 )

@@ -10,7 +10,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.worlds import EVERY
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
 REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
@@ -31,11 +31,15 @@ def variance_against_no_baseline() -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2402.14740",
     recipe=bases.rloo,
-    worlds=(LANGUAGE, CONTROL, TABLE),
+    worlds=EVERY,
     home="addition",
     departs=("the KL penalty is left to a regularizer or to KlInReward",),
     claims=(
         Exact("the gradient is unbiased", bias, equals=0.0, tolerance=1e-10),
-        Exact("groups of four have less variance than four samples without a baseline", variance_against_no_baseline, at_most=0.9),
+        Exact(
+            "groups of four have less variance than four samples without a baseline",
+            variance_against_no_baseline,
+            at_most=0.9,
+        ),
     ),
 )

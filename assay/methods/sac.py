@@ -6,20 +6,22 @@
 Haarnoja et al. 2018b. Actions are squashed Gaussians; their log-density has the correction for the squashing.
 """
 
+from typing import Any
+
 import torch
 
 from assay import bases
 from assay.claims import Exact, Method
 from assay.engine import Engine, Placement
 from assay.types import Box, Spec
-from assay.worlds import CONTROL
+from assay.worlds import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
 
 def total_probability() -> torch.Tensor:
     """The squashed density integrated over the actions."""
-    actor = Engine(bases.sac(), SPEC, 0, Placement()).models["actor"].double()
+    actor: Any = Engine(bases.sac(), SPEC, 0, Placement()).models["actor"].double()
     latent = torch.linspace(-12.0, 12.0, 20001, dtype=torch.float64).unsqueeze(1)
     mean, log_std = actor.parameters_of({"observation": torch.full((1, 3), 0.3, dtype=torch.float64)})
     density = actor.log_density(latent, mean, log_std).exp()
@@ -29,7 +31,7 @@ def total_probability() -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:1812.05905",
     recipe=bases.sac,
-    worlds=(CONTROL,),
+    worlds=(CONTINUOUS,),
     home="pendulum",
     departs=("8 steps and 8 updates in turn", "no purely random first steps: the initial policy explores"),
     claims=(Exact("the squashed density integrates to one", total_probability, equals=1.0, tolerance=1e-4),),

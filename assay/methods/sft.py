@@ -9,7 +9,7 @@ import torch
 
 from assay import bases, probes
 from assay.claims import Exact, Method
-from assay.worlds import LANGUAGE, TABLE
+from assay.worlds import LANGUAGE, PREFERENCES, TABLE
 
 LOGITS_A = torch.tensor([0.5, -0.5, 0.1])
 
@@ -24,7 +24,7 @@ def distance_from_cross_entropy() -> torch.Tensor:
 METHOD = Method(
     paper="maximum likelihood",
     recipe=bases.sft,
-    worlds=(LANGUAGE, TABLE),
+    worlds=(LANGUAGE, PREFERENCES, TABLE),
     home="countdown",
     claims=(Exact("its loss is the cross-entropy", distance_from_cross_entropy, equals=0.0),),
 )

@@ -6,27 +6,31 @@
 Fujimoto et al. 2018.
 """
 
+from typing import Any
+
 import torch
 
 from assay import bases
 from assay.claims import Exact, Method
 from assay.engine import Engine, Placement
 from assay.types import Box, Spec
-from assay.worlds import CONTROL
+from assay.worlds import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
 
 def largest_action() -> torch.Tensor:
     """Actions stay inside the task's bounds, however large the network's output is."""
-    actor = Engine(bases.td3(), SPEC, 0, Placement()).models["actor"]
-    return actor.decide({"observation": 1e3 * torch.randn(64, 3, generator=torch.Generator().manual_seed(0))}).abs().max()
+    actor: Any = Engine(bases.td3(), SPEC, 0, Placement()).models["actor"]
+    return (
+        actor.decide({"observation": 1e3 * torch.randn(64, 3, generator=torch.Generator().manual_seed(0))}).abs().max()
+    )
 
 
 METHOD = Method(
     paper="arXiv:1802.09477",
     recipe=bases.td3,
-    worlds=(CONTROL,),
+    worlds=(CONTINUOUS,),
     home="pendulum",
     departs=(
         "Adam 3e-4 for both networks, as in the authors' later code",

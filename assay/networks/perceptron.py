@@ -14,14 +14,18 @@ def feature_size(spec: Spec) -> int:
     """Length of `features` for this task."""
     if isinstance(spec.observation, Box):
         return spec.observation.size
-    raise AssayError(f"a perceptron cannot read {spec.observation}; use Table() for numbered states, Transformer() for tokens")
+    raise AssayError(
+        f"a perceptron cannot read {spec.observation}; use Table() for numbered states, Transformer() for tokens"
+    )
 
 
 def features(context: Context) -> Tensor:
     """The observation vector."""
     if "observation" in context:
         return context["observation"]
-    raise AssayError("a perceptron reads context['observation'], which this task does not give; use Table() for numbered states")
+    raise AssayError(
+        "a perceptron reads context['observation'], which this task does not give; use Table() for numbered states"
+    )
 
 
 def perceptron(

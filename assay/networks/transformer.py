@@ -47,7 +47,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
         """One layer over whole sequences; `allowed` [B, 1, T, T] replaces the causal mask where rows are packed."""
         query, key, value = self.project(x, angles)
-        attended = functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, is_causal=allowed is None)
+        attended = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=allowed, is_causal=allowed is None
+        )
         return self.finish(x, attended)
 
 
@@ -72,6 +74,10 @@ class Trunk(nn.Module):
             if weight.dim() == 2 and "embedding" not in name:
                 deep = (2 * num_layers) ** -0.5 if "out" in name or "down" in name else 1.0
                 nn.init.normal_(weight, std=deep * weight.shape[1] ** -0.5)
+
+    def layers(self) -> list[Block]:
+        """The blocks, typed."""
+        return [block for block in self.blocks if isinstance(block, Block)]
 
     def angles(self, position: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin of position * 10000^(-2i/D), with an axis for the heads: [..., 1, T, D/2]."""
@@ -129,9 +135,14 @@ class Cache:
         row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(device)
         self.layers: list[tuple[Tensor, Tensor]] = []
         x, angles = trunk.embedding(tokens), trunk.angles(position)
-        for block in trunk.blocks:
+        for block in trunk.layers():
             query, key, value = block.project(x, angles)
-            x = block.finish(x, functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, is_causal=allowed is None))
+            x = block.finish(
+                x,
+                functional.scaled_dot_product_attention(
+                    query, key, value, attn_mask=allowed, is_causal=allowed is None
+                ),
+            )
             self.layers.append((room_for(key[row], num_new), room_for(value[row], num_new)))
         self.hidden = trunk.last_norm(x[:, -1])[row]
         self.used = longest
@@ -146,7 +157,7 @@ class Cache:
             slot = torch.arange(self.used + 1, device=tokens.device)
             seen = (slot >= self.unused.unsqueeze(1))[:, None, None]
         x, angles = self.trunk.embedding(tokens).unsqueeze(1), self.trunk.angles(position)
-        for block, (keys, values) in zip(self.trunk.blocks, self.layers, strict=True):
+        for block, (keys, values) in zip(self.trunk.layers(), self.layers, strict=True):
             query, key, value = block.project(x, angles)
             keys[:, :, self.used] = key[:, :, 0]
             values[:, :, self.used] = value[:, :, 0]

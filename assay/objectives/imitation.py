@@ -19,7 +19,9 @@ class LogLikelihood:
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     first_order: ClassVar[bool] = False
-    breaks: ClassVar[dict[str, str]] = {"zero_credit": "likelihood does not read credit: every recorded decision counts"}
+    breaks: ClassVar[dict[str, str]] = {
+        "zero_credit": "likelihood does not read credit: every recorded decision counts"
+    }
 
     @property
     def together(self) -> str | None:

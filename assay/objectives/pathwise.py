@@ -53,7 +53,10 @@ class MaximizeSoftQ:
         value = view.model("q")(now.context, action).amin(0)
         loss = (view.model("temperature")().detach() * logp - value) * now.mask
         count = now.mask.sum()
-        metrics = {"q": ((value.detach() * now.mask).sum(), count), "entropy": ((-logp.detach() * now.mask).sum(), count)}
+        metrics = {
+            "q": ((value.detach() * now.mask).sum(), count),
+            "entropy": ((-logp.detach() * now.mask).sum(), count),
+        }
         return Loss(loss.sum(), self.count(batch), metrics)
 
 

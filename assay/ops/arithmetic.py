@@ -31,7 +31,7 @@ OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
-    "/": operator.truediv,
+    "/": lambda left, right: Fraction(left) / right,
 }
 RANKS: Mapping[str, int] = {OPEN: 0, CLOSE: 1, "+": 1, "-": 1, "*": 2, "/": 2}
 
@@ -82,11 +82,11 @@ def value_of(tokens: Sequence[str]) -> Fraction:
 
     Raises ZeroDivisionError where the expression divides by zero.
     """
-    values: list[Fraction] = []
+    values: list[int | Fraction] = []
     pending: list[str] = []
     for token in (OPEN, *tokens, CLOSE):
         if token[0] in DIGITS:
-            values.append(Fraction(int(token)))
+            values.append(int(token))
             continue
         while token != OPEN and RANKS[pending[-1]] >= RANKS[token]:
             right, left = values.pop(), values.pop()
@@ -95,7 +95,7 @@ def value_of(tokens: Sequence[str]) -> Fraction:
             pending.pop()
         else:
             pending.append(token)
-    return values[0]
+    return Fraction(values[0])
 
 
 def plain_number(text: str) -> Fraction | None:

@@ -1,8 +1,8 @@
 """Estimators of KL(p || q) from samples of p, after Schulman's note (2020). `log_ratio` is log p - log q of the sample.
 
-    k1 = log_ratio                     unbiased value, may be negative
-    k2 = log_ratio^2 / 2               biased value, its gradient in p is the gradient of KL(p || q)
-    k3 = exp(-log_ratio) - 1 + log_ratio   unbiased value, not negative; its gradient in p is that of KL(q || p), not of KL(p || q)
+k1 = log_ratio                     unbiased value, may be negative
+k2 = log_ratio^2 / 2               biased value, its gradient in p is the gradient of KL(p || q)
+k3 = exp(-log_ratio) - 1 + log_ratio   unbiased value, not negative; its gradient in p is that of KL(q || p), not of KL(p || q)
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -10,7 +10,8 @@ from torch import Tensor
 from assay.types import Experience
 
 
-class Groups(NamedTuple):
+@dataclass(frozen=True)
+class Groups:
     """Rows by group: `index` [B] in 0..num-1, `size` [G]."""
 
     index: Tensor
@@ -41,7 +42,9 @@ def mean(value: Tensor, groups: Groups) -> Tensor:
 def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
     """Mean of the other rows of the group, [B]; 0 for a group of one."""
     others = (groups.size[groups.index] - 1).to(value.dtype)
-    return torch.where(others > 0, (total(value, groups)[groups.index] - value) / others.clamp(min=1), torch.zeros_like(value))
+    return torch.where(
+        others > 0, (total(value, groups)[groups.index] - value) / others.clamp(min=1), torch.zeros_like(value)
+    )
 
 
 def deviation(value: Tensor, groups: Groups) -> Tensor:

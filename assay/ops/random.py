@@ -1,6 +1,6 @@
 """Randomness as a function: uniform numbers that are a hash of coordinates, the same on every device, in every order.
 
-    h = mix(seed); for c in coordinates: h = mix(h xor mix(c + golden)); u = (h >> 11 + 1/2) / 2^53
+    h = mix(seed); for c in coordinates: h = mix(h xor mix(c + golden)); u = ((h >> 12) + 1/2) / 2^52
 
 `mix` is the finaliser of SplitMix64 (Steele, Lea & Flood 2014), a bijection of 64-bit integers.
 """
@@ -40,7 +40,7 @@ def hashed(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
 
 def uniform(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
     """Uniform numbers in the open interval (0, 1), float64."""
-    return ((hashed(draw, *coordinates) >> np.uint64(11)).astype(np.float64) + 0.5) * (1.0 / 9007199254740992.0)
+    return ((hashed(draw, *coordinates) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def uniform_tensor(draw: Draw, shape: Sequence[int]) -> Tensor:

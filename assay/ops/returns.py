@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 
-def following_value(value_BT: Tensor, mask_BT: Tensor, terminal_BT: Tensor, truncated_BT: Tensor) -> tuple[Tensor, Tensor]:
+def following_value(
+    value_BT: Tensor, mask_BT: Tensor, terminal_BT: Tensor, truncated_BT: Tensor
+) -> tuple[Tensor, Tensor]:
     """(value after each decision, whether the trace goes on to the next decision), both [B, T].
 
     Terminal: 0, stops. Truncated: value of the next column, stops. Otherwise the value at the next decision, goes on;
@@ -44,7 +46,13 @@ def accumulate(delta_BT: Tensor, decay: float, mask_BT: Tensor, goes_on_BT: Tens
 
 
 def gae(
-    reward_BT: Tensor, value_BT: Tensor, mask_BT: Tensor, terminal_BT: Tensor, truncated_BT: Tensor, discount: float, decay: float
+    reward_BT: Tensor,
+    value_BT: Tensor,
+    mask_BT: Tensor,
+    terminal_BT: Tensor,
+    truncated_BT: Tensor,
+    discount: float,
+    decay: float,
 ) -> Tensor:
     """Generalised advantage estimates, Schulman et al. 2016 (arXiv:1506.02438).
 
@@ -56,7 +64,9 @@ def gae(
     return accumulate(delta, discount * decay, mask_BT, goes_on)
 
 
-def discounted_returns(reward_BT: Tensor, mask_BT: Tensor, terminal_BT: Tensor, truncated_BT: Tensor, discount: float) -> Tensor:
+def discounted_returns(
+    reward_BT: Tensor, mask_BT: Tensor, terminal_BT: Tensor, truncated_BT: Tensor, discount: float
+) -> Tensor:
     """G_t = r_t + discount * G_(next decision), without bootstrap, zero where masked."""
     _, goes_on = following_value(torch.zeros_like(reward_BT), mask_BT, terminal_BT, truncated_BT)
     return accumulate(reward_BT, discount, mask_BT, goes_on)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.ops import divergences
 from assay.reduce import TokenMean
-from assay.slots import Aggregation, Schedule, View
+from assay.slots import Aggregation, Schedule, View, number
 from assay.types import Experience, Loss, Need
 
 
@@ -46,7 +46,7 @@ class KlToReference:
         log_ratio = (view.scored.logp - batch.column("logp_ref").detach()) * batch.mask
         value = self.estimator(log_ratio) * self.aggregate.weigh(batch)
         metrics = {"kl_to_reference": ((divergences.k3(log_ratio.detach()) * batch.mask).sum(), batch.mask.sum())}
-        return Loss(self.coefficient * value.sum(), self.count(batch), metrics)
+        return Loss(number(self.coefficient) * value.sum(), self.count(batch), metrics)
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,4 @@ class EntropyBonus:
         assert entropy is not None, "the engine gives what `needs` declares"
         value = entropy * self.aggregate.weigh(batch)
         metrics = {"entropy": ((entropy.detach() * batch.mask).sum(), batch.mask.sum())}
-        return Loss(-self.coefficient * value.sum(), self.count(batch), metrics)
+        return Loss(-number(self.coefficient) * value.sum(), self.count(batch), metrics)

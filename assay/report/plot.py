@@ -1,12 +1,13 @@
-"""Learning curves as files: PNG or SVG, by matplotlib's object interface (no pyplot, so no global figure is left behind).
+"""Learning curves as files: PNG or SVG, by matplotlib's object interface (no pyplot, so no global figure stays).
 
-Colours are those of Okabe and Ito (2008), told apart by people with any common colour blindness; lines carry their names
-at their ends. Equal series give equal bytes.
+Colours are those of Okabe and Ito (2008), told apart by people with any common colour blindness; lines carry their
+names at their ends. Equal series give equal bytes.
 """
 
 from __future__ import annotations
 
 import io
+import math
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -14,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from assay.backends.extras import require
-from assay.report.terminal import Series, printable
+from assay.evidence.intervals import Series, Values
+from assay.report.terminal import printable
 from assay.types import AssayError
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -28,6 +29,13 @@ STYLE = {
     "xtick.color": PALE, "ytick.color": PALE, "axes.linewidth": 0.8, "svg.hashsalt": "assay", "svg.fonttype": "path",
     "text.usetex": False, "text.parse_math": False, "axes.unicode_minus": True,
 }  # fmt: skip
+
+
+def curve(name: str, metric: str, runs: Sequence[Sequence[Mapping[str, Any]]]) -> Series:
+    """One metric over the steps, from the records of one run or of several (seeds); NaN where a run has none."""
+    measured = [{record["step"]: record[metric] for record in run if record.get(metric) is not None} for run in runs]
+    steps = sorted(set().union(*measured))
+    return Series(name, steps, [[float(each.get(step, math.nan)) for step in steps] for each in measured])
 
 
 def learning_curve(
@@ -95,11 +103,11 @@ def line(axes: Any, each: Series, place: int) -> tuple[float, str, str] | None:
     elif not np.array_equal(shown, mean):
         axes.plot(x, mean, color=colour, alpha=0.28, linewidth=0.8)
     marker = "o" if x.size <= 25 else ""
-    axes.plot(x, shown, dash, color=colour, linewidth=2.0, marker=marker, markersize=4, solid_capstyle="round", solid_joinstyle="round")
+    axes.plot(x, shown, dash, color=colour, linewidth=2.0, marker=marker, markersize=4, solid_capstyle="round")
     return float(shown[-1]), each.name, colour
 
 
-def smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def smooth(values: Values) -> Values:
     """A centred moving average over a twentieth of the measured points, narrower at the ends; few stay as they are."""
     seen = np.isfinite(values)
     half = int(seen.sum()) // 40
@@ -107,9 +115,9 @@ def smooth(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return values
     sums = np.concatenate([[0.0], np.cumsum(values[seen])])
     at = np.arange(sums.size - 1)
-    reach = np.minimum(half, np.minimum(at, at[::-1]))
+    low, high = np.maximum(at - half, 0), np.minimum(at + half + 1, at.size)
     result = np.full_like(values, np.nan)
-    result[seen] = (sums[at + reach + 1] - sums[at - reach]) / (2 * reach + 1)
+    result[seen] = (sums[high] - sums[low]) / (high - low)
     return result
 
 
@@ -122,7 +130,7 @@ def level(axes: Any, name: str, value: float) -> tuple[float, str, str]:
 def name_the_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
     """Names to the right of the lines at the heights of their ends, moved apart where they would touch."""
     low, high = axes.get_ylim()
-    texts = ["\n".join(textwrap.wrap(printable(name, 60), 20, max_lines=3, placeholder="...")) for _, name, _ in ends]
+    texts = ["\n".join(textwrap.wrap(printable(name, 60), 18, max_lines=3, placeholder="...")) for _, name, _ in ends]
     heights = [0.056 * (text.count("\n") + 1) + 0.015 for text in texts]
     order = sorted(range(len(ends)), key=lambda place: ends[place][0])
     places, below = {}, -0.1
@@ -134,7 +142,8 @@ def name_the_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
         places[place] = min(places[place], above - heights[place] / 2)
         above = places[place] - heights[place] / 2
     for place, (_, _, colour) in enumerate(ends):
-        axes.text(1.015, places[place], texts[place], transform=axes.transAxes, color=colour, va="center", fontsize=9, linespacing=1.25)
+        look = {"color": colour, "va": "center", "fontsize": 8.8, "linespacing": 1.25}
+        axes.text(1.015, places[place], texts[place], transform=axes.transAxes, **look)
 
 
 def words(figure: Any, title: str, subtitle: str, series: Sequence[Series]) -> None:
@@ -144,7 +153,8 @@ def words(figure: Any, title: str, subtitle: str, series: Sequence[Series]) -> N
     seeds = sorted({len(each.rows) for each in series if len(each.rows) > 1})
     if seeds:
         count = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-        figure.text(0.975, 0.035, f"mean and its 95 % interval over {count}", fontsize=8, color=PALE, ha="right", va="center")
+        note = f"mean and its 95 % interval over {count}"
+        figure.text(0.975, 0.035, note, fontsize=8, color=PALE, ha="right", va="center")
 
 
 def replace_file(path: Path, content: bytes) -> None:

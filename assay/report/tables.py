@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,12 @@ from rich.table import Table
 
 from assay import catalogue
 from assay.claims import Finding, Measured
-from assay.evidence.intervals import difference_interval, mean_interval
+from assay.evidence.intervals import Series, difference_interval, mean_interval
 from assay.recipe import describe, settings
 from assay.report import folder as run_folder
-from assay.report.terminal import before_after, learning_curve
+from assay.report.terminal import Curve, before_after
 from assay.types import AssayError
+from assay.worlds import EVERY
 
 
 def console() -> Console:
@@ -54,7 +56,7 @@ def method_rows() -> list[dict[str, Any]]:
             {
                 "name": name,
                 "paper": method.paper,
-                "world": "both" if len({world.name for world in method.worlds} - {"table"}) > 1 else method.worlds[0].name,
+                "world": "both" if method.worlds == EVERY else method.worlds[0].name,
                 "worlds": [world.name for world in method.worlds],
                 "summary": catalogue.method_text(name).splitlines()[0].partition(": ")[2],
                 "task": method.home,
@@ -75,7 +77,9 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
     for row in rows:
         table.add_row(row["name"], row["world"], row["summary"], row["paper"], str(len(row["claims"])))
     out.print(table)
-    out.print(f"\n[bold]tasks[/]  {', '.join(tasks)}, any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs")
+    out.print(
+        f"\n[bold]tasks[/]  {', '.join(tasks)}, any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs"
+    )
     out.print("[dim]assay show METHOD explains one; assay train METHOD --task TASK trains it[/]")
 
 
@@ -100,12 +104,19 @@ def method_facts(name: str) -> dict[str, Any]:
 def print_method(facts: Mapping[str, Any]) -> None:
     """One method for people."""
     out = console()
-    out.print(Panel(facts["text"].strip(), title=f"[bold]{facts['name']}[/]  {facts['paper']}", title_align="left", expand=False))
+    out.print(
+        Panel(
+            facts["text"].strip(), title=f"[bold]{facts['name']}[/]  {facts['paper']}", title_align="left", expand=False
+        )
+    )
     out.print(f"[bold]worlds[/]  {', '.join(facts['worlds'])}")
     out.print("[bold]parts and settings[/]")
     for path, value in facts["settings"].items():
         out.print(f"  {path} = {json.dumps(value)}", markup=False)
-    for title, lines in (("departures from the paper", facts["departs"]), ("claims", [f"{c['name']} ({c['kind']})" for c in facts["claims"]])):
+    for title, lines in (
+        ("departures from the paper", facts["departs"]),
+        ("claims", [f"{c['name']} ({c['kind']})" for c in facts["claims"]]),
+    ):
         out.print(f"[bold]{title}[/]" + ("" if lines else "  none"))
         for line in lines:
             out.print(f"  - {line}", markup=False)
@@ -129,21 +140,21 @@ def run_facts(run: Any) -> dict[str, Any]:
 def print_results(runs: Sequence[Any], base: Path) -> None:
     """Before and after with intervals, the learning curve, and where everything is."""
     out = console()
-    rows = [(f"{run.recipe.name} on {run.task.name}", run.scores_before, run.scores_after) for run in runs]
-    out.print(before_after(rows))
-    series = {f"seed {index}" if len(runs) > 1 else "held-out score": run.curve("evaluation") for index, run in enumerate(runs)}
-    learning_curve(out, series, title="held-out score", x_label="step")
-    out.print(f"[bold]run folder[/]  {base}")
-    picture = save_picture(base / "curve.png", series, runs[0])
-    out.print(f"[bold]curve[/]       {picture}")
+    title = f"{runs[0].recipe.name} on {runs[0].task.name}: held-out score"
+    names = [f"seed {index}" for index in range(len(runs))] if len(runs) > 1 else ["held-out score"]
+    out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
+    series = [run_folder.curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
+    out.print(Curve(series, title=title, x_label="step"))
+    picture = save_picture(base / "learning_curve.png", series, runs[0])
+    out.print(f"curve       {picture}\nrun folder  {base}", markup=False)
 
 
-def save_picture(path: Path, series: Mapping[str, Any], run: Any) -> str:
+def save_picture(path: Path, series: Sequence[Series], run: Any) -> str:
     """The learning curve as PNG; a sentence where matplotlib is missing."""
-    from assay.report.plot import learning_curve as draw
+    from assay.report.plot import learning_curve
 
     try:
-        draw(path, series, title=f"{run.recipe.name} on {run.task.name}", x_label="step", y_label="held-out score")
+        learning_curve(path, series, title=f"{run.recipe.name} on {run.task.name}", subtitle="held-out score")
     except AssayError as error:
         return f"not drawn: {error}"
     return str(path)
@@ -156,7 +167,14 @@ def print_comparison(arms: Mapping[str, Sequence[Any]], base: Path, as_json: boo
     rows = []
     for name, values in finals.items():
         gap = difference_interval(values, finals[first], paired=True) if name != first and len(values) > 1 else None
-        rows.append({"method": name, "seeds": len(values), "score": vars(mean_interval(values)), "minus_first": vars(gap) if gap else None})
+        rows.append(
+            {
+                "method": name,
+                "seeds": len(values),
+                "score": vars(mean_interval(values)),
+                "minus_first": vars(gap) if gap else None,
+            }
+        )
     if as_json:
         print(json.dumps({"folder": str(base), "arms": rows}, indent=2))
         return 0
@@ -164,7 +182,12 @@ def print_comparison(arms: Mapping[str, Sequence[Any]], base: Path, as_json: boo
     for heading in ("method", "seeds", "final score", f"minus {first}"):
         table.add_column(heading)
     for row in rows:
-        table.add_row(row["method"], str(row["seeds"]), shown(row["score"]), shown(row["minus_first"]) if row["minus_first"] else "")
+        table.add_row(
+            row["method"],
+            str(row["seeds"]),
+            shown(row["score"]),
+            shown(row["minus_first"]) if row["minus_first"] else "",
+        )
     out = console()
     out.print(table)
     out.print(f"[bold]runs[/]  {base}")
@@ -185,7 +208,15 @@ def print_report(folders: Iterable[Path], as_json: bool) -> int:
         if not evaluations:
             raise AssayError(f"{path} has no evaluation yet; give a run folder that 'assay train' wrote")
         alarms = sum(len(row.get("alarms", ())) for row in metrics)
-        rows.append({"folder": str(path), "steps": metrics[-1]["step"], "first": evaluations[0], "last": evaluations[-1], "alarms": alarms})
+        rows.append(
+            {
+                "folder": str(path),
+                "steps": metrics[-1]["step"],
+                "first": evaluations[0],
+                "last": evaluations[-1],
+                "alarms": alarms,
+            }
+        )
     if as_json:
         print(json.dumps(rows, indent=2))
         return 0
@@ -193,7 +224,9 @@ def print_report(folders: Iterable[Path], as_json: bool) -> int:
     for heading in ("folder", "steps", "first score", "last score", "alarms"):
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(str(row["folder"]), str(row["steps"]), f"{row['first']:.3g}", f"{row['last']:.3g}", str(row["alarms"]))
+        table.add_row(
+            str(row["folder"]), str(row["steps"]), f"{row['first']:.3g}", f"{row['last']:.3g}", str(row["alarms"])
+        )
     console().print(table)
     return 0
 
@@ -208,4 +241,6 @@ def print_claims(name: str, findings: Sequence[Finding], measured: Sequence[Meas
         mark = "[green]holds[/]" if finding.holds else "[red]fails[/]"
         out.print(f"{mark}  {finding.claim}: {finding.value:.3g}, expected {finding.expected}")
     for claim in measured:
-        out.print(f"[yellow]not run[/]  {claim.name} (measured: {claim.seeds} paired seeds on {claim.task}, about {claim.minutes:g} minutes)")
+        out.print(
+            f"[yellow]not run[/]  {claim.name} (measured: {claim.seeds} paired seeds on {claim.task}, about {claim.minutes:g} minutes)"
+        )

@@ -1,4 +1,4 @@
-"""What a run says on a terminal: a learning curve, a table of before and after, and text from outside made harmless.
+"""What a run says on a terminal: learning curves, a table of before and after, and text from outside made harmless.
 
 A curve is drawn with braille dots in colour, and with one ASCII mark a series where the terminal's encoding is not UTF
 or where several series would look alike without colour. It takes the width it is given.
@@ -7,9 +7,11 @@ or where several series would look alike without colour. It takes the width it i
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,11 +20,13 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from assay.evidence.intervals import Change, Estimate, digits, mean_interval, number
+from assay.evidence.intervals import Change, Estimate, Series, Values, digits, number
 
 COLOURS = ("cyan", "yellow", "magenta", "green", "blue", "red")
 MARKS = "*o+x#@"
 VERDICT_COLOURS = {"better": "green", "worse": "red", "no clear change": "dim"}
+SPARKS, ASCII_SPARKS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+Line: TypeAlias = tuple[str, Values, Values]
 DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a braille cell, by row and column
 
 
@@ -49,60 +53,84 @@ def printable(text: str, limit: int = 200, encoding: str = "utf-8") -> str:
 def before_after(rows: Sequence[Change], title: str = "", encoding: str = "utf-8") -> Table:
     """Two lines a measure: before, after and the change with what its interval says; below each its interval."""
     caption = Text("below each mean its 95 % confidence interval", style="dim")
-    table = Table(title=Text(printable(title, 100, encoding), style="bold") if title else None, box=SIMPLE_HEAD, caption=caption)
+    shown = Text(printable(title, 100, encoding), style="bold") if title else None
+    table = Table(title=shown, caption=caption, box=SIMPLE_HEAD)
     table.title_justify = table.caption_justify = "left"
     table.add_column("measure", overflow="fold")
     for heading in ("before", "after", "change"):
         table.add_column(heading, overflow="fold")
     table.add_column("values", overflow="fold", justify="right")
     for row in rows:
-        colour = VERDICT_COLOURS[row.verdict]
+        verdict_colour = VERDICT_COLOURS[row.verdict]
         before, after = stacked(row.before), stacked(row.after)
-        change = stacked(row.change, row.verdict, colour)
-        table.add_row(Text(printable(row.name, 60, encoding)), before, after, change, Text(str(row.change.count), style="dim"))
+        change = stacked(row.change, row.verdict, verdict_colour)
+        count = Text(str(row.change.count), style="dim")
+        table.add_row(Text(printable(row.name, 60, encoding)), before, after, change, count)
     return table
 
 
-def stacked(estimate: Estimate, verdict: str = "", colour: str = "") -> Text:
+def stacked(estimate: Estimate, verdict: str = "", verdict_colour: str = "") -> Text:
     """The mean, and its interval on a line below."""
     if not estimate.count:
         return Text("no values", style="dim")
     value, low, high = digits(estimate, signed=bool(verdict))
     interval = f"[{low}, {high}]" if math.isfinite(estimate.low + estimate.high) else "one value"
-    return Text.assemble((value, f"bold {colour}"), f" {verdict}" if verdict else "", "\n", (interval, "dim"))
+    return Text.assemble((value, f"bold {verdict_colour}"), f" {verdict}" if verdict else "", "\n", (interval, "dim"))
 
 
 # ---------------------------------------------------------------------------------------------------- curves
-@dataclass(frozen=True)
-class Series:
-    """One line of a learning curve: a row of values for each seed over common x; NaN where nothing was measured."""
+@dataclass
+class Trace:
+    """A metric over a whole run in bounded memory: means of ever wider buckets, and the last values as they came."""
 
-    name: str
-    x: Sequence[float]
-    rows: Sequence[Sequence[float]]
+    buckets: list[float] = field(default_factory=list)
+    width: int = 1
+    total: float = 0.0
+    count: int = 0
+    last: deque[float] = field(default_factory=lambda: deque(maxlen=20))
+
+    def push(self, value: float) -> None:
+        """Adds one value; what is not finite is left out."""
+        if not math.isfinite(value):
+            return
+        self.last.append(value)
+        self.total += value
+        self.count += 1
+        if self.count == self.width:
+            self.buckets.append(self.total / self.count)
+            self.total, self.count = 0.0, 0
+            if len(self.buckets) == 64:
+                self.buckets = [(a + b) / 2 for a, b in zip(self.buckets[::2], self.buckets[1::2], strict=True)]
+                self.width *= 2
 
     @property
-    def values(self) -> NDArray[np.float64]:
-        """Seeds by points; what is not finite counts as not measured."""
-        values = np.asarray(self.rows, dtype=np.float64).reshape(len(self.rows), len(self.x))
-        return np.where(np.isfinite(values), values, np.nan)
+    def level(self) -> float:
+        """Mean of the last ten values."""
+        recent = list(self.last)[-10:]
+        return sum(recent) / len(recent) if recent else math.nan
 
-    def middle(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """x and the mean over seeds, at the points where some seed was measured."""
-        values = self.values
-        counts = np.isfinite(values).sum(0)
-        seen = counts > 0
-        mean = np.nansum(values, 0)[seen] / counts[seen]
-        return np.asarray(self.x, dtype=np.float64)[seen], mean
+    @property
+    def trend(self) -> int:
+        """1, 0 or -1: the last ten values against the ten before, where the gap is twice its standard error."""
+        if len(self.last) < 20:
+            return 0
+        values = list(self.last)
+        means = sum(values[:10]) / 10, sum(values[10:]) / 10
+        spread = sum((value - means[place // 10]) ** 2 for place, value in enumerate(values)) / 18
+        gap = means[1] - means[0]
+        return 0 if abs(gap) <= 2 * math.sqrt(spread / 5) else 1 if gap > 0 else -1
 
-    def band(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """x, low and high end of the mean's interval, at the points where at least two seeds were measured."""
-        columns = [(x, column[np.isfinite(column)]) for x, column in zip(self.x, self.values.T, strict=True)]
-        estimates = [(x, mean_interval(column, level, binary=False)) for x, column in columns if column.size > 1]
-        if not estimates:
-            return np.empty(0), np.empty(0), np.empty(0)
-        x, low, high = zip(*((x, each.low, each.high) for x, each in estimates), strict=True)
-        return np.asarray(x), np.asarray(low), np.asarray(high)
+    def sparkline(self, width: int, sparks: str = SPARKS) -> str:
+        """The run so far in `width` characters, lowest to highest."""
+        points = self.buckets + ([self.total / self.count] if self.count else [])
+        if len(points) < 2:
+            return ""
+        columns = min(width, len(points))
+        edges = [round(place * len(points) / columns) for place in range(columns + 1)]
+        means = [sum(points[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False)]
+        low, high = min(means), max(means)
+        scale = (len(sparks) - 1) / (high - low) if high > low else 0.0
+        return "".join(sparks[round((mean - low) * scale)] for mean in means)
 
 
 @dataclass(frozen=True)
@@ -119,7 +147,8 @@ class Curve:
         drawn = [(each.name, x, y) for each, x, y in lines if x.size]
         encoding = options.encoding
         if not drawn:
-            yield Text(f"{printable(self.title, 80, encoding)}: nothing was measured, so there is no curve".removeprefix(": "))
+            title = printable(self.title, 80, encoding)
+            yield Text(f"{title}: nothing was measured, so there is no curve".removeprefix(": "))
             return
         is_plain = options.ascii_only or (len(drawn) > 1 and (console.color_system is None or console.no_color))
         yield self.heading([name for name, _, _ in drawn], is_plain, encoding)
@@ -131,13 +160,11 @@ class Curve:
         for place, name in enumerate(names):
             mark = MARKS[place % len(MARKS)] if is_plain else "━━"
             heading.append("   " if heading.plain else "")
-            heading.append(f"{mark} ", style=f"not bold {COLOURS[place % len(COLOURS)]}")
+            heading.append(f"{mark} ", style=f"not bold {colour(place)}")
             heading.append(printable(name, 40, encoding), style="not bold")
         return heading
 
-    def body(
-        self, drawn: Sequence[tuple[str, NDArray[np.float64], NDArray[np.float64]]], width: int, is_plain: bool, is_ascii: bool
-    ) -> Iterator[Text]:
+    def body(self, drawn: Sequence[Line], width: int, is_plain: bool, is_ascii: bool) -> Iterator[Text]:
         """The rows with the y axis, the x axis, and its labels."""
         y_low, y_high = (float(pick(end(y) for _, _, y in drawn)) for pick, end in ((min, np.min), (max, np.max)))
         y_low, y_high, ticks = scale(y_low, y_high, max(3, self.height // 2))
@@ -152,7 +179,8 @@ class Curve:
             heights = (resampled((x - x_low) / (x_high - x_low), y, wide) - y_low) / (y_high - y_low)
             draw(owner, np.rint((1 - heights) * (rows - 1)), place)
         cells = marked(owner) if is_plain else dotted(owner)
-        at = {round((y_high - tick) / (y_high - y_low) * (self.height - 1)): label for tick, label in zip(ticks, labels, strict=True)}
+        tick_rows = [round((y_high - tick) / (y_high - y_low) * (self.height - 1)) for tick in ticks]
+        at = dict(zip(tick_rows, labels, strict=True))
         bar, knot = ("|", "+") if is_ascii else ("│", "┤")
         for row, cell in enumerate(cells):
             yield Text.assemble((f"{at.get(row, ''):>{margin}} {knot if row in at else bar}", "dim"), cell)
@@ -168,8 +196,9 @@ class Curve:
             place = round((tick - low) / (high - low) * (columns - 1))
             axis[place] = knot
             start = max(0, place + margin + 2 - len(label) // 2)
-            if start + len(label) < room and all(letter == " " for letter in words[max(0, start - 1) : start + len(label) + 1]):
-                words[start : start + len(label)] = label
+            end = start + len(label)
+            if end < room and not "".join(words[max(0, start - 1) : end + 1]).strip():
+                words[start:end] = label
         if room > 0:
             words[-len(self.x_label) :] = self.x_label
         yield Text(" " * (margin + 1) + corner + "".join(axis), style="dim")
@@ -198,7 +227,7 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     return [number(tick, max(0, -math.floor(math.log10(step) + 1e-9))) for tick in ticks]
 
 
-def resampled(place: NDArray[np.float64], y: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
+def resampled(place: Values, y: Values, columns: int) -> Values:
     """One height a column: the mean of the points that fall in it, straight lines between; NaN beyond the ends."""
     column = np.rint(place * (columns - 1)).astype(int)
     counts = np.bincount(column, minlength=columns)
@@ -207,7 +236,7 @@ def resampled(place: NDArray[np.float64], y: NDArray[np.float64], columns: int) 
     return np.interp(np.arange(columns), filled, sums[filled] / counts[filled], left=np.nan, right=np.nan)
 
 
-def draw(owner: NDArray[np.int64], rows: NDArray[np.float64], place: int) -> None:
+def draw(owner: NDArray[Any], rows: Values, place: int) -> None:
     """Writes `place` into the cells that a line through one row a column touches."""
     before = math.nan
     for column, row in enumerate(rows):
@@ -218,21 +247,26 @@ def draw(owner: NDArray[np.int64], rows: NDArray[np.float64], place: int) -> Non
         before = row
 
 
-def dotted(owner: NDArray[np.int64]) -> Iterator[Text]:
+def colour(place: int) -> str:
+    """The colour of a series, none for the empty place."""
+    return COLOURS[place % len(COLOURS)] if place >= 0 else ""
+
+
+def dotted(owner: NDArray[Any]) -> Iterator[Text]:
     """Rows of braille cells; a cell has the colour of the last series in it."""
     for top in range(0, owner.shape[0], 4):
         line = Text()
         for left in range(0, owner.shape[1], 2):
             cell = owner[top : top + 4, left : left + 2]
             bits = sum(DOT_BITS[row][column] for row, column in np.argwhere(cell >= 0))
-            line.append(chr(0x2800 + bits) if bits else " ", style=COLOURS[int(cell.max()) % len(COLOURS)] if bits else "")
+            line.append(chr(0x2800 + bits) if bits else " ", style=colour(int(cell.max())))
         yield line
 
 
-def marked(owner: NDArray[np.int64]) -> Iterator[Text]:
+def marked(owner: NDArray[Any]) -> Iterator[Text]:
     """Rows of one mark a series."""
     for row in owner:
         line = Text()
         for place in row:
-            line.append(MARKS[place % len(MARKS)] if place >= 0 else " ", style=COLOURS[place % len(COLOURS)] if place >= 0 else "")
+            line.append(MARKS[place % len(MARKS)] if place >= 0 else " ", style=colour(place))
         yield line

@@ -48,5 +48,7 @@ def on_last_decision(experience: Experience, value_B: Tensor) -> Experience:
     num_columns = experience.num_columns
     column = torch.arange(num_columns, device=experience.mask.device)
     last = torch.where(experience.mask, column, -1).max(1).values
-    reward = torch.where((column == last.unsqueeze(1)) & experience.mask, value_B.unsqueeze(1), 0.0).to(experience.reward.dtype)
+    reward = torch.where((column == last.unsqueeze(1)) & experience.mask, value_B.unsqueeze(1), 0.0).to(
+        experience.reward.dtype
+    )
     return replace(experience, reward=reward, extra={**experience.extra, "score": value_B})

@@ -45,7 +45,11 @@ def complete(
     done = torch.zeros(len(rows), dtype=torch.bool)
     for time in range(max_tokens):
         logits = decoder.logits().float()
-        chosen = logits.argmax(-1) if greedy else distributions.categorical_sample(logits, uniform[alive, time].to(logits.device))
+        chosen = (
+            logits.argmax(-1)
+            if greedy
+            else distributions.categorical_sample(logits, uniform[alive, time].to(logits.device))
+        )
         chosen_logp = distributions.categorical_logp(logits, chosen).cpu()
         chosen_here = chosen.cpu()
         live = alive[~done]

@@ -135,9 +135,17 @@ class Fragments:
     def init(self, task: Task) -> State:
         """The simulations, not yet started."""
         if not isinstance(task, SteppingTask):
-            raise AssayError(f"Fragments needs a task that can be stepped, and '{task.name}' is not one; use rollout Episodes()")
+            raise AssayError(
+                f"Fragments needs a task that can be stepped, and '{task.name}' is not one; use rollout Episodes()"
+            )
         running = torch.zeros(self.instances, 2, dtype=torch.float64)
-        return {"simulation": task.simulate(self.instances), "time": 0, "context": None, "over": None, "running": running}
+        return {
+            "simulation": task.simulate(self.instances),
+            "time": 0,
+            "context": None,
+            "over": None,
+            "running": running,
+        }
 
     @property
     def num_starts(self) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.ops.distributions import normal_sample
-from assay.slots import Schedule
+from assay.slots import Schedule, number
 from assay.types import Context
 
 
@@ -41,7 +41,7 @@ class EpsilonGreedy:
 
     def wrap(self, actor: Any) -> EpsilonActor:
         """The exploring actor."""
-        return EpsilonActor(actor, float(self.epsilon))
+        return EpsilonActor(actor, number(self.epsilon))
 
 
 class NoisyActor:
@@ -67,4 +67,4 @@ class GaussianNoise:
 
     def wrap(self, actor: Any) -> NoisyActor:
         """The exploring actor."""
-        return NoisyActor(actor, float(self.scale))
+        return NoisyActor(actor, number(self.scale))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.slots import DemonstratedTask, Task
+from assay.slots import DemonstratedTask, PairedTask, Task
 from assay.types import AssayError, Draw, Experience, State
 
 
@@ -29,3 +29,23 @@ class Demonstrations:
         first = state["next"]
         state["next"] = first + self.batch
         yield task.demonstrate(np.arange(first, first + self.batch, dtype=np.int64), 0)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """`batch` preference pairs of the task a step, each once, in order."""
+
+    batch: int = 32
+
+    def init(self, task: Task) -> State:
+        """The next ordinal."""
+        if not isinstance(task, PairedTask):
+            raise AssayError(f"task '{task.name}' gives no preference pairs; name a .jsonl file with prompt, chosen, rejected")
+        return {"next": 0}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """The next pairs as one batch."""
+        assert isinstance(task, PairedTask)
+        first = state["next"]
+        state["next"] = first + self.batch
+        yield task.pairs(np.arange(first, first + self.batch, dtype=np.int64), 0)

@@ -44,7 +44,9 @@ class Replay:
         """Writes rows into the ring, oldest first out."""
         count = len(columns["mask"])
         if count > self.capacity:
-            raise AssayError(f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); raise source.capacity")
+            raise AssayError(
+                f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); raise source.capacity"
+            )
         room = self.room(state["size"] + count)
         for name, value in columns.items():
             ring = state["columns"].get(name, value[:0])
@@ -81,4 +83,5 @@ def transitions(experience: Experience) -> dict[str, Tensor]:
 def from_columns(columns: dict[str, Tensor]) -> Experience:
     """The record that `transitions` took apart."""
     context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
-    return Experience(context=context, cost=columns.get("cost"), **{name: columns[name] for name in PLAIN})
+    plain = [columns[name] for name in PLAIN]
+    return Experience(context, *plain, cost=columns.get("cost"))

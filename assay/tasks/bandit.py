@@ -66,6 +66,9 @@ class Bandit:
 def bandit(means: tuple[float, ...] = (0.0, 0.5, 1.0), noise: float = 0.0) -> SteppedTask:
     """A bandit with these arms."""
     dynamics = Bandit(tuple(means), noise)
-    name = f"bandit({', '.join(f'{mean:g}' for mean in means)}; noise {noise:g})"
+    name = "-".join(["bandit", *(f"{mean:g}" for mean in means), *([f"noise{noise:g}"] if noise else [])])
     spec = Spec(Discrete(1), Discrete(len(means)), 1)
     return SteppedTask(name, spec, partial(ArraySimulation, dynamics), dynamics.best, dynamics)
+
+
+LEVELS = {"bandit": bandit}

@@ -81,3 +81,6 @@ def cartpole() -> SteppedTask:
     bounds = (2 * MAX_POSITION, math.inf, 2 * MAX_ANGLE, math.inf)
     spec = Spec(Box(tuple(-bound for bound in bounds), bounds), Discrete(2), HORIZON)
     return SteppedTask("cartpole", spec, partial(ArraySimulation, dynamics), balance, dynamics)
+
+
+LEVELS = {"cartpole": cartpole}

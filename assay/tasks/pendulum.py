@@ -74,3 +74,6 @@ def pendulum() -> SteppedTask:
     seen = Box((-1.0, -1.0, -MAX_SPIN), (1.0, 1.0, MAX_SPIN))
     spec = Spec(seen, Box((-MAX_TORQUE,), (MAX_TORQUE,)), HORIZON)
     return SteppedTask("pendulum", spec, partial(ArraySimulation, dynamics), swing_up, dynamics)
+
+
+LEVELS = {"pendulum": pendulum}

@@ -50,7 +50,7 @@ class Items(Protocol):
 
 
 class Generator(Protocol):
-    """A procedural family: items out of random words."""
+    """A procedural family, a frozen value: items out of random words."""
 
     @property
     def num_words(self) -> int:

@@ -128,7 +128,7 @@ class ArraySimulation:
 
 def as_uniform(words: np.ndarray) -> np.ndarray:
     """Hashes as uniform numbers in (0, 1), as in `assay.ops.random.uniform`."""
-    return ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def start_seeds(split: int, starts: np.ndarray) -> np.ndarray:

@@ -188,3 +188,6 @@ def grid_moves(height: int, width: int) -> np.ndarray:
     steps = ((-1, 0), (0, 1), (1, 0), (0, -1))
     moves = [(row + down).clip(0, height - 1) * width + (column + right).clip(0, width - 1) for down, right in steps]
     return np.stack(moves, 1)
+
+
+LEVELS = {"chain": chain, "gridworld": gridworld, "cliff": cliff}

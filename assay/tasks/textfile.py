@@ -1,4 +1,4 @@
-"""JSON-lines files as tasks: prompts with answers, and preference pairs. Axes: B sequences, T tokens.
+"""JSON-lines files of prompts with answers as tasks.
 
 Every row is checked when the file is read, so that nothing is spent on a file that cannot be used.
 """
@@ -18,14 +18,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import torch
-
 from assay.ops import text
 from assay.ops.arithmetic import final_answer, is_same_answer
 from assay.ops.text import ByteTokenizer, Tokenizer
 from assay.tasks.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
-from assay.types import AssayError, Draw, Experience, Outcome, PolicyFault, Score, Spec
+from assay.types import AssayError, Outcome, PolicyFault, Score
 
 MAX_LINE = 1 << 24
 
@@ -55,6 +52,15 @@ def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
     if not rows:
         raise AssayError(f"{path} has no rows; each line must be an object with the fields {', '.join(columns)}")
     return rows, digest.hexdigest()
+
+
+def first_columns(path: str | Path) -> set[str]:
+    """The fields of the file's first object."""
+    for number, line in lines_of(Path(path)):
+        row = parsed(line.removeprefix(b"\xef\xbb\xbf"), f"{path}, line {number}")
+        if row is not None:
+            return set(row)
+    raise AssayError(f"{path} has no rows; each line must be an object such as {{\"prompt\": ..., \"answer\": ...}}")
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -183,78 +189,3 @@ def textfile(
 def is_word_in(word: str, prompt: str) -> bool:
     """Whether the prompt contains the word, not merely as a part of a longer word or number."""
     return word in prompt and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt) is not None
-
-
-# ---------------------------------------------------------------------------------------------------- preferences
-@dataclass(frozen=True)
-class PairsTask:
-    """Preference pairs: the items of `prompts` demonstrate the chosen completion and keep the other as `rejected`.
-
-    There is no verifier: `judge` raises, because somebody must say what a completion is worth.
-    """
-
-    prompts: PromptTask
-
-    @property
-    def name(self) -> str:
-        """The file's name."""
-        return self.prompts.name
-
-    @property
-    def spec(self) -> Spec:
-        """Tokens in, tokens out."""
-        return self.prompts.spec
-
-    def pairs(self, starts: np.ndarray, split: int) -> Experience:
-        """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i, with reward 1 and 0.
-
-        `group` is the pair's ordinal; the column `chosen` is +1 and -1.
-        """
-        tokenizer, limit = self.prompts.tokenizer, self.prompts.max_tokens
-        items = [item for item in self.prompts.items_of(starts, split) for _ in range(2)]
-        prompts = [prompt_ids(tokenizer, item.prompt, self.prompts.max_prompt) for item in items]
-        both = [str(item.facts["rejected"]) if k % 2 else item.demonstration for k, item in enumerate(items)]
-        start_B = torch.as_tensor(np.repeat(starts, 2), dtype=torch.int64)
-        completions = [completion_ids(tokenizer, completion, limit) for completion in both]
-        record = text.written(prompts, completions, start_B, tokenizer.vocabulary.pad)
-        record = text.with_outcomes(record, [Score(1.0), Score(0.0)] * len(starts))
-        sign_B = torch.tensor([1.0, -1.0]).repeat(len(starts))
-        return record.add({"chosen": sign_B, "sample": (sign_B < 0).long(), "split": torch.full_like(start_B, split)})
-
-    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """The chosen completions, with reward 1."""
-        return self.prompts.demonstrate(starts, split)
-
-    def play(
-        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
-    ) -> Experience:
-        """A completion for each (start, sample); rewards are still 0."""
-        return self.prompts.play(actor, starts, samples, draw, split=split, greedy=greedy)
-
-    def judge(self, experience: Experience, split: int) -> Experience:
-        """Raises: there is nothing to judge by."""
-        raise AssayError(f"{self.name} has preference pairs and no verifier; give the recipe a learned reward")
-
-    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """One sequence for people to read; the answer is the chosen completion."""
-        return self.prompts.describe(experience, row)
-
-
-def preferences(
-    path: str,
-    columns: tuple[str, str, str] = ("prompt", "chosen", "rejected"),
-    tokenizer: Tokenizer = ByteTokenizer(),
-    max_prompt: int = 1024,
-    max_tokens: int = 1024,
-    held_out: float = 0.1,
-    seed: int = 0,
-) -> PairsTask:
-    """The pairs of a file with a prompt and two different completions in each line."""
-    rows, digest = rows_of(path, columns)
-    same = [row.where for row in rows if row.fields[1] == row.fields[2]]
-    if same:
-        raise AssayError(f"{same[0]}: '{columns[1]}' and '{columns[2]}' are equal (in {len(same)} rows); remove them")
-    longest = longest_prompt(rows, tokenizer, max_prompt, max_tokens)
-    items = tuple(Item(prompt, good, good, {"rejected": bad}) for _, (prompt, good, bad) in rows)
-    source = TextFile(path, digest, held_out, seed, items)
-    return PairsTask(PromptTask(Path(path).stem, source, tokenizer, longest, max_tokens))

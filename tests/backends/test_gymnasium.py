@@ -131,6 +131,7 @@ def test_restoring_is_exact_at_every_place_of_an_episode(before: int) -> None:
     task = environment_task("counting", Counting, horizon=9)
     actions = [some_actions(task, 2, step) for step in range(before + 9)]
     simulation, fresh = task.simulate(2), task.simulate(2)
+    fresh.restore(fresh.snapshot())
     simulation.reset(np.array([4, 7]))
     watch(simulation, actions[:before])
     fresh.restore(simulation.snapshot())

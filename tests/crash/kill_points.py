@@ -93,7 +93,9 @@ def struck(scenario: Scenario, folder: Path, handle: Handler) -> int:
 
 
 def check_after(scenario: Scenario, folder: Path, allowed: set[int | None]) -> None:
-    """The right state loads, and the next save works and leaves nothing behind."""
+    """The right state loads, nothing half done bears a step's name, the next save works and leaves nothing behind."""
+    for _, _, path in store._listing(folder):
+        store.load_path(path)
     tag = scenario.found(folder)
     assert tag in allowed, f"tag {tag} loads, expected one of {allowed}"
     path = store.save(folder, 9, state(90), facts={})

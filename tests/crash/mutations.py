@@ -1,4 +1,4 @@
-"""Every change that Python code makes to a file system passes through here, so that a test can count, stop or replay it."""
+"""Every change that Python code makes to a file system passes through here: counted, stopped or recorded by a test."""
 
 import builtins
 import os

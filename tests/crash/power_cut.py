@@ -1,4 +1,4 @@
-"""Replay a recorded save on a model disk that forgets whatever was not fsynced, and look at every state a cut can leave.
+"""Replay a recorded save on a model disk that forgets what was not fsynced; look at every state a cut can leave.
 
 The model is harsher than a journaling file system. A file keeps what it held at its last fsync, or all. A folder keeps
 its entries of the last fsync and any prefix of the changes since, in order, each folder on its own; so a name may

@@ -96,5 +96,5 @@ SCENARIOS = {
     "newest step saved again": Scenario(two, step=2, tag=21, previous=20),
     "save that prunes": Scenario(two, step=3, tag=30, previous=20),
     "save after two kills": Scenario(wreckage, step=1, tag=12, previous=11),
-    "save after going back": Scenario(three, step=2, tag=21, previous=30),
+    "save after going back": Scenario(three, step=1, tag=11, previous=30),
 }

@@ -91,6 +91,22 @@ def test_cartpole_follows_gymnasium_to_the_time_limit() -> None:
     assert follow(cartpole(), "CartPole-v1", lambda context, _: cartpole().expert(context), 1100) == {"truncated"}
 
 
+@pytest.mark.parametrize("place", [0, 2])
+def test_cartpole_ends_where_gymnasium_ends(place: int) -> None:
+    gymnasium = pytest.importorskip("gymnasium")
+    environment = gymnasium.make("CartPole-v1", disable_env_checker=True)
+    limit, found = (2.4, 0.0, 12 * np.pi / 180)[place], []
+    for start in (limit - 1e-9, -limit + 1e-9, limit + 1e-9, -limit - 1e-9):
+        state = np.zeros(4)
+        state[place] = start
+        environment.reset(seed=0)
+        environment.unwrapped.state = state.copy()
+        _, _, terminal = CartPole().step(state[:, None], np.array([1]), None)
+        assert bool(terminal[0]) == environment.step(1)[2]
+        found.append(bool(terminal[0]))
+    assert found == [False, False, True, True]
+
+
 def test_pendulum_follows_gymnasium() -> None:
     task = pendulum()
     assert follow(task, "Pendulum-v1", lambda _, step: some_actions(task, 4, step), 450) == {"truncated"}
@@ -136,6 +152,8 @@ def test_results_do_not_change_when_the_simulation_goes_on(task: SteppedTask) ->
     simulation = task.simulate(3)
     kept = [*simulation.reset(np.arange(3)).values()] + watch(simulation, [some_actions(task, 3, 0)])
     copies = [tensor.clone() for tensor in kept]
+    simulation.restore(task.simulate(3).snapshot())
+    assert equal(kept, copies)
     watch(simulation, [some_actions(task, 3, step) for step in range(40)])
     assert equal(kept, copies)
 

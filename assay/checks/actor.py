@@ -1,0 +1,250 @@
+"""Laws of actors: acting and scoring are two faces of one distribution. Axes: N rows, B, T, A actions, V vocabulary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from assay.checks.cases import CHOICES, CONTROL_LAYOUTS, NUMBERED, TOKEN_LAYOUTS, TOKENS, TORQUES, build, normal, with_dtype
+from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, gap, is_finite, law, shown
+from assay.ops import random
+from assay.rollouts.completions import complete
+from assay.types import AssayError, Discrete, Draw, Experience, Need, Spec, Vocabulary, pad
+
+LOGP = frozenset({Need.LOGP})
+SPECS = (TOKENS, TORQUES, CHOICES, NUMBERED)
+GRID = 160
+"""Points along each action dimension when a density is integrated."""
+SPREAD = 12.0
+"""How far from zero an unbounded density is integrated."""
+
+
+@dataclass(frozen=True)
+class ActorCase:
+    """The spaces of a task; None stands for a spec that builds for none."""
+
+    name: str
+    spec: Spec | None
+
+    def actor(self, part: Any, dtype: torch.dtype = torch.float64) -> Any:
+        """The module, moved off its start; a part that is a module already is taken as it is."""
+        if isinstance(part, nn.Module):
+            return part.to(dtype)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(11)
+            module: nn.Module = part.build(self.spec)
+        module = module.double()
+        with torch.no_grad():
+            for place, parameter in enumerate(module.parameters()):
+                parameter += 0.2 * max(1, parameter.shape[-1] if parameter.dim() else 1) ** -0.5 * normal(f"actor {place}", parameter.shape)
+        return module.to(dtype)
+
+    @property
+    def batch(self) -> Experience:
+        """Something to score."""
+        assert self.spec is not None
+        return build(self.spec, (TOKEN_LAYOUTS if self.is_text else CONTROL_LAYOUTS)[0])
+
+    @property
+    def is_text(self) -> bool:
+        """Whether decisions are tokens."""
+        return self.spec is not None and isinstance(self.spec.action, Vocabulary)
+
+
+def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase]:
+    """The given spaces, or every kind of spaces that the actor can be built for."""
+    found = []
+    for one in SPECS if spec is None else (spec,):
+        case = ActorCase(f"{type(one.observation).__name__} to {type(one.action).__name__}", one)
+        try:
+            case.actor(part)
+        except AssayError:
+            continue
+        found.append(case)
+    return found or [ActorCase("every task", None)]
+
+
+def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
+    """What the actor does on its own, recorded as it acts, and the actor."""
+    actor, batch = case.actor(part), case.batch
+    if case.is_text:
+        prompts = [[1, 3], [1, 4, 5], [1, 3], [1]]
+        assert isinstance(case.spec, Spec) and isinstance(case.spec.action, Vocabulary)
+        starts, samples = np.array([0, 1, 0, 2]), np.array([0, 0, 1, 0])
+        return complete(actor, prompts, starts, samples, Draw(2), max_tokens=6, vocabulary=case.spec.action, greedy=False), actor
+    num = batch.mask.numel()
+    context = {name: value.flatten(0, 1) for name, value in batch.context.items()}
+    uniform = random.uniform_tensor(Draw(4), (num, actor.num_draws)).double()
+    with torch.no_grad():
+        action, logp = actor.act(context, uniform)
+    shape = batch.mask.shape
+    everywhere = torch.ones_like(batch.mask)
+    return replace(batch, action=action.view(*shape, *action.shape[1:]), logp=logp.view(shape), mask=everywhere), actor
+
+
+def scores(actor: Any, batch: Experience) -> Tensor:
+    """Log-probabilities of recorded decisions."""
+    with torch.no_grad():
+        logp: Tensor = actor.score(batch, LOGP).logp
+    return logp
+
+
+def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
+    """One context with each action of a grid in a row of its own, and the volume that each stands for."""
+    assert case.spec is not None
+    batch, space = case.batch, case.spec.action
+    if isinstance(space, Vocabulary):
+        tokens = torch.tensor([[space.bos, 3, 4, last] for last in range(space.size)])
+        mask = torch.tensor([[False, False, False, True]]).expand_as(tokens)
+        record = batch.columns(0, 4).rows(torch.zeros(space.size, dtype=torch.long))
+        return replace(record, context={"tokens": tokens, "valid": torch.ones_like(mask)}, action=tokens, mask=mask), torch.ones(space.size)
+    if isinstance(space, Discrete):
+        grid, volume = torch.arange(space.n), torch.ones(space.n)
+    else:
+        axes = [points(low, high, is_squashed(actor)) for low, high in zip(space.low, space.high, strict=True)]
+        grid = torch.cartesian_prod(*[places for places, _ in axes]).reshape(-1, space.size)
+        volume = torch.cartesian_prod(*[widths for _, widths in axes]).reshape(-1, space.size).prod(-1)
+    record = batch.columns(0, 1).rows(torch.zeros(len(grid), dtype=torch.long))
+    return replace(record, action=grid.unsqueeze(1), mask=torch.ones(len(grid), 1, dtype=torch.bool)), volume
+
+
+def points(low: float, high: float, bounded: bool) -> tuple[Tensor, Tensor]:
+    """Places along one action dimension and the width that each stands for; denser towards bounds, where densities rise."""
+    reach = 7.0 if bounded else SPREAD
+    line = (torch.arange(GRID).double() + 0.5) / GRID * 2.0 * reach - reach
+    if not bounded:
+        return line, torch.full_like(line, 2.0 * reach / GRID)
+    half = (high - low) / 2
+    return low + half * (1.0 + line.tanh()), half * (1.0 - line.tanh().square()) * 2.0 * reach / GRID
+
+
+def is_squashed(actor: Any) -> bool:
+    """Whether the actor keeps its actions inside the bounds."""
+    return isinstance(getattr(actor, "half_range", None), Tensor)
+
+
+# ---------------------------------------------------------------------------------------------------- laws
+@law("it can be built for some task")
+def builds(part: Any, case: ActorCase) -> Iterator[str]:
+    """At least one of tokens, torques, choices, numbered states."""
+    if case.spec is None:
+        yield "it refuses tokens, torques, choices and numbered states alike"
+
+
+@law("the log-probability of its own sample is finite")
+def finite(part: Any, case: ActorCase) -> Iterator[str]:
+    """At uniform numbers near 0 and 1 too."""
+    record, actor = played(part, case)
+    if not is_finite(record.logp):
+        yield f"it is {shown(record.logp[~torch.isfinite(record.logp)])}"
+    if case.is_text:
+        return
+    context = {name: value[:1, 0].expand(2, *value.shape[2:]) for name, value in record.context.items()}
+    edges = torch.tensor([2.0**-25, 1.0 - 2.0**-24]).double().unsqueeze(1).expand(2, actor.num_draws)
+    action, logp = actor.act(context, edges)
+    if not is_finite(logp) or (action.is_floating_point() and not is_finite(action)):
+        yield f"at the edges of the uniform numbers it is {shown(logp)} for actions {shown(action)}"
+
+
+@law("probabilities sum, or densities integrate, to one")
+def normalised(part: Any, case: ActorCase) -> Iterator[str]:
+    """Over every token, every choice, or a grid of actions."""
+    actor = case.actor(part)
+    record, volume = every_action(case, actor)
+    total = float((scores(actor, record)[record.mask].exp() * volume).sum())
+    if abs(total - 1.0) > 1e-3:
+        yield f"the total is {total:.6g}"
+
+
+@law("`score` gives the log-probability that acting recorded")
+def agree(part: Any, case: ActorCase) -> Iterator[str]:
+    """Acting, then scoring, with the same weights."""
+    record, actor = played(part, case)
+    found = scores(actor, record)
+    if gap(found, record.logp) > LOOSE:
+        at = (found - record.logp).abs().flatten().argmax()
+        yield f"acting recorded {shown(record.logp.flatten()[at])}, score gives {shown(found.flatten()[at])}"
+
+
+@law("samples occur as often as their probability says")
+def frequencies(part: Any, case: ActorCase) -> Iterator[str]:
+    """An even grid of uniform numbers against sums of probability; for densities, the share below some values."""
+    if case.is_text:
+        return  # tokens are sampled from the decoder's logits by `ops.distributions`
+    actor = case.actor(part)
+    record, volume = every_action(case, actor)
+    weight = scores(actor, record)[record.mask].exp() * volume
+    side = max(2, math.floor(4000 ** (1 / max(1, actor.num_draws))))
+    middle = (torch.arange(side).double() + 0.5) / side
+    uniform = torch.cartesian_prod(*[middle] * actor.num_draws).reshape(-1, actor.num_draws)
+    context = {name: value[:1, 0].expand(len(uniform), *value.shape[2:]) for name, value in record.context.items()}
+    with torch.no_grad():
+        action, _ = actor.act(context, uniform)
+    grid = record.action[:, 0].reshape(len(weight), -1).double()
+    drawn = action.reshape(len(uniform), -1).double()
+    for limit in drawn[:, 0].quantile(torch.tensor([0.1, 0.5, 0.9]).double()).tolist():
+        expected, found = float(weight[grid[:, 0] <= limit].sum()), float((drawn[:, 0] <= limit).double().mean())
+        if abs(expected - found) > 0.05:
+            yield f"{found:.3f} of the samples are at most {limit:.3g}, their probability is {expected:.3f}"
+
+
+@law("equal inputs give equal outputs, and the mode is one action")
+def repeats(part: Any, case: ActorCase) -> Iterator[str]:
+    """Acting twice with the same uniform numbers, and without any."""
+    first, second = played(part, case)[0], played(part, case)[0]
+    if not torch.equal(first.action, second.action) or not torch.equal(first.logp, second.logp):
+        yield "the same uniform numbers gave two different decisions"
+    if not case.is_text:
+        actor, context = case.actor(part), {name: value[:, 0] for name, value in case.batch.context.items()}
+        if not torch.equal(actor.act(context, None)[0], actor.act(context, None)[0]):
+            yield "the mode differs from call to call"
+
+
+@law("a row's score does not depend on other rows, padding, or what stands where the mask is false")
+def rows_alone(part: Any, case: ActorCase) -> Iterator[str]:
+    """One row alone, rows reversed, three more columns; zero where masked."""
+    actor, batch = case.actor(part), case.batch
+    found = scores(actor, batch)
+    if found.shape != batch.mask.shape or bool((found[~batch.mask] != 0).any()):
+        yield f"scores have shape {tuple(found.shape)}, or are not zero where the mask is false"
+    if gap(scores(actor, batch.rows(slice(1, 2))), found[1:2]) > TIGHT:
+        yield "a row alone has another score"
+    if gap(scores(actor, batch.rows(torch.arange(len(batch)).flip(0))), found.flip(0)) > TIGHT:
+        yield "rows in another order have other scores"
+    if gap(scores(actor, pad(batch, batch.num_columns + 3))[:, : batch.num_columns], found) > TIGHT:
+        yield "padding changes scores"
+
+
+@law("float32 and float64 agree")
+def dtype(part: Any, case: ActorCase) -> Iterator[str]:
+    """Scores in both precisions."""
+    double, single = case.actor(part), case.actor(part, torch.float32)
+    if gap(scores(single, with_dtype(case.batch, torch.float32)), scores(double.double(), case.batch)) > LOOSE:
+        yield "scores differ"
+
+
+@law("scores carry gradient into its parameters")
+def learns(part: Any, case: ActorCase) -> Iterator[str]:
+    """Some parameter gets gradient."""
+    actor = case.actor(part)
+    parameters = list(actor.parameters())
+    found = torch.autograd.grad(actor.score(case.batch, LOGP).logp.sum(), parameters, allow_unused=True)
+    if not any(gradient is not None and bool(gradient.any()) for gradient in found):
+        yield "no parameter gets gradient"
+
+
+LAWS = (builds, finite, normalised, agree, frequencies, repeats, rows_alone, dtype, learns)
+ACTOR = Contract("actor", LAWS, actor_cases)
+
+
+def check_actor(part: Any, spec: Spec | None = None) -> list[Finding]:
+    """The laws of an actor: a model spec, or a module that was built for `spec`. Without `spec`, for every kind of task."""
+    if isinstance(part, nn.Module) and spec is None:
+        raise AssayError("check_actor: a module needs the spec that it was built for; say check_actor(module, spec)")
+    return ACTOR.check(part, actor_cases(part, spec))

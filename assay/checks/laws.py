@@ -1,0 +1,192 @@
+"""Laws as values: what every part of a slot must obey, run on named inputs, strict about declared breaks.
+
+A law is a generator that takes (part, case) and yields what is wrong, in words; nothing yielded means that it held.
+A part that rightly breaks a law says so in its class, `breaks = {"law": "reason"}`. The check is strict: an entry that
+no longer occurs fails as stale, and a break that is not listed fails.
+"""
+
+from __future__ import annotations
+
+import random as python_random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.recipe import children
+
+TIGHT = 1e-9
+"""Largest relative gap between two float64 results that must be equal."""
+LOOSE = 1e-4
+"""Largest relative gap between a float32 and a float64 result."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one law came out on one part; `input` names the case on which it broke."""
+
+    law: str
+    held: bool
+    detail: str = ""
+    input: str = ""
+
+    def __str__(self) -> str:
+        where = f" [input: {self.input}]" if self.input else ""
+        return f"{'held' if self.held else 'BROKE'} {self.law}: {self.detail}{where}"
+
+
+class Named(Protocol):
+    """An input with a name that people can read."""
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+
+
+Test = Callable[[Any, Any], Iterator[str]]
+
+
+def always(part: Any) -> bool:
+    """The law binds every part of the slot."""
+    return True
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law: its key, what it says, its test of (part, case), and which parts it binds."""
+
+    name: str
+    says: str
+    test: Test
+    binds: Callable[[Any], bool] = always
+
+
+def law(says: str, binds: Callable[[Any], bool] = always) -> Callable[[Test], Law]:
+    """Makes a law of a test; the test's name is its key."""
+
+    def made(test: Test) -> Law:
+        return Law(test.__name__, says, test, binds)
+
+    return made
+
+
+def declares(attribute: str) -> Callable[[Any], bool]:
+    """Binds the parts that have the attribute set."""
+    return lambda part: bool(getattr(part, attribute, False))
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The laws of a slot. `cases` gives a part's inputs; `holder` puts a small part into the part that uses it."""
+
+    slot: str
+    laws: tuple[Law, ...]
+    cases: Callable[[Any], Sequence[Named]]
+    holder: Callable[[Any], Any] = lambda part: part
+
+    def binding(self, part: Any) -> list[Law]:
+        """The laws that bind this part."""
+        held = self.holder(part)
+        return [one for one in self.laws if one.binds(held)]
+
+    def check(self, part: Any, cases: Sequence[Named] | None = None, only: str = "") -> list[Finding]:
+        """All findings, or the one of the law `only`; an entry of `breaks` that names no law is a finding too."""
+        held = self.holder(part)
+        inputs = self.cases(held) if cases is None else cases
+        excused = declared_breaks(held)
+        found = [judged(one, held, inputs, excused) for one in self.laws if only in ("", one.name) and one.binds(held)]
+        unknown = sorted(set(excused) - {one.name for one in self.laws})
+        if unknown and not only:
+            known = ", ".join(one.name for one in self.laws)
+            found.append(Finding("breaks", False, f"`breaks` names no law of this slot: {', '.join(unknown)}; laws: {known}"))
+        return found
+
+
+def declared_breaks(part: Any) -> dict[str, str]:
+    """What a part, or a part inside it, says that it rightly breaks."""
+    found: dict[str, str] = {}
+    for _, below in children(part):
+        found |= declared_breaks(below)
+    own = getattr(part, "breaks", {})
+    return found | dict(own) if isinstance(own, Mapping) else found
+
+
+def judged(one: Law, part: Any, cases: Iterable[Named], excused: Mapping[str, str]) -> Finding:
+    """The finding of one law: held, broken on a case, broken as declared, or declared and stale."""
+    broke = first_break(one, part, cases)
+    reason = excused.get(one.name)
+    if broke is None and reason is None:
+        return Finding(one.name, True, one.says)
+    if broke is None:
+        return Finding(one.name, False, f"stale: `breaks` lists it ({reason}), but it holds; remove the entry")
+    detail, where = broke
+    if reason is not None:
+        return Finding(one.name, True, f"broken as declared: {reason}", where)
+    return Finding(one.name, False, f"{one.says}; here {detail}", where)
+
+
+def first_break(one: Law, part: Any, cases: Iterable[Named]) -> tuple[str, str] | None:
+    """(what is wrong, on which input), or None; an exception of the part is a break, a wish to exit too."""
+    for case in cases:
+        try:
+            for detail in one.test(part, case):
+                return detail, case.name
+        except (Exception, SystemExit) as error:
+            return f"it {raised(error)}", case.name
+    return None
+
+
+def raised(error: BaseException) -> str:
+    """An exception in one line."""
+    text = str(error).strip().splitlines()
+    return f"raises {type(error).__name__}" + (f": {text[0][:200]}" if text else "")
+
+
+def assert_laws(findings: Iterable[Finding]) -> None:
+    """AssertionError that names each law that broke, and on what input."""
+    broken = [finding for finding in findings if not finding.held]
+    if broken:
+        raise AssertionError("\n".join(str(finding) for finding in broken))
+
+
+# ---------------------------------------------------------------------------------------------------- comparing
+def gap(mine: Tensor, other: Tensor) -> float:
+    """Largest difference relative to 1 + the largest value; infinite where shapes differ or something is not finite."""
+    if mine.shape != other.shape:
+        return float("inf")
+    if not mine.numel():
+        return 0.0
+    first, second = mine.detach().double(), other.detach().double()
+    difference = (first - second).abs().max() / (1.0 + second.abs().max())
+    return float(difference) if bool(torch.isfinite(difference)) else float("inf")
+
+
+def shown(value: Tensor) -> str:
+    """A tensor in a few characters."""
+    flat = value.detach().reshape(-1)
+    numbers = ", ".join(f"{float(number):.6g}" for number in flat[:6])
+    return numbers if value.dim() == 0 else f"[{numbers}{', ...' if len(flat) > 6 else ''}]"
+
+
+def is_finite(value: Tensor) -> bool:
+    """Whether all numbers are finite."""
+    return bool(torch.isfinite(value).all())
+
+
+@contextmanager
+def other_streams(seed: int) -> Iterator[None]:
+    """Global random streams of torch, numpy and Python at another place; put back afterwards."""
+    states = np.random.get_state(), python_random.getstate()  # noqa: NPY002 - a careless part would use this stream
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        python_random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(states[0])  # noqa: NPY002
+            python_random.setstate(states[1])

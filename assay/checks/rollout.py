@@ -1,0 +1,235 @@
+"""Laws of rollouts and of exploration. Axes: N rows, B sequences, T columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from assay.actors.mlp import Deterministic, Mlp
+from assay.actors.q_network import QNetwork
+from assay.actors.table import Table
+from assay.actors.transformer import Transformer
+from assay.checks.bench import columns_of
+from assay.checks.cases import CHOICES, TORQUES, normal
+from assay.checks.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, shown
+from assay.checks.state import saved_and_loaded, untouched
+from assay.slots import ModelSpec, Task
+from assay.tasks.addition import addition
+from assay.tasks.cartpole import cartpole
+from assay.tasks.table import chain
+from assay.types import AssayError, Discrete, Draw, Experience, Need, Spec, Vocabulary
+
+STARTS = np.array([4, 0, 9])
+
+
+def small_actor(spec: Spec) -> ModelSpec:
+    """An actor that suits the task, made small."""
+    if isinstance(spec.action, Vocabulary):
+        return Transformer(16, 1, 2)
+    return Table() if isinstance(spec.observation, Discrete) else Mlp((8,))
+
+
+def built(model: ModelSpec, spec: Spec) -> nn.Module:
+    """The model with weights that are the same every time and not at their start."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        module = model.build(spec)
+    with torch.no_grad():
+        for place, parameter in enumerate(module.parameters()):
+            parameter += 0.1 * normal(f"rollout {place}", parameter.shape).to(parameter.dtype)
+    return module
+
+
+@dataclass(frozen=True)
+class RolloutCase:
+    """A task that a rollout can gather from; None where none suits it."""
+
+    name: str
+    task: Task | None
+
+    def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
+        """Fresh experience from a new start, or from a state."""
+        assert self.task is not None
+        asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
+        actor = built(small_actor(self.task.spec), self.task.spec)
+        gathered: Experience = part(self.task, actor, asked, Draw(seed, (0,)), part.init(self.task) if state is None else state)
+        return gathered
+
+
+def rollout_cases(part: Any, task: Task | None = None) -> list[RolloutCase]:
+    """A task of each kind, or the given one; only those that the rollout can start on."""
+    found = []
+    for one in (addition(1), chain(4), cartpole()) if task is None else (task,):
+        try:
+            part.init(one)
+        except AssayError:
+            continue
+        found.append(RolloutCase(f"task {one.name}", one))
+    return found or [RolloutCase("every task", None)]
+
+
+@law("it gathers from some task")
+def gathers(part: Any, case: RolloutCase) -> Iterator[str]:
+    """And what it gathers has decisions."""
+    if case.task is None:
+        yield "it refuses the given task, or tokens, choices and numbered states alike"
+    elif not bool(case.gather(part).mask.any()):
+        yield "there is no decision in what it gathered"
+
+
+@law("recorded log-probabilities equal recomputed ones under the same weights")
+def recorded(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Sampled, then scored."""
+    assert case.task is not None
+    actor: Any = built(small_actor(case.task.spec), case.task.spec)
+    fresh = case.gather(part)
+    with torch.no_grad():
+        again = actor.score(fresh, frozenset({Need.LOGP})).logp
+    if gap(again, fresh.logp) > LOOSE:
+        at = (again - fresh.logp).abs().flatten().argmax()
+        yield f"recorded {shown(fresh.logp.flatten()[at])}, recomputed {shown(again.flatten()[at])}"
+
+
+@law("the seed determines the batch, and another seed gives another")
+def seeded(part: Any, case: RolloutCase) -> Iterator[str]:
+    """With the global random streams at different places."""
+    with other_streams(1):
+        first = case.gather(part)
+    with other_streams(2):
+        second = case.gather(part)
+    before = dict(columns_of(first))
+    yield from (f"column {name} differs under the same seed" for name, value in columns_of(second) if not torch.equal(value, before[name]))
+    other = case.gather(part, seed=2)
+    if other.action.shape == first.action.shape and torch.equal(other.action, first.action):
+        yield "every decision is the same under another seed"
+
+
+@law("nothing is recorded where the mask is false, and everything is finite")
+def masked(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Log-probabilities, rewards and ends belong to decisions."""
+    fresh = case.gather(part)
+    hole = ~fresh.mask
+    for name in ("logp", "reward", "terminal", "truncated"):
+        column = getattr(fresh, name)
+        if bool((column[hole] != 0).any()):
+            yield f"{name} is {shown(column[hole])} where the mask is false"
+        if not is_finite(column):
+            yield f"{name} is not finite"
+
+
+@law("what a start gives does not depend on the other starts", lambda part: part.num_starts > 0)
+def subset(part: Any, case: RolloutCase) -> Iterator[str]:
+    """One start alone has the decisions that it has among others."""
+    together, alone = case.gather(part), case.gather(part, starts=STARTS[1:2])
+    rows = together.rows(together.column("start") == int(STARTS[1])).trim()
+    if rows.action[rows.mask].tolist() != alone.action[alone.mask].tolist():
+        yield f"start {STARTS[1]} gives other decisions when it is alone"
+
+
+@law("resuming continues where it stopped")
+def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Saved after one call, loaded into a new start; the next call gathers what the uninterrupted run does."""
+    assert case.task is not None
+    state = part.init(case.task)
+    case.gather(part, state=state)
+    loaded = saved_and_loaded(untouched(state), part.init(case.task))
+    through, resumed = case.gather(part, state=state), case.gather(part, state=loaded)
+    before = dict(columns_of(through))
+    yield from (f"column {name} differs after resuming" for name, value in columns_of(resumed) if not torch.equal(value, before[name]))
+
+
+ROLLOUT = Contract("rollout", (gathers, recorded, seeded, masked, subset, resumes), rollout_cases)
+
+
+def check_rollout(part: Any, task: Task | None = None) -> list[Finding]:
+    """The laws of a rollout, on a task or on one of each kind."""
+    return ROLLOUT.check(part, rollout_cases(part, task))
+
+
+# ---------------------------------------------------------------------------------------------------- exploration
+@dataclass(frozen=True)
+class ExploreCase:
+    """An actor to explore around, and contexts for it; None where none suits it."""
+
+    name: str
+    model: ModelSpec | None
+    spec: Spec
+
+    def explorer(self, part: Any) -> Any:
+        """The exploring actor."""
+        assert self.model is not None
+        return part.wrap(built(self.model, self.spec))
+
+    def contexts(self, num: int, same: bool) -> dict[str, torch.Tensor]:
+        """N observations, all different or all the same."""
+        seen = normal("explored", (1 if same else num, 3)).float()
+        return {"observation": seen.expand(num, 3)}
+
+
+def explore_cases(part: Any) -> list[ExploreCase]:
+    """The actors that the exploration can wrap."""
+    found = []
+    for name, model, spec in (("choices, action values", QNetwork((8,)), CHOICES), ("torques, deterministic", Deterministic((8,)), TORQUES)):
+        case = ExploreCase(name, model, spec)
+        try:
+            explorer = case.explorer(part)
+            explorer.act(case.contexts(2, False), torch.full((2, explorer.num_draws), 0.001))
+        except (AttributeError, AssayError, RuntimeError):
+            continue
+        found.append(case)
+    return found or [ExploreCase("every actor", None, CHOICES)]
+
+
+@law("it wraps some actor, and explores")
+def explores(part: Any, case: ExploreCase) -> Iterator[str]:
+    """With many uniform numbers some action differs from the mode."""
+    if case.model is None:
+        yield "it suits neither action values nor a deterministic actor"
+        return
+    explorer = case.explorer(part)
+    middle = ((torch.arange(400) + 0.5) / 400).unsqueeze(1).expand(400, explorer.num_draws)
+    action, _ = explorer.act(case.contexts(400, True), middle)
+    if torch.equal(action, explorer.act(case.contexts(400, True), None)[0]):
+        yield "400 decisions in a row are the mode"
+
+
+@law("rows are independent and equal inputs give equal decisions")
+def rows_alone(part: Any, case: ExploreCase) -> Iterator[str]:
+    """One row alone decides as among others."""
+    explorer = case.explorer(part)
+    uniform = torch.rand(8, explorer.num_draws, generator=torch.Generator().manual_seed(1))
+    context = case.contexts(8, False)
+    action, logp = explorer.act(context, uniform)
+    alone, logp_alone = explorer.act({name: value[2:3] for name, value in context.items()}, uniform[2:3])
+    if gap(alone, action[2:3]) > LOOSE or gap(logp_alone, logp[2:3]) > LOOSE or not is_finite(logp):
+        yield "a row alone decides otherwise, or a log-probability is not finite"
+
+
+@law("the recorded log-probability is that of the exploring actor")
+def mixture(part: Any, case: ExploreCase) -> Iterator[str]:
+    """Choices occur as often as recorded; for torques, different actions cannot all have the log-probability of the mode."""
+    explorer, side = case.explorer(part), 100
+    middle = (torch.arange(side) + 0.5) / side
+    uniform = torch.cartesian_prod(*[middle] * explorer.num_draws).reshape(-1, explorer.num_draws)
+    action, logp = explorer.act(case.contexts(len(uniform), True), uniform)
+    if action.is_floating_point():
+        if bool((logp == logp[0]).all()):
+            yield f"{len(uniform)} different actions are all recorded with log-probability {float(logp[0]):g}"
+        return
+    for choice in action.unique().tolist():
+        share, recorded = float((action == choice).float().mean()), float(logp[action == choice][0].exp())
+        if abs(share - recorded) > 0.02:
+            yield f"choice {choice} is taken in {share:.3f} of the cases and recorded with probability {recorded:.3f}"
+
+
+EXPLORE = Contract("explore", (explores, rows_alone, mixture), explore_cases)
+
+
+def check_explore(part: Any) -> list[Finding]:
+    """The laws of exploration around an actor."""
+    return EXPLORE.check(part)

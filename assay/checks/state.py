@@ -1,0 +1,23 @@
+"""What a part remembers, there and back again: through the store that runs use."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from assay import store
+from assay.loop import frozen, thawed
+
+
+def saved_and_loaded(state: Any, fresh: Any) -> Any:
+    """The state after a save to disk and a load into the state of a new start."""
+    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+        tree = store.load_path(store.save(Path(folder), 0, {"state": frozen(state)}, facts={})).tree
+    return thawed(fresh, tree["state"])
+
+
+def untouched(value: Any) -> Any:
+    """A copy that later changes cannot reach; simulations are copied by their snapshots."""
+    return copy.deepcopy(frozen(value))
