@@ -1,4 +1,6 @@
-"""Finding methods and tasks by name. There is no registry: methods are the modules of `methods/`, tasks those of `tasks/`."""
+"""Finding methods and tasks by name. There is no registry: methods are the modules of `methods/`, tasks those of
+`tasks/`.
+"""
 
 from __future__ import annotations
 
@@ -102,7 +104,8 @@ def recipe_for(name: str, task: Task, settings: Mapping[str, Any]) -> Recipe:
     if world not in method.worlds:
         works = ", ".join(sorted({option.name for option in method.worlds}))
         raise AssayError(
-            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another task or method"
+            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another "
+            "task or method"
         )
     recipe = method.recipe(world)
     for path, value in settings.items():

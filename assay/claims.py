@@ -1,4 +1,6 @@
-"""Methods and what they promise: exact claims (identities, every commit) and measured ones (paired seeds against a rival)."""
+"""Methods and what they promise: exact claims (identities, every commit) and measured ones (paired seeds against a
+rival).
+"""
 
 from __future__ import annotations
 

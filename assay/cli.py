@@ -238,7 +238,8 @@ def evaluate(options: argparse.Namespace) -> int:
         print(json.dumps(facts | {"high": estimate.high, "count": estimate.count}))
     else:
         print(
-            f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over {estimate.count} held-out episodes"
+            f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over "
+            f"{estimate.count} held-out episodes"
         )
     return 0
 

@@ -293,7 +293,8 @@ def whole_units(batch: Experience, together: frozenset[str], size: int) -> Itera
     for name in sorted(together):
         column = getattr(batch, name)
         if column is not None:
-            # Rows of one unit take the smallest label of the unit; groups contain episodes, so one pass a column is enough.
+            # Rows of one unit take the smallest label of the unit; groups contain episodes, so one pass a column is
+            # enough.
             _, index = torch.unique(column.cpu(), return_inverse=True)
             smallest = torch.full((int(index.max()) + 1,), len(batch)).scatter_reduce(0, index, label, "amin")
             label = smallest[index]

@@ -90,7 +90,8 @@ class SampledEqualsTrained:
             return []
         text = (
             f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
-            f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight hand-over, "
+            f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight "
+            "hand-over, "
             "temperature, top-p, masks and dtype of the actor"
         )
         return [Alarm("sampled equals trained", text, stop=True)]
@@ -116,7 +117,10 @@ class SaneRewards:
         if fresh is None:
             return []
         if fresh.reward.shape != fresh.mask.shape:
-            text = f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}: one reward for each decision"
+            text = (
+                f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}: one "
+                f"reward for each decision"
+            )
             return [Alarm("sane rewards", text, stop=True)]
         bad = ~torch.isfinite(fresh.reward) & fresh.mask
         if bool(bad.any()):
@@ -133,7 +137,8 @@ class SaneRewards:
         state["constant"] = state["constant"] + 1 if constant else 0
         if state["constant"] and state["constant"] % self.patience == 0:
             text = (
-                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: nothing can be learnt. "
+                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: "
+                "nothing can be learnt. "
                 "Check the verifier, or start from an easier level or a longer warm-up"
             )
             return [Alarm("sane rewards", text)]
@@ -168,7 +173,8 @@ class LiveGroups:
         if not state["below"] or state["below"] % self.patience:
             return []
         text = (
-            f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, too hard or solved. "
+            f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, "
+            "too hard or solved. "
             "Change its level, raise the group size, or stop"
         )
         return [Alarm("live groups", text)]
@@ -194,7 +200,8 @@ class EffectiveSamples:
         if share is None or share >= self.least:
             return []
         text = (
-            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy has moved far from the one that "
+            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy "
+            "has moved far from the one that "
             "sampled. Use fewer epochs, a smaller learning rate, or fresher data"
         )
         return [Alarm("effective samples", text)]

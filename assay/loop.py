@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from assay.engine import Engine, Placement, Sums, add_sums
 from assay.guards import STANDARD, Alarm, Moment, Watch
@@ -38,7 +37,9 @@ class Step:
 
 
 class Loop:
-    """A recipe at work on a task. All that it remembers is in `snapshot`; randomness is a function of (seed, ordinal)."""
+    """A recipe at work on a task. All that it remembers is in `snapshot`; randomness is a function of (seed,
+    ordinal).
+    """
 
     def __init__(
         self,
@@ -189,7 +190,9 @@ def means(sums: Sums) -> dict[str, float]:
 
 
 def outcome_metrics(fresh: Experience) -> dict[str, float]:
-    """Reward and length of what was just gathered: of whole episodes where rows are episodes, else of those that ended."""
+    """Reward and length of what was just gathered: of whole episodes where rows are episodes, else of those that
+    ended.
+    """
     decisions = fresh.mask.sum()
     rows = fresh.mask.any(1)
     metrics = {

@@ -28,7 +28,9 @@ from assay.types import AssayError, Need, Progress
 
 @dataclass(frozen=True)
 class Adam:
-    """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101); gradients are scaled down to `clip_norm` first."""
+    """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101); gradients are scaled down to
+    `clip_norm` first.
+    """
 
     learning_rate: float | Schedule = 3e-4
     betas: tuple[float, float] = (0.9, 0.999)
@@ -62,7 +64,8 @@ class Stage:
 
 @dataclass(frozen=True)
 class Copy:
-    """A second set of a model's parameters that follows it: copy <- copy + rate * (model - copy), every `every` updates.
+    """A second set of a model's parameters that follows it: copy <- copy + rate * (model - copy), every `every`
+    updates.
 
     rate 0 never moves (a reference), rate 1 copies (DQN), 0.005 follows slowly (Polyak averaging).
     """
@@ -116,7 +119,8 @@ class Recipe:
             for name in stage.trains:
                 if name not in models - set(self.copies):
                     raise AssayError(
-                        f"stage '{stage.name}' trains '{name}', which is no model of this recipe ({', '.join(sorted(models))})"
+                        f"stage '{stage.name}' trains '{name}', which is no model of this recipe "
+                        f"({', '.join(sorted(models))})"
                     )
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
@@ -128,7 +132,9 @@ class Recipe:
 
 # ---------------------------------------------------------------------------------------------------- parts as trees
 def children(value: Any) -> list[tuple[str, Any]]:
-    """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's name)."""
+    """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's
+    name).
+    """
     if is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init]
     if isinstance(value, Mapping):
@@ -169,7 +175,8 @@ def find_setting(recipe: Recipe, path: str) -> tuple[str, ...]:
     names = [".".join(full) for full in known]
     near = get_close_matches(path, names, 1, 0.3) or get_close_matches(words[-1], [full[-1] for full in known], 1, 0.0)
     raise AssayError(
-        f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} lists all)"
+        f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} "
+        "lists all)"
     )
 
 

@@ -63,7 +63,9 @@ class SequenceMean:
 
 @dataclass(frozen=True)
 class FixedLength:
-    """Sum over decisions divided by a constant, then mean over sequences: no length bias (Dr. GRPO, arXiv:2503.20783)."""
+    """Sum over decisions divided by a constant, then mean over sequences: no length bias (Dr. GRPO,
+    arXiv:2503.20783).
+    """
 
     length: int
     together: ClassVar[str | None] = None

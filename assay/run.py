@@ -391,10 +391,14 @@ def plan_of(folder: str | Path) -> Plan:
     """The plan that a run folder was started with, from its config.json."""
     path = Path(folder) / "config.json"
     if not path.is_file():
-        raise AssayError(f"{folder} is no run folder: it has no config.json; give the folder that 'assay train' printed")
+        raise AssayError(
+            f"{folder} is no run folder: it has no config.json; give the folder that 'assay train' printed"
+        )
     config = read_config(path)
     if config["method"] is None:
-        raise AssayError(f"{folder} was started from Python with its own recipe; resume it there with the same assay.train")
+        raise AssayError(
+            f"{folder} was started from Python with its own recipe; resume it there with the same assay.train"
+        )
     plan = make_plan(
         config["method"],
         config["task"],

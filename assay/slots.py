@@ -74,7 +74,9 @@ class Simulation(Protocol):
         """Starts every instance; the k-th episode of an instance is a function of (its seed, k)."""
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
-        """One step of all instances: (context [N, ...], reward [N], terminal [N], truncated [N], cost [N, K] or None)."""
+        """One step of all instances: (context [N, ...], reward [N], terminal [N], truncated [N], cost [N, K] or
+        None).
+        """
 
     def snapshot(self) -> State:
         """Everything that `restore` needs."""
@@ -190,7 +192,9 @@ class Select(Protocol):
 
 
 class Prepare(Protocol):
-    """Works once on the fresh experience, without gradient, and writes columns: shaping, filters, credit, transforms."""
+    """Works once on the fresh experience, without gradient, and writes columns: shaping, filters, credit,
+    transforms.
+    """
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -296,7 +300,9 @@ class Curriculum(Protocol):
 
 
 class Source(Protocol):
-    """Where training batches come from: fresh data, replay, a dataset, a mixture. Law: resuming reproduces the order."""
+    """Where training batches come from: fresh data, replay, a dataset, a mixture. Law: resuming reproduces the
+    order.
+    """
 
     def init(self, task: Task) -> State:
         """The state at the start of a run (replay memory, a cursor)."""

@@ -1,4 +1,5 @@
-"""The worlds a method can be asked to work in: sizes and models that fit tokens or torques, so that a base names only its
+"""The worlds a method can be asked to work in: sizes and models that fit tokens or torques, so that a base names
+only its
 own parts. A world is a value; a task says which one it belongs to by its spec."""
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Perceptron actors for control: categorical, Gaussian, squashed Gaussian, deterministic. Axes: B, T, N rows, A actions."""
+"""Perceptron actors for control: categorical, Gaussian, squashed Gaussian, deterministic. Axes: B, T, N rows, A
+actions.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from assay.networks.perceptron import feature_size, features, perceptron
 from assay.ops import distributions
-from assay.networks.perceptron import features, feature_size, perceptron
 from assay.types import AssayError, Box, Context, Discrete, Experience, Need, Scored, Spec
 
 

@@ -15,7 +15,9 @@ from assay.worlds import CONTROL, World
 
 
 def ppo(world: World = CONTROL) -> Recipe:
-    """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several epochs."""
+    """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several
+    epochs.
+    """
     stages = (
         Stage(
             "policy",

@@ -31,7 +31,9 @@ class KlInReward:
 
 @dataclass(frozen=True)
 class OverlongPenalty:
-    """Soft punishment of long answers (DAPO, arXiv:2503.14476): 0 up to limit - margin tokens, then linear to -1 at limit."""
+    """Soft punishment of long answers (DAPO, arXiv:2503.14476): 0 up to limit - margin tokens, then linear to -1 at
+    limit.
+    """
 
     limit: int
     margin: int

@@ -15,7 +15,8 @@ from assay.types import Experience, Need
 class Gae:
     """Generalised advantage estimation (arXiv:1506.02438), for tokens and torques alike.
 
-    A_t = sum_k (discount * decay)^k delta_(t+k),  delta_t = r_t + discount * V(s_(t+1)) - V(s_t);  return_t = A_t + V(s_t).
+    A_t = sum_k (discount * decay)^k delta_(t+k),  delta_t = r_t + discount * V(s_(t+1)) - V(s_t);  return_t = A_t +
+    V(s_t).
     Terminal steps do not bootstrap, truncated ones and the end of a fragment do. `decay` is the paper's lambda.
     """
 
@@ -61,7 +62,8 @@ class RewardToGo:
 class Whiten:
     """advantage <- (advantage - mean) / (std + epsilon) over all decisions of the batch; follows another credit.
 
-    With `centre` false only the scale changes. Degenerate: fewer than two decisions, or equal ones, give 0 when centred.
+    With `centre` false only the scale changes. Degenerate: fewer than two decisions, or equal ones, give 0 when
+    centred.
     """
 
     centre: bool = True

@@ -81,7 +81,9 @@ def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Ten
 
 @dataclass(frozen=True)
 class DoubleQLearning:
-    """(Q(s, a) - y)^2 / 2 as a Huber loss, y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461)."""
+    """(Q(s, a) - y)^2 / 2 as a Huber loss, y = r + discount * Q_target(s', argmax Q(s', .)): double DQN
+    (arXiv:1509.06461).
+    """
 
     discount: float = 0.99
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -107,7 +109,9 @@ class DoubleQLearning:
 
 @dataclass(frozen=True)
 class SmoothedTwinLoss:
-    """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3 (arXiv:1802.09477)."""
+    """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3
+    (arXiv:1802.09477).
+    """
 
     discount: float = 0.99
     noise: float = 0.2
@@ -133,7 +137,9 @@ class SmoothedTwinLoss:
 
 @dataclass(frozen=True)
 class SoftTwinLoss:
-    """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')): SAC (arXiv:1812.05905)."""
+    """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')): SAC
+    (arXiv:1812.05905).
+    """
 
     discount: float = 0.99
     needs: ClassVar[frozenset[Need]] = frozenset()

@@ -2,7 +2,8 @@
 
     loss = -1/(sum_i |y_i|) sum_i sum_t min(rho_t A_i, clip(rho_t, 1 - 0.2, 1 + 0.28) A_i)
 
-Yu et al. 2025. Clip-higher leaves unlikely tokens room to grow; the token mean lets long answers count; dynamic sampling
+Yu et al. 2025. Clip-higher leaves unlikely tokens room to grow; the token mean lets long answers count; dynamic
+sampling
 keeps every group informative.
 """
 

@@ -1,6 +1,7 @@
 """grpo: outcomes centred and scaled inside a group, clipped ratio, mean within each sequence.
 
-    A_i = (R_i - mean R) / (std R + epsilon),  loss = -mean_i 1/|y_i| sum_t min(rho_t A_i, clip(rho_t, 1 - low, 1 + high) A_i)
+    A_i = (R_i - mean R) / (std R + epsilon),  loss = -mean_i 1/|y_i| sum_t min(rho_t A_i, clip(rho_t, 1 - low, 1 +
+    high) A_i)
 
 Shao et al. 2024. No critic. The division by the deviation weighs prompts by how even their outcomes are, the mean
 within a sequence weighs short wrong answers more than long ones: both are biases, and both are shown below.
@@ -14,7 +15,9 @@ from assay.worlds import EVERY
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
 REWARD_A = torch.tensor([1.0, 0.0])
-"""Two prompts with two answers, the first one right: drawn 95 times in 100 for the easy prompt, half the time for the even one."""
+"""Two prompts with two answers, the first one right: drawn 95 times in 100 for the easy prompt, half the time for
+the even one.
+"""
 
 
 def advantage_of_equal_rewards() -> torch.Tensor:
@@ -23,7 +26,9 @@ def advantage_of_equal_rewards() -> torch.Tensor:
 
 
 def weight_of_easy_over_even() -> float:
-    """Expected over exact gradient of the easy prompt, divided by the same of the even one; 1 where there is no bias."""
+    """Expected over exact gradient of the easy prompt, divided by the same of the even one; 1 where there is no
+    bias.
+    """
     both = (
         probes.compare(bases.grpo(), probes.bandit_episodes(REWARD_A), logits, members=6).scale
         for logits in (EASY_A, EVEN_A)

@@ -1,6 +1,7 @@
 """ppo: generalised advantages from a critic, clipped ratio, several epochs.
 
-    loss = -mean_t min(rho_t A_t, clip(rho_t, 1 - c, 1 + c) A_t) - e * entropy;   critic: mean_t (V(s_t) - A_t - V_old(s_t))^2 / 2
+    loss = -mean_t min(rho_t A_t, clip(rho_t, 1 - c, 1 + c) A_t) - e * entropy;   critic: mean_t (V(s_t) - A_t -
+    V_old(s_t))^2 / 2
 
 Schulman et al. 2017. The same credit and objective objects serve CartPole and tokens; a truncated episode bootstraps, a
 terminated one does not.

@@ -61,7 +61,8 @@ class DualClip:
 
 @dataclass(frozen=True)
 class StopGradientWeight:
-    """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585). No decision loses its gradient.
+    """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585). No decision loses its
+    gradient.
 
     The paper leaves the lower side open; `low` at least 1 does that.
     """

@@ -2,7 +2,8 @@
 
 k1 = log_ratio                     unbiased value, may be negative
 k2 = log_ratio^2 / 2               biased value, its gradient in p is the gradient of KL(p || q)
-k3 = exp(-log_ratio) - 1 + log_ratio   unbiased value, not negative; its gradient in p is that of KL(q || p), not of KL(p || q)
+k3 = exp(-log_ratio) - 1 + log_ratio   unbiased value, not negative; its gradient in p is that of KL(q || p), not of
+KL(p || q)
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Several sequences in one row: who may attend to whom, and there and back again. Axes: B sequences, T tokens, R rows."""
+"""Several sequences in one row: who may attend to whom, and there and back again. Axes: B sequences, T tokens, R
+rows.
+"""
 
 from __future__ import annotations
 

@@ -242,5 +242,6 @@ def print_claims(name: str, findings: Sequence[Finding], measured: Sequence[Meas
         out.print(f"{mark}  {finding.claim}: {finding.value:.3g}, expected {finding.expected}")
     for claim in measured:
         out.print(
-            f"[yellow]not run[/]  {claim.name} (measured: {claim.seeds} paired seeds on {claim.task}, about {claim.minutes:g} minutes)"
+            f"[yellow]not run[/]  {claim.name} (measured: {claim.seeds} paired seeds on {claim.task}, about "
+            f"{claim.minutes:g} minutes)"
         )

@@ -16,7 +16,8 @@ from assay.types import AssayError, Experience
 
 @dataclass(frozen=True)
 class FromFunction:
-    """A user's reward: `function(rows)` gets one description (a dict with prompt, completion, ...) for each sequence and
+    """A user's reward: `function(rows)` gets one description (a dict with prompt, completion, ...) for each sequence
+    and
     returns one finite number each, which is put on the last decision."""
 
     function: Callable[[Sequence[dict[str, Any]]], Sequence[float]]

@@ -174,7 +174,9 @@ class Fragments:
 
 
 def finished_episodes(record: Experience, running_N2: Tensor) -> dict[str, Tensor]:
-    """`episode_return` and `episode_length` [N, T], set where an episode ends; `running_N2` carries both across fragments."""
+    """`episode_return` and `episode_length` [N, T], set where an episode ends; `running_N2` carries both across
+    fragments.
+    """
     reward, mask, carry = record.reward.double().numpy(), record.mask.numpy(), running_N2.numpy()
     over = (record.terminal | record.truncated).numpy()
     result = np.zeros((2, *reward.shape))

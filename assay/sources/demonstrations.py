@@ -40,7 +40,9 @@ class Pairs:
     def init(self, task: Task) -> State:
         """The next ordinal."""
         if not isinstance(task, PairedTask):
-            raise AssayError(f"task '{task.name}' gives no preference pairs; name a .jsonl file with prompt, chosen, rejected")
+            raise AssayError(
+                f"task '{task.name}' gives no preference pairs; name a .jsonl file with prompt, chosen, rejected"
+            )
         return {"next": 0}
 
     def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:

@@ -17,7 +17,8 @@ def need_fresh(fresh: Experience | None) -> Experience:
     """The fresh experience; a source of fresh data makes no sense without a rollout."""
     if fresh is None:
         raise AssayError(
-            "this source trains on fresh experience, but the recipe has no rollout; set rollout=Episodes() or Fragments()"
+            "this source trains on fresh experience, but the recipe has no rollout; set rollout=Episodes() or "
+            "Fragments()"
         )
     return fresh
 

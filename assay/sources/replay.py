@@ -27,7 +27,9 @@ class Replay:
     warmup: int = 1_000
 
     def init(self, task: Task) -> State:
-        """An empty ring; its tensors are made when the first transitions show their shapes, and grow to the capacity."""
+        """An empty ring; its tensors are made when the first transitions show their shapes, and grow to the
+        capacity.
+        """
         return {"columns": {}, "next": 0, "size": 0}
 
     def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
@@ -45,7 +47,8 @@ class Replay:
         count = len(columns["mask"])
         if count > self.capacity:
             raise AssayError(
-                f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); raise source.capacity"
+                f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); "
+                "raise source.capacity"
             )
         room = self.room(state["size"] + count)
         for name, value in columns.items():
