@@ -141,7 +141,7 @@ def default_task(name: str) -> str:
 def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: int) -> list[Any]:
     """One plan a seed."""
     from assay.engine import Placement
-    from assay.run import make_plan
+    from assay.plan import make_plan
 
     if options.seeds < 1:
         raise AssayError(f"--seeds is {options.seeds}; give at least 1")

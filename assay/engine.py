@@ -174,8 +174,9 @@ class Engine:
 
     def load_actor(self, weights: State, recipe: Recipe) -> None:
         """Starts the actor, and the copies of it, from given weights."""
-        for name in ("actor", *(name for name, copy in recipe.copies.items() if copy.of == "actor")):
-            self.flats[name].restore(weights)
+        self.flats["actor"].restore(weights)
+        for name, copy in recipe.copies.items():
+            self.flats[name].values.copy_(self.flats[copy.of].values)
 
     # ------------------------------------------------------------------------------------------------ columns
     @torch.no_grad()

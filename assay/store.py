@@ -305,7 +305,8 @@ def _as_tensor(leaf: Any) -> torch.Tensor:
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """The elements in C order on the CPU; a copy only where they lie elsewhere or in another order."""
-    return tensor.cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    # a single element counts as contiguous whatever its stride, so reshape would keep one that forbids a view as bytes
+    return tensor.cpu().resolve_conj().resolve_neg().contiguous().as_strided((tensor.numel(),), (1,))
 
 
 def _digest(encoded: Any) -> str:

@@ -1,6 +1,8 @@
-"""The worlds a method can be asked to work in: sizes and models that fit tokens or torques, so that a base names
-only its
-own parts. A world is a value; a task says which one it belongs to by its spec."""
+"""The worlds a method can be asked to work in: sizes and models that fit tokens or torques.
+
+A base names only its own parts and takes the rest from a world. A world is a value; `world_of` says which one a task
+belongs to.
+"""
 
 from __future__ import annotations
 

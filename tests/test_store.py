@@ -97,7 +97,7 @@ trees = st.recursive(
 def raw(leaf: Any) -> Any:
     """A leaf as something that is equal only if every bit is, nan payloads too."""
     if isinstance(leaf, torch.Tensor):
-        flat = leaf.contiguous().reshape(-1)
+        flat = leaf.flatten().clone(memory_format=torch.contiguous_format)
         return "tensor", leaf.dtype, leaf.shape, flat.view(torch.uint8).tolist()
     if isinstance(leaf, np.ndarray | np.generic):
         return type(leaf), leaf.dtype, leaf.shape, leaf.tobytes()

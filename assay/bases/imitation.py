@@ -9,7 +9,7 @@ from assay.curricula.in_order import InOrder
 from assay.objectives.imitation import LogLikelihood
 from assay.objectives.preference import PreferencePair
 from assay.recipe import Copy, Recipe, Stage
-from assay.sources.demonstrations import Demonstrations
+from assay.sources.demonstrations import DemonstratedDecisions, Demonstrations
 from assay.worlds import CONTROL, LANGUAGE, World
 
 
@@ -33,7 +33,7 @@ def sft(world: World = LANGUAGE) -> Recipe:
 
 def bc(world: World = CONTROL) -> Recipe:
     """Behaviour cloning: the same likelihood on expert episodes."""
-    return replace(sft(world), name="bc", source=Demonstrations(batch=8), steps=200)
+    return replace(sft(world), name="bc", source=DemonstratedDecisions(), steps=60)
 
 
 def dpo(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from assay.actors.mlp import Deterministic, Squashed
+from assay.actors.bounded import Deterministic, Squashed
 from assay.actors.q_network import QNetwork
 from assay.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss, Temperature, TwinQ
 from assay.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from assay.checks.cases import EPISODES, FRAGMENTS, TORQUES, Case, build
-from assay.checks.credit import apart, columns_of, no_gradient, written
-from assay.checks.credit import EVERY as ON_EXPERIENCE
+from assay.checks.bench import columns_of
+from assay.checks.credit import EVERY, apart, written
 from assay.checks.laws import TIGHT, Contract, Finding, Law, gap, is_finite, law
 from assay.checks.state import saved_and_loaded, untouched
 from assay.types import Experience, State
@@ -83,7 +83,7 @@ def resumes(part: Any, case: Case) -> Iterator[str]:
         part.observe(case.batch, which)
     if gap(multiplier(loaded), multiplier(state)) > 0.0:
         yield f"the multiplier goes on at {multiplier(loaded).tolist()} instead of {multiplier(state).tolist()}"
-    yield from apart(written(at(part, loaded), case.batch), written(at(part, state), case.batch), 0.0)
+    yield from apart(written(Merging(part, loaded), case.batch), written(Merging(part, state), case.batch), 0.0)
 
 
 @law("merging leaves the state as it is, and observing leaves the experience as it is")
@@ -104,12 +104,12 @@ def bites(part: Any, case: Case) -> Iterator[str]:
     """With a raised multiplier the merged experience differs from that of a new start."""
     state = part.init()
     part.observe(with_cost(case.batch, HIGH), state)
-    pressed, free = written(at(part, state), case.batch), written(at(part, part.init()), case.batch)
+    pressed, free = written(Merging(part, state), case.batch), written(Merging(part, part.init()), case.batch)
     if all(gap(pressed[name], free[name]) <= TIGHT for name in pressed.keys() & free.keys()):
         yield "the experience is the same with and without a raised multiplier"
 
 
-class at:  # noqa: N801 - reads as a word: the part at this state
+class Merging:
     """A constraint with its state filled in: a function of experience."""
 
     def __init__(self, part: Any, state: State) -> None:
@@ -121,11 +121,11 @@ class at:  # noqa: N801 - reads as a word: the part at this state
         return merged
 
 
-def pressed_part(part: Any, case: Case) -> at:
+def pressed_part(part: Any, case: Case) -> Merging:
     """The constraint after a violation."""
     state = part.init()
     part.observe(with_cost(case.batch, HIGH), state)
-    return at(part, state)
+    return Merging(part, state)
 
 
 def lifted(one: Law) -> Law:
@@ -133,9 +133,8 @@ def lifted(one: Law) -> Law:
     return Law(one.name, one.says, lambda part, case: one.test(pressed_part(part, case), case), one.binds)
 
 
-LAWS = (not_negative, rises, falls, resumes, separate, bites, *(lifted(one) for one in ON_EXPERIENCE))
+LAWS = (not_negative, rises, falls, resumes, separate, bites, *(lifted(one) for one in EVERY))
 CONSTRAINT = Contract("constraint", LAWS, cost_cases)
-assert no_gradient in ON_EXPERIENCE
 
 
 def check_constraint(part: Any) -> list[Finding]:

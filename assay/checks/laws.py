@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from assay.recipe import children
+from assay.types import AssayError
 
 TIGHT = 1e-9
 """Largest relative gap between two float64 results that must be equal."""
@@ -91,19 +92,27 @@ class Contract:
     def binding(self, part: Any) -> list[Law]:
         """The laws that bind this part."""
         held = self.holder(part)
-        return [one for one in self.laws if one.binds(held)]
+        return [one for one in self.laws if is_bound(one, held)]
 
     def check(self, part: Any, cases: Sequence[Named] | None = None, only: str = "") -> list[Finding]:
         """All findings, or the one of the law `only`; an entry of `breaks` that names no law is a finding too."""
         held = self.holder(part)
         inputs = self.cases(held) if cases is None else cases
         excused = declared_breaks(held)
-        found = [judged(one, held, inputs, excused) for one in self.laws if only in ("", one.name) and one.binds(held)]
+        found = [judged(one, held, inputs, excused) for one in self.laws if only in ("", one.name) and is_bound(one, held)]
         unknown = sorted(set(excused) - {one.name for one in self.laws})
         if unknown and not only:
             known = ", ".join(one.name for one in self.laws)
             found.append(Finding("breaks", False, f"`breaks` names no law of this slot: {', '.join(unknown)}; laws: {known}"))
         return found
+
+
+def is_bound(one: Law, part: Any) -> bool:
+    """Whether the law binds the part; a part that cannot even be asked is bound, so that the law says what is wrong."""
+    try:
+        return one.binds(part)
+    except (Exception, SystemExit) as error:
+        return bool(raised(error))
 
 
 def declared_breaks(part: Any) -> dict[str, str]:
@@ -136,7 +145,7 @@ def first_break(one: Law, part: Any, cases: Iterable[Named]) -> tuple[str, str] 
             for detail in one.test(part, case):
                 return detail, case.name
         except (Exception, SystemExit) as error:
-            return f"it {raised(error)}", case.name
+            return str(error) if isinstance(error, AssayError) else f"it {raised(error)}", case.name
     return None
 
 

@@ -21,6 +21,7 @@ from assay.checks.state import saved_and_loaded, untouched
 from assay.slots import ModelSpec, Task
 from assay.tasks.addition import addition
 from assay.tasks.cartpole import cartpole
+from assay.tasks.pendulum import pendulum
 from assay.tasks.table import chain
 from assay.types import AssayError, Discrete, Draw, Experience, Need, Spec, Vocabulary
 
@@ -51,25 +52,31 @@ class RolloutCase:
 
     name: str
     task: Task | None
+    model: ModelSpec | None = None
+
+    def actor(self) -> Any:
+        """The given actor, or a small one that suits the task."""
+        assert self.task is not None
+        return built(self.model or small_actor(self.task.spec), self.task.spec)
 
     def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
         """Fresh experience from a new start, or from a state."""
         assert self.task is not None
         asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
-        actor = built(small_actor(self.task.spec), self.task.spec)
-        gathered: Experience = part(self.task, actor, asked, Draw(seed, (0,)), part.init(self.task) if state is None else state)
+        gathered: Experience = part(self.task, self.actor(), asked, Draw(seed, (0,)), part.init(self.task) if state is None else state)
         return gathered
 
 
-def rollout_cases(part: Any, task: Task | None = None) -> list[RolloutCase]:
-    """A task of each kind, or the given one; only those that the rollout can start on."""
+def rollout_cases(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[RolloutCase]:
+    """A task of each kind, or the given one; only those that the rollout and the actor can start on."""
     found = []
-    for one in (addition(1), chain(4), cartpole()) if task is None else (task,):
+    for one in (addition(1), chain(4), cartpole(), pendulum()) if task is None else (task,):
+        case = RolloutCase(f"task {one.name}", one, actor)
         try:
-            part.init(one)
+            part.init(one), case.actor()
         except AssayError:
             continue
-        found.append(RolloutCase(f"task {one.name}", one))
+        found.append(case)
     return found or [RolloutCase("every task", None)]
 
 
@@ -82,14 +89,12 @@ def gathers(part: Any, case: RolloutCase) -> Iterator[str]:
         yield "there is no decision in what it gathered"
 
 
-@law("recorded log-probabilities equal recomputed ones under the same weights")
+@law("recorded log-probabilities equal recomputed ones under the same weights", lambda part: getattr(part, "explore", None) is None)
 def recorded(part: Any, case: RolloutCase) -> Iterator[str]:
     """Sampled, then scored."""
-    assert case.task is not None
-    actor: Any = built(small_actor(case.task.spec), case.task.spec)
     fresh = case.gather(part)
     with torch.no_grad():
-        again = actor.score(fresh, frozenset({Need.LOGP})).logp
+        again = case.actor().score(fresh, frozenset({Need.LOGP})).logp
     if gap(again, fresh.logp) > LOOSE:
         at = (again - fresh.logp).abs().flatten().argmax()
         yield f"recorded {shown(fresh.logp.flatten()[at])}, recomputed {shown(again.flatten()[at])}"
@@ -146,9 +151,9 @@ def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
 ROLLOUT = Contract("rollout", (gathers, recorded, seeded, masked, subset, resumes), rollout_cases)
 
 
-def check_rollout(part: Any, task: Task | None = None) -> list[Finding]:
-    """The laws of a rollout, on a task or on one of each kind."""
-    return ROLLOUT.check(part, rollout_cases(part, task))
+def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
+    """The laws of a rollout, on a task or on one of each kind, with an actor or with a small one that suits the task."""
+    return ROLLOUT.check(part, rollout_cases(part, task, actor))
 
 
 # ---------------------------------------------------------------------------------------------------- exploration

@@ -15,8 +15,10 @@ from assay.types import AssayError, Experience, Need, State
 
 @dataclass(frozen=True)
 class Lagrange:
-    """advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier); multiplier <- max(0, multiplier +
-    rate * (J_C - limit)).
+    """Prices a cost with a multiplier that rises while the limit is broken.
+
+    advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier)
+    multiplier <- max(0, multiplier + rate * (J_C - limit))
 
     J_C is the mean cost of an episode that ended in this batch (of a row where none ended). The cost advantage is the
     discounted cost to go, centred over the batch. Follows the credit; reads cost channel `channel`.

@@ -76,9 +76,9 @@ class Series:
 
     @property
     def values(self) -> Values:
-        """Seeds by points; what is not finite counts as not measured."""
+        """Seeds by points; what is not finite, or too large to be drawn, counts as not measured."""
         values = np.asarray(self.rows, dtype=np.float64).reshape(len(self.rows), len(self.x))
-        return np.where(np.isfinite(values), values, np.nan)
+        return np.where(np.abs(values) < 1e100, values, np.nan)
 
     def middle(self) -> tuple[Values, Values]:
         """x and the mean over seeds, at the points where some seed was measured."""

@@ -12,7 +12,6 @@ import torch
 
 from assay import bases
 from assay.claims import Exact, Method
-from assay.engine import Engine, Placement
 from assay.types import Box, Spec
 from assay.worlds import CONTINUOUS
 
@@ -21,7 +20,7 @@ SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
 def largest_action() -> torch.Tensor:
     """Actions stay inside the task's bounds, however large the network's output is."""
-    actor: Any = Engine(bases.td3(), SPEC, 0, Placement()).models["actor"]
+    actor: Any = bases.td3().actor.build(SPEC)
     return (
         actor.decide({"observation": 1e3 * torch.randn(64, 3, generator=torch.Generator().manual_seed(0))}).abs().max()
     )

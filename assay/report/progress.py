@@ -85,14 +85,13 @@ class Display:
         self.clock, self.start = clock, clock()
         self.marks = deque([(self.start, self.done, 0)], maxlen=240)
         self.due_time, self.due_step = self.start, 0
-        self.live: Live | None = None
+        self.live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
 
     # ------------------------------------------------------------------------------------------------ told by the run
     def __enter__(self) -> Self:
         self.start = self.clock()
         self.marks = deque([(self.start, self.done, self.decisions)], maxlen=240)
         if self.mode is Mode.LIVE:
-            self.live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
             with self.unless_gone():
                 self.live.start()
         self.show()
@@ -104,9 +103,8 @@ class Display:
         try:
             self.show()
         finally:
-            if self.live is not None:
-                with suppress(OSError, ValueError):
-                    self.live.stop()
+            with suppress(OSError, ValueError):
+                self.live.stop()
 
     def step(self, metrics: Mapping[str, float], seconds: Mapping[str, float], decisions: int = 0) -> None:
         """One more step is done; redraws only when that is due."""
@@ -146,7 +144,7 @@ class Display:
     def note(self, text: str) -> None:
         """Leaves a line behind, above the display."""
         shown = printable(text, ALARM_CHARACTERS, self.console.encoding)
-        if self.live is not None and self.mode is Mode.LIVE:
+        if self.mode is Mode.LIVE:
             with self.unless_gone():
                 self.console.print(Text(shown))
         elif self.mode is Mode.PLAIN:
@@ -163,7 +161,7 @@ class Display:
             part = max(1.0, self.num_steps * PLAIN_SHARE)
             due = math.ceil((math.floor(self.done / part + 1e-9) + 1) * part - 1e-9)
             self.due_step, self.due_time = due if due < self.num_steps else 0, now + PLAIN_SECONDS
-        elif self.live is not None:
+        else:
             frame = self.frame(now)
             with self.unless_gone():
                 self.live.update(frame, refresh=True)
@@ -275,8 +273,7 @@ class Display:
 
     def time_left(self, now: float) -> str:
         """At the present pace; nothing before the first step and after the last."""
-        steps, _ = self.pace(now)
-        left = self.num_steps - self.done
+        steps, left = self.pace(now)[0], self.num_steps - self.done
         return f"{duration(left / steps)} left" if steps > 0 and left > 0 and not self.ending else ""
 
     def shares(self, now: float) -> dict[str, float]:
@@ -298,7 +295,5 @@ def duration(seconds: float) -> str:
 
 def short(value: float) -> str:
     """12.3k, 4.5M."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value:.3g}"
+    size, letter = next((pair for pair in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= pair[0]), (1.0, ""))
+    return f"{value / size:.3g}{letter}"

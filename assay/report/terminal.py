@@ -210,8 +210,8 @@ def scale(low: float, high: float, most: int) -> tuple[float, float, list[float]
 
     The ends are those of the values, moved out to a tick that is near; equal values get some room.
     """
-    if not high - low > 1e-9 * max(abs(low), abs(high), 1e-300):
-        pad = abs(low) * 0.1 or 1.0
+    if not high - low > 1e-9 * max(abs(low), abs(high), 1e-100):
+        pad = abs(low) * 0.1 if abs(low) > 1e-90 else 1.0
         low, high = low - pad, high + pad
     rough = (high - low) / max(1, most - 1)
     power = 10.0 ** math.floor(math.log10(rough))

@@ -35,24 +35,27 @@ def complete(
     """
     order, distinct, repeats = neighbours(starts)
     decoder = actor.decoder([list(prompts[i]) for i in distinct], repeats, max_tokens)
-    rows = np.asarray(order)
     numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(max_tokens)[None])
-    uniform = random.as_open_float32(numbers)
-    tokens = torch.full((len(starts), max_tokens), vocabulary.pad)
-    logp = torch.zeros(len(starts), max_tokens)
-    length = torch.zeros(len(starts), dtype=torch.long)
-    alive = torch.from_numpy(rows)
+    uniform = None if greedy else random.as_open_float32(numbers)
+    tokens, logp, length = decode(decoder, torch.tensor(order), uniform, max_tokens, vocabulary)
+    return as_experience(prompts, tokens, logp, length, vocabulary, starts, samples)
+
+
+def decode(
+    decoder: Any, rows: Tensor, uniform_BN: Tensor | None, max_tokens: int, vocabulary: Vocabulary
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(tokens [B, N], logp [B, N], length [B]) of the decoder's rows, which stand at `rows` of the results."""
+    tokens = torch.full((len(rows), max_tokens), vocabulary.pad)
+    logp, length = torch.zeros(len(rows), max_tokens), torch.zeros(len(rows), dtype=torch.long)
     done = torch.zeros(len(rows), dtype=torch.bool)
     for time in range(max_tokens):
         logits = decoder.logits().float()
-        chosen = (
-            logits.argmax(-1)
-            if greedy
-            else distributions.categorical_sample(logits, uniform[alive, time].to(logits.device))
-        )
-        chosen_logp = distributions.categorical_logp(logits, chosen).cpu()
-        chosen_here = chosen.cpu()
-        live = alive[~done]
+        if uniform_BN is None:
+            chosen = logits.argmax(-1)
+        else:
+            chosen = distributions.categorical_sample(logits, uniform_BN[rows, time].to(logits.device))
+        chosen_logp, chosen_here = distributions.categorical_logp(logits, chosen).cpu(), chosen.cpu()
+        live = rows[~done]
         tokens[live, time], logp[live, time] = chosen_here[~done], chosen_logp[~done]
         length[live] += 1
         done = done | (chosen_here == vocabulary.eos)
@@ -60,10 +63,11 @@ def complete(
             break
         if float((~done).float().mean()) < COMPACT_BELOW:
             keep = (~done).nonzero().squeeze(1)
-            decoder.keep(keep.to(chosen.device))
-            alive, done, chosen = alive[keep], done[keep], chosen[keep.to(chosen.device)]
+            there = keep.to(chosen.device)
+            decoder.keep(there)
+            rows, done, chosen = rows[keep], done[keep], chosen[there]
         decoder.push(chosen)
-    return as_experience(prompts, tokens, logp, length, vocabulary, starts, samples)
+    return tokens, logp, length
 
 
 def neighbours(starts: np.ndarray) -> tuple[list[int], list[int], list[int]]:

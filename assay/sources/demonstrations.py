@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.slots import DemonstratedTask, PairedTask, Task
+from assay.sources.fresh import FreshDecisions
 from assay.types import AssayError, Draw, Experience, State
 
 
@@ -29,6 +30,23 @@ class Demonstrations:
         first = state["next"]
         state["next"] = first + self.batch
         yield task.demonstrate(np.arange(first, first + self.batch, dtype=np.int64), 0)
+
+
+@dataclass(frozen=True)
+class DemonstratedDecisions:
+    """Expert episodes taken apart: `episodes` new ones a step, their decisions shuffled into `minibatches` batches."""
+
+    episodes: int = 8
+    minibatches: int = 16
+
+    def init(self, task: Task) -> State:
+        """The next ordinal."""
+        return Demonstrations().init(task)
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """The next episodes' decisions, each once."""
+        shown = next(Demonstrations(self.episodes)(task, None, draw, state))
+        yield from FreshDecisions(epochs=1, minibatches=self.minibatches)(task, shown, draw, {})
 
 
 @dataclass(frozen=True)

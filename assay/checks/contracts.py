@@ -1,0 +1,28 @@
+"""Every slot and its laws."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from assay.checks.actor import ACTOR
+from assay.checks.aggregation import AGGREGATION
+from assay.checks.constraint import CONSTRAINT
+from assay.checks.credit import CREDIT, PREPARE, SELECT, STATISTIC
+from assay.checks.critic import CRITIC, CRITIC_LOSS
+from assay.checks.curriculum import CURRICULUM
+from assay.checks.laws import Contract
+from assay.checks.objective import OBJECTIVE, RATIO, TRUST
+from assay.checks.regularizer import REGULARIZER
+from assay.checks.reward import REWARD
+from assay.checks.rollout import EXPLORE, ROLLOUT
+from assay.checks.schedule import SCHEDULE
+from assay.checks.source import SOURCE
+
+CONTRACTS: Mapping[str, Contract] = {
+    contract.slot: contract
+    for contract in (
+        ACTOR, AGGREGATION, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, OBJECTIVE, PREPARE, RATIO,
+        REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TRUST,
+    )
+}  # fmt: skip
+"""Slot, as discovery names it -> its contract."""
