@@ -35,7 +35,7 @@ class Part(NamedTuple):
 # ---------------------------------------------------------------------------------------------------- slots
 def has(*names: str) -> Predicate:
     """Whether a class has these methods, properties or settings."""
-    return lambda cls: all(getattr(cls, name, None) is not None or name in settings_of(cls) for name in names)
+    return lambda cls: all(any(name in vars(base) for base in cls.__mro__) or name in settings_of(cls) for name in names)
 
 
 def settings_of(cls: type) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ FOLDERS: dict[str, tuple[tuple[str, Predicate], ...]] = {
 
 
 def slot_of(cls: type, folder: str) -> str | None:
-    """The first slot of the folder that the class satisfies; `has(...)` sees class variables that are False as absent."""
+    """The first slot of the folder that the class satisfies."""
     return next((slot for slot, fits in FOLDERS[folder] if fits(cls)), None)
 
 

@@ -125,10 +125,15 @@ class StageView:
 
 @dataclass
 class Update:
-    """What one optimizer step did: (sum, count) metrics, whether it was skipped and why."""
+    """What one optimizer step did: (sum, count) metrics, and what was wrong with it.
+
+    `fault` says why a step was refused (its gradient is not finite), `leaks` names terms whose loss moves with
+    decisions that the mask leaves out. A step without any decision is skipped and no fault.
+    """
 
     sums: Sums = field(default_factory=dict)
-    skipped: str = ""
+    fault: str = ""
+    leaks: list[str] = field(default_factory=list)
 
 
 class Engine:
@@ -216,20 +221,23 @@ class Engine:
         total: list[Tensor] | None = None
         together = frozenset(term.together for term in stage.terms if term.together is not None)
         for part in self.micro_batches(batch, together):
-            loss = self.loss(stage, part, counts, result.sums)
+            loss = self.loss(stage, part, counts, result)
             if loss is None:
                 continue
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             filled = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters, strict=True)]
             total = filled if total is None else [mine + new for mine, new in zip(total, filled, strict=True)]
-        if total is None:
-            result.skipped = "no term had a decision to learn from"
-            return result
-        self.apply(stage, total, result)
+        if total is not None:
+            self.apply(stage, total, result)
+        if result.fault:
+            result.fault += origin_of_fault(batch, result.sums)
         return result
 
-    def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], sums: Sums) -> Tensor | None:
-        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without gradient."""
+    def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], result: Update) -> Tensor | None:
+        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without gradient.
+
+        The first update of a run also looks for gradient at masked decisions.
+        """
         view = StageView(self.models, part, stage.needs, self.draw.at(self.updates))
         total: Tensor | None = None
         with self.autocast():
@@ -237,7 +245,10 @@ class Engine:
                 value: Loss = term(part, view)
                 share = value.sum / count.clamp(min=1)
                 total = share if total is None else total + share
-                add_sums(sums, {**value.metrics, f"loss/{type(term).__name__}": (value.sum.detach(), value.count)})
+                name = type(term).__name__
+                add_sums(result.sums, {**value.metrics, f"loss/{name}": (value.sum.detach(), value.count)})
+                if self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, part.mask):
+                    result.leaks.append(name)
         return total if total is not None and total.requires_grad else None
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
@@ -256,7 +267,7 @@ class Engine:
         )
         size = float(norm)
         if not np.isfinite(size):
-            result.skipped = f"the gradient of stage '{stage.name}' is not finite"
+            result.fault = f"the gradient of stage '{stage.name}' is not finite"
             return
         add_sums(result.sums, {f"gradient_norm/{stage.name}": (norm, torch.ones(()))})
         limit = stage.optimizer.clip_norm
@@ -278,6 +289,26 @@ class Engine:
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
+
+
+def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
+    """Whether the loss has a gradient at decisions that the mask leaves out."""
+    if not loss.requires_grad or not logp.requires_grad:
+        return False
+    (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
+    return bool((slope[~mask] != 0).any())
+
+
+def origin_of_fault(batch: Experience, sums: Sums) -> str:
+    """Where numbers that are not finite can be seen: columns of the batch and losses."""
+    columns = [
+        f"column {name} has {int((~torch.isfinite(column[batch.mask])).sum())}"
+        for name, column in batch.per_decision()
+        if column.is_floating_point() and not bool(torch.isfinite(column[batch.mask]).all())
+    ]
+    losses = [f"{name} is {float(value)}" for name, (value, _) in sums.items() if not bool(torch.isfinite(value))]
+    found = [*columns, *losses]
+    return f" ({'; '.join(found)})" if found else " (losses and columns are finite: it overflowed in the backward pass)"
 
 
 def add_sums(into: Sums, new: Mapping[str, tuple[Tensor, Tensor]]) -> None:

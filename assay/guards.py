@@ -41,7 +41,8 @@ class Moment:
     actor: Any
     fresh: Experience | None
     metrics: Mapping[str, float]
-    skipped: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
 
 
 class Watch(Protocol):
@@ -269,14 +270,35 @@ class FiniteSteps:
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Counts skipped updates."""
-        if not moment.skipped:
+        if not moment.faults:
             state["in_a_row"] = 0
             return []
         state["in_a_row"] += 1
-        state["total"] += len(moment.skipped)
+        state["total"] += len(moment.faults)
         stop = state["in_a_row"] >= self.patience
-        text = f"step {moment.progress.step}: {moment.skipped[0]}; the update was skipped ({state['total']} so far)"
+        text = f"step {moment.progress.step}: {moment.faults[0]}; the update was skipped ({state['total']} so far)"
         return [Alarm("finite steps", text + ("; the run stops, its state is saved" if stop else ""), stop=stop)]
+
+
+@dataclass(frozen=True)
+class MaskedDecisions:
+    """No loss has a gradient at a decision that the mask leaves out: prompts, padding, tool output, other players."""
+
+    def init(self) -> State:
+        """Nothing."""
+        return {}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Nothing."""
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Looks at what the first update found."""
+        if not moment.leaks:
+            return []
+        terms = ", ".join(dict.fromkeys(moment.leaks))
+        text = f"{terms} trains on masked decisions (step {moment.progress.step}): multiply its loss by batch.mask"
+        return [Alarm("masked decisions", text, stop=True)]
 
 
 STANDARD: tuple[Watch, ...] = (
@@ -285,5 +307,6 @@ STANDARD: tuple[Watch, ...] = (
     LiveGroups(),
     EffectiveSamples(),
     WeightsMove(),
+    MaskedDecisions(),
     FiniteSteps(),
 )

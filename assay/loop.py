@@ -76,7 +76,8 @@ class Loop:
             fresh = self.prepare(recipe, fresh, step)
             step.fresh = fresh
         sums: Sums = {}
-        skipped: list[str] = []
+        faults: list[str] = []
+        leaks: list[str] = []
         with step.timed("update"):
             for batch in recipe.source(self.task, fresh, draw, self.states["source"]):
                 batch = self.engine.annotate(batch, recipe.needs)
@@ -84,11 +85,12 @@ class Loop:
                     if self.engine.updates % stage.every == 0:
                         update = self.engine.update(stage, batch)
                         add_sums(sums, update.sums)
-                        skipped += [update.skipped] if "not finite" in update.skipped else []
+                        faults += [update.fault] if update.fault else []
+                        leaks += update.leaks
                 self.engine.follow(recipe.copies)
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
         step.metrics.update(means(sums))
-        self.watch(recipe, step, "updated", fresh, tuple(skipped))
+        self.watch(recipe, step, "updated", fresh, tuple(faults), tuple(leaks))
         return step
 
     def gather(self, recipe: Recipe, draw: Draw, step: Step) -> Experience:
@@ -106,7 +108,7 @@ class Loop:
                 fresh = self.task.judge(fresh, 0)
                 for reward in recipe.rewards:
                     fresh = reward(fresh, self.task, 0)
-            self.watch(recipe, step, "gathered", fresh, ())
+            self.watch(recipe, step, "gathered", fresh)
             self.progress = replace(self.progress, decisions=self.progress.decisions + int(fresh.mask.sum()))
             step.metrics.update(outcome_metrics(fresh))
             if recipe.select is None:
@@ -133,9 +135,17 @@ class Loop:
         step.metrics.update(credit_metrics(fresh))
         return fresh
 
-    def watch(self, recipe: Recipe, step: Step, when: str, fresh: Experience | None, skipped: tuple[str, ...]) -> None:
+    def watch(
+        self,
+        recipe: Recipe,
+        step: Step,
+        when: str,
+        fresh: Experience | None,
+        faults: tuple[str, ...] = (),
+        leaks: tuple[str, ...] = (),
+    ) -> None:
         """Shows the moment to every guard."""
-        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, skipped)
+        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks)
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += getattr(guard, when)(moment, state)
 

@@ -173,11 +173,10 @@ def _read_manifest(path: Path) -> Any:
 
 def write_text(path: Path, text: str) -> None:
     """Replace a file at once: a reader, or a run killed at any moment, sees the old text or the new one."""
-    path = Path(path)
-    with _temporary(path, re.escape(path.name)) as temp:
+    with _temporary(Path(path), re.escape(os.path.basename(path))) as temp:
         _write_file(temp, [text.encode()])
         os.rename(temp, path)
-        _sync_folder(path.parent)
+        _sync_folder(temp.parent)
 
 
 def write_json(path: Path, value: JSON) -> None:

@@ -13,7 +13,7 @@ from assay.schedules import Linear
 from assay.sources.replay import Replay
 from assay.worlds import CONTINUOUS, CONTROL, World
 
-STEP = Adam(learning_rate=3e-4, clip_norm=0.0)
+STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
 
 
 def dqn(world: World = CONTROL) -> Recipe:
@@ -44,7 +44,7 @@ def td3(world: World = CONTINUOUS) -> Recipe:
             Stage("critic", trains=("q",), critic=(SmoothedTwinLoss(0.99),), optimizer=STEP),
             Stage("actor", trains=("actor",), objective=(MaximizeQ(),), optimizer=STEP, every=2),
         ),
-        steps=2_000,
+        steps=1_000,
     )
 
 
@@ -62,5 +62,5 @@ def sac(world: World = CONTINUOUS) -> Recipe:
             Stage("actor", trains=("actor",), objective=(MaximizeSoftQ(),), optimizer=STEP),
             Stage("temperature", trains=("temperature",), objective=(MatchEntropy(-1.0),), optimizer=STEP),
         ),
-        steps=2_000,
+        steps=1_000,
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.checks.cases import CHOICES, CONTROL_LAYOUTS, NUMBERED, TOKEN_LAYOUTS, TOKENS, TORQUES, build, normal, with_dtype
-from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, gap, is_finite, law, shown
+from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown
 from assay.ops import random
 from assay.rollouts.completions import complete
 from assay.types import AssayError, Discrete, Draw, Experience, Need, Spec, Vocabulary, pad
@@ -27,10 +27,10 @@ SPREAD = 12.0
 
 @dataclass(frozen=True)
 class ActorCase:
-    """The spaces of a task; None stands for a spec that builds for none."""
+    """The spaces of a task."""
 
     name: str
-    spec: Spec | None
+    spec: Spec
 
     def actor(self, part: Any, dtype: torch.dtype = torch.float64) -> Any:
         """The module, moved off its start; a part that is a module already is taken as it is."""
@@ -48,16 +48,15 @@ class ActorCase:
     @property
     def batch(self) -> Experience:
         """Something to score."""
-        assert self.spec is not None
         return build(self.spec, (TOKEN_LAYOUTS if self.is_text else CONTROL_LAYOUTS)[0])
 
     @property
     def is_text(self) -> bool:
         """Whether decisions are tokens."""
-        return self.spec is not None and isinstance(self.spec.action, Vocabulary)
+        return isinstance(self.spec.action, Vocabulary)
 
 
-def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase]:
+def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase] | list[Unsuited]:
     """The given spaces, or every kind of spaces that the actor can be built for."""
     found = []
     for one in SPECS if spec is None else (spec,):
@@ -67,7 +66,7 @@ def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase]:
         except AssayError:
             continue
         found.append(case)
-    return found or [ActorCase("every task", None)]
+    return found or [Unsuited("every task", "it refuses tokens, torques, choices and numbered states alike")]
 
 
 def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
@@ -75,7 +74,7 @@ def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
     actor, batch = case.actor(part), case.batch
     if case.is_text:
         prompts = [[1, 3], [1, 4, 5], [1, 3], [1]]
-        assert isinstance(case.spec, Spec) and isinstance(case.spec.action, Vocabulary)
+        assert isinstance(case.spec.action, Vocabulary)
         starts, samples = np.array([0, 1, 0, 2]), np.array([0, 0, 1, 0])
         return complete(actor, prompts, starts, samples, Draw(2), max_tokens=6, vocabulary=case.spec.action, greedy=False), actor
     num = batch.mask.numel()
@@ -97,7 +96,6 @@ def scores(actor: Any, batch: Experience) -> Tensor:
 
 def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
     """One context with each action of a grid in a row of its own, and the volume that each stands for."""
-    assert case.spec is not None
     batch, space = case.batch, case.spec.action
     if isinstance(space, Vocabulary):
         tokens = torch.tensor([[space.bos, 3, 4, last] for last in range(space.size)])
@@ -130,13 +128,6 @@ def is_squashed(actor: Any) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------- laws
-@law("it can be built for some task")
-def builds(part: Any, case: ActorCase) -> Iterator[str]:
-    """At least one of tokens, torques, choices, numbered states."""
-    if case.spec is None:
-        yield "it refuses tokens, torques, choices and numbered states alike"
-
-
 @law("the log-probability of its own sample is finite")
 def finite(part: Any, case: ActorCase) -> Iterator[str]:
     """At uniform numbers near 0 and 1 too."""
@@ -239,7 +230,7 @@ def learns(part: Any, case: ActorCase) -> Iterator[str]:
         yield "no parameter gets gradient"
 
 
-LAWS = (builds, finite, normalised, agree, frequencies, repeats, rows_alone, dtype, learns)
+LAWS = (runs, finite, normalised, agree, frequencies, repeats, rows_alone, dtype, learns)
 ACTOR = Contract("actor", LAWS, actor_cases)
 
 

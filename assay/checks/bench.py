@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from assay.actors.mlp import Deterministic, Mlp, Squashed
+from assay.actors.bounded import Deterministic, Squashed
+from assay.actors.mlp import Mlp
 from assay.actors.q_network import QNetwork
 from assay.actors.table import Table
 from assay.actors.transformer import Transformer
@@ -247,12 +248,12 @@ def leaf(value: Tensor) -> Tensor:
 
 def as_loss(value: Any) -> Loss:
     """The term's result as a Loss; AssayError for anything else."""
-    if not isinstance(value, tuple) or len(value) not in (2, 3) or not isinstance(value[0], Tensor):
+    if not isinstance(value, Loss) or not isinstance(value.sum, Tensor):
         raise AssayError(f"a term returns Loss(sum, count, metrics), this one returned {type(value).__name__}")
-    if value[0].dim() or torch.as_tensor(value[1]).dim():
-        shapes = f"{tuple(value[0].shape)} and {tuple(torch.as_tensor(value[1]).shape)}"
+    if value.sum.dim() or torch.as_tensor(value.count).dim():
+        shapes = f"{tuple(value.sum.shape)} and {tuple(torch.as_tensor(value.count).shape)}"
         raise AssayError(f"a term's sum and count are single numbers, this one returned shapes {shapes}")
-    return Loss(*value)
+    return value
 
 
 def parameters_of(view: BenchView, copies: bool) -> Iterator[tuple[str, str, Tensor]]:

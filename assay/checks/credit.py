@@ -17,7 +17,7 @@ from assay.checks.bench import columns_of, leaf
 from assay.checks.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
 from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, other_streams, shown
 from assay.checks.term import littered
-from assay.credit.outcome import GroupMean, NoScale, OutcomeCredit
+from assay.credit.outcome import NoBaseline, NoScale, OutcomeCredit
 from assay.ops import groups
 from assay.types import Experience, pad
 
@@ -235,7 +235,7 @@ def as_credit(part: Any) -> Any:
     """A statistic in the place where it can stand: as a scale where it is never 0 or below, else as a baseline."""
     batch = experiences()[0].batch
     values = part(-1.0 - torch.arange(len(batch)).double(), batch)
-    return OutcomeCredit(GroupMean(), part) if bool((values > 0).all()) else OutcomeCredit(part, NoScale())
+    return OutcomeCredit(NoBaseline(), part) if bool((values > 0).all()) else OutcomeCredit(part, NoScale())
 
 
 STATISTIC = replace(CREDIT, slot="statistic", holder=as_credit)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from assay.checks.bench import STANDARD, Bench, TermCase, evaluate
 from assay.checks.cases import CHOICES, CONTROL_LAYOUTS, NUMBERED, TOKEN_LAYOUTS, TOKENS, TORQUES, build, with_dtype
-from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, gap, is_finite, law, shown
-from assay.checks.term import COMMON, cases_on, declared, runs
+from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown
+from assay.checks.term import COMMON, cases_on
 from assay.types import AssayError, Context, Discrete, Experience, Spec, pad
 
 
@@ -81,7 +81,7 @@ def ends(part: Any, case: TermCase) -> Iterator[str]:
         yield "a truncated step's loss does not depend on what was seen after it"
 
 
-CRITIC_LOSS = Contract("critic_loss", (runs, declared, *COMMON, targets, ends), cases_on)
+CRITIC_LOSS = Contract("critic_loss", (*COMMON, targets, ends), cases_on)
 
 
 def check_critic_loss(part: Any, benches: Sequence[Bench] = STANDARD) -> list[Finding]:
@@ -95,12 +95,11 @@ class CriticCase:
     """A task's spaces and an experience in them."""
 
     name: str
-    spec: Spec | None
+    spec: Spec
     batch: Experience
 
     def model(self, part: Any, dtype: torch.dtype = torch.float64) -> nn.Module:
         """The critic, built under a fixed seed."""
-        assert self.spec is not None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             module: nn.Module = part.build(self.spec)
@@ -109,8 +108,8 @@ class CriticCase:
         return module.to(dtype)
 
 
-def critic_cases(part: Any) -> list[CriticCase]:
-    """The tasks that the critic can be built for; one case without a task where there is none."""
+def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
+    """The tasks that the critic can be built for."""
     found = []
     for spec in (TOKENS, TORQUES, CHOICES, NUMBERED):
         layout = (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0]
@@ -120,7 +119,7 @@ def critic_cases(part: Any) -> list[CriticCase]:
         except AssayError:
             continue
         found.append(case)
-    return found or [CriticCase("every task", None, build(TORQUES, CONTROL_LAYOUTS[0]))]
+    return found or [Unsuited("every task", "it refuses tokens, torques, choices and numbered states alike")]
 
 
 def judgement(model: nn.Module, context: Context, action: Tensor) -> Tensor:
@@ -130,13 +129,6 @@ def judgement(model: nn.Module, context: Context, action: Tensor) -> Tensor:
     if not isinstance(said, Tensor):
         raise AssayError(f"a critic returns a tensor, this one returned {type(said).__name__}")
     return said
-
-
-@law("it can be built for some task")
-def builds(part: Any, case: CriticCase) -> Iterator[str]:
-    """At least one of tokens, torques, choices, numbered states."""
-    if case.spec is None:
-        yield "it refuses tokens, torques, choices and numbered states alike"
 
 
 @law("equal seeds give equal critics, and equal inputs equal values")
@@ -183,7 +175,7 @@ def learns(part: Any, case: CriticCase) -> Iterator[str]:
         yield "no parameter gets gradient"
 
 
-CRITIC = Contract("critic", (builds, same_critic, values, rows_alone, learns), critic_cases)
+CRITIC = Contract("critic", (runs, same_critic, values, rows_alone, learns), critic_cases)
 
 
 def check_critic(part: Any) -> list[Finding]:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 
 from assay.checks.bench import STANDARD, TermCase, evaluate
-from assay.checks.credit import CREDIT, episodes
+from assay.checks.credit import CREDIT, episodes, no_gradient
 from assay.checks.laws import TIGHT, Contract, Finding, gap, law, shown
-from assay.checks.objective import OBJECTIVE, at_ratio_one, recorded, with_outcome_credit, zero_credit
-from assay.checks.term import COMMON, cases_on, count, last_column
+from assay.checks.objective import at_ratio_one, with_outcome_credit, zero_credit
+from assay.checks.term import COMMON, cases_on, count, declared, last_column
 from assay.ops import groups
 from assay.slots import View
 from assay.types import AssayError, Experience, Loss, Need
@@ -72,8 +72,9 @@ class LossFunction:
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The function's value as (sum, count)."""
-        columns = {"logp": view.scored.logp, "logp_old": batch.logp, "logp_ref": batch.column("logp_ref")}
-        columns |= {"advantage": batch.column("advantage"), "mask": batch.mask, "reward": batch.reward}
+        columns = {"logp_old": batch.logp, "logp_ref": batch.column("logp_ref"), "mask": batch.mask}
+        columns |= {"advantage": batch.column("advantage"), "reward": batch.reward}
+        columns = {name: column.detach() for name, column in columns.items()} | {"logp": view.scored.logp}
         columns |= {"group": group_of(batch)}
         given = {name: columns[role] for name, role in roles(self.function).items() if role in columns}
         return as_sum(self.function(**given), batch)
@@ -117,8 +118,8 @@ def sign(part: LossFunction, case: TermCase) -> Iterator[str]:
         yield "no decision gets a gradient"
 
 
-LOSS_LAWS = tuple(one for one in COMMON if one not in (count, last_column))
-LOSS_FUNCTION = Contract("loss function", (*OBJECTIVE.laws[:1], sums, sign, *LOSS_LAWS, zero_credit, recorded), cases_on)
+LOSS_LAWS = tuple(one for one in COMMON if one not in (declared, count, last_column))
+LOSS_FUNCTION = Contract("loss function", (*LOSS_LAWS, sums, sign, zero_credit), cases_on)
 
 
 def check_loss(function: Callable[..., Any]) -> list[Finding]:
@@ -149,6 +150,7 @@ class AdvantageFunction:
         """As the function's attribute says."""
         return getattr(self.function, "breaks", {})
 
+    @torch.no_grad()
     def __call__(self, experience: Experience) -> Experience:
         """Writes `advantage`."""
         asked = roles(self.function)
@@ -190,7 +192,7 @@ def group_of(experience: Experience) -> Tensor:
     return experience.group if experience.group is not None else torch.arange(len(experience))
 
 
-ADVANTAGE_FUNCTION = replace(CREDIT, slot="advantage function", laws=tuple(one for one in CREDIT.laws if one is not episodes))
+ADVANTAGE_FUNCTION = replace(CREDIT, slot="advantage function", laws=tuple(one for one in CREDIT.laws if one not in (episodes, no_gradient)))
 
 
 def check_advantage(function: Callable[..., Any]) -> list[Finding]:

@@ -11,7 +11,7 @@ import random as python_random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -48,6 +48,14 @@ class Named(Protocol):
         """What it is."""
 
 
+@dataclass(frozen=True)
+class Unsuited:
+    """Stands for the inputs of a part that none of ours suits; the law `runs` says why, and the others are not tried."""
+
+    name: str
+    reason: str
+
+
 Test = Callable[[Any, Any], Iterator[str]]
 
 
@@ -80,6 +88,13 @@ def declares(attribute: str) -> Callable[[Any], bool]:
     return lambda part: bool(getattr(part, attribute, False))
 
 
+@law("it runs on at least one kind of task")
+def runs(part: Any, case: Any) -> Iterator[str]:
+    """Some input suits the part."""
+    if isinstance(case, Unsuited):
+        yield case.reason
+
+
 @dataclass(frozen=True)
 class Contract:
     """The laws of a slot. `cases` gives a part's inputs; `holder` puts a small part into the part that uses it."""
@@ -99,7 +114,14 @@ class Contract:
         held = self.holder(part)
         inputs = self.cases(held) if cases is None else cases
         excused = declared_breaks(held)
-        found = [judged(one, held, inputs, excused) for one in self.laws if only in ("", one.name) and is_bound(one, held)]
+        laws = (runs,) if any(isinstance(case, Unsuited) for case in inputs) else self.laws
+        found: list[Finding] = []
+        for one in laws:
+            if only in ("", one.name) and is_bound(one, held):
+                broke = first_break(one, held, inputs)
+                found.append(judged(one, broke, excused))
+                if broke is not None and broke.raised and one is laws[0]:
+                    break  # the other laws would only say the same
         unknown = sorted(set(excused) - {one.name for one in self.laws})
         if unknown and not only:
             known = ", ".join(one.name for one in self.laws)
@@ -124,28 +146,34 @@ def declared_breaks(part: Any) -> dict[str, str]:
     return found | dict(own) if isinstance(own, Mapping) else found
 
 
-def judged(one: Law, part: Any, cases: Iterable[Named], excused: Mapping[str, str]) -> Finding:
+class Broke(NamedTuple):
+    """What was wrong, on which input, and whether the part raised it."""
+
+    detail: str
+    input: str
+    raised: bool
+
+
+def judged(one: Law, broke: Broke | None, excused: Mapping[str, str]) -> Finding:
     """The finding of one law: held, broken on a case, broken as declared, or declared and stale."""
-    broke = first_break(one, part, cases)
     reason = excused.get(one.name)
     if broke is None and reason is None:
         return Finding(one.name, True, one.says)
     if broke is None:
         return Finding(one.name, False, f"stale: `breaks` lists it ({reason}), but it holds; remove the entry")
-    detail, where = broke
     if reason is not None:
-        return Finding(one.name, True, f"broken as declared: {reason}", where)
-    return Finding(one.name, False, f"{one.says}; here {detail}", where)
+        return Finding(one.name, True, f"broken as declared: {reason}", broke.input)
+    return Finding(one.name, False, f"{one.says}; here {broke.detail}", broke.input)
 
 
-def first_break(one: Law, part: Any, cases: Iterable[Named]) -> tuple[str, str] | None:
-    """(what is wrong, on which input), or None; an exception of the part is a break, a wish to exit too."""
+def first_break(one: Law, part: Any, cases: Iterable[Named]) -> Broke | None:
+    """The first break, or None; an exception of the part is a break, a wish to exit too."""
     for case in cases:
         try:
             for detail in one.test(part, case):
-                return detail, case.name
+                return Broke(detail, case.name, raised=False)
         except (Exception, SystemExit) as error:
-            return str(error) if isinstance(error, AssayError) else f"it {raised(error)}", case.name
+            return Broke(str(error) if isinstance(error, AssayError) else f"it {raised(error)}", case.name, raised=True)
     return None
 
 
@@ -164,13 +192,16 @@ def assert_laws(findings: Iterable[Finding]) -> None:
 
 # ---------------------------------------------------------------------------------------------------- comparing
 def gap(mine: Tensor, other: Tensor) -> float:
-    """Largest difference relative to 1 + the largest value; infinite where shapes differ or something is not finite."""
+    """Largest difference relative to 1 + the largest value; infinite where shapes differ. Equal infinities and nan in
+    the same places are no difference: whether they should be there is the business of `finite`."""
     if mine.shape != other.shape:
         return float("inf")
-    if not mine.numel():
-        return 0.0
     first, second = mine.detach().double(), other.detach().double()
-    difference = (first - second).abs().max() / (1.0 + second.abs().max())
+    apart = ~((first == second) | (first.isnan() & second.isnan()))
+    if not bool(apart.any()):
+        return 0.0
+    size = second[torch.isfinite(second)].abs()
+    difference = (first - second)[apart].abs().max() / (1.0 + (size.max() if len(size) else 0.0))
     return float(difference) if bool(torch.isfinite(difference)) else float("inf")
 
 

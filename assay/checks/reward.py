@@ -94,7 +94,7 @@ def numbers_in(values: Any, num_rows: int) -> list[float]:
     for row, value in enumerate(values):
         number = value.item() if isinstance(value, Tensor | np.ndarray | np.generic) and np.size(value) == 1 else value
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise AssayError(f"it returned {value!r} for row {row}; it must be a finite number")
+            raise AssayError(f"it returned {value!r} for row {row}; it must be a finite float")
         found.append(float(number))
     return found
 

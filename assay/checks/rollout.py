@@ -10,13 +10,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from assay.actors.mlp import Deterministic, Mlp
+from assay.actors.bounded import Deterministic
+from assay.actors.mlp import Mlp
 from assay.actors.q_network import QNetwork
 from assay.actors.table import Table
 from assay.actors.transformer import Transformer
 from assay.checks.bench import columns_of
 from assay.checks.cases import CHOICES, TORQUES, normal
-from assay.checks.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, shown
+from assay.checks.laws import LOOSE, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
 from assay.checks.state import saved_and_loaded, untouched
 from assay.slots import ModelSpec, Task
 from assay.tasks.addition import addition
@@ -48,44 +49,40 @@ def built(model: ModelSpec, spec: Spec) -> nn.Module:
 
 @dataclass(frozen=True)
 class RolloutCase:
-    """A task that a rollout can gather from; None where none suits it."""
+    """A task that a rollout can gather from."""
 
     name: str
-    task: Task | None
+    task: Task
     model: ModelSpec | None = None
 
     def actor(self) -> Any:
         """The given actor, or a small one that suits the task."""
-        assert self.task is not None
         return built(self.model or small_actor(self.task.spec), self.task.spec)
 
     def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
         """Fresh experience from a new start, or from a state."""
-        assert self.task is not None
         asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
         gathered: Experience = part(self.task, self.actor(), asked, Draw(seed, (0,)), part.init(self.task) if state is None else state)
         return gathered
 
 
-def rollout_cases(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[RolloutCase]:
+def rollout_cases(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[RolloutCase] | list[Unsuited]:
     """A task of each kind, or the given one; only those that the rollout and the actor can start on."""
     found = []
     for one in (addition(1), chain(4), cartpole(), pendulum()) if task is None else (task,):
         case = RolloutCase(f"task {one.name}", one, actor)
         try:
-            part.init(one), case.actor()
+            _ = part.init(one), case.actor()
         except AssayError:
             continue
         found.append(case)
-    return found or [RolloutCase("every task", None)]
+    return found or [Unsuited("every task", "it refuses the given task, or tokens, choices, torques and numbered states alike")]
 
 
-@law("it gathers from some task")
+@law("it gathers decisions")
 def gathers(part: Any, case: RolloutCase) -> Iterator[str]:
-    """And what it gathers has decisions."""
-    if case.task is None:
-        yield "it refuses the given task, or tokens, choices and numbered states alike"
-    elif not bool(case.gather(part).mask.any()):
+    """At least one."""
+    if not bool(case.gather(part).mask.any()):
         yield "there is no decision in what it gathered"
 
 
@@ -139,7 +136,6 @@ def subset(part: Any, case: RolloutCase) -> Iterator[str]:
 @law("resuming continues where it stopped")
 def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
     """Saved after one call, loaded into a new start; the next call gathers what the uninterrupted run does."""
-    assert case.task is not None
     state = part.init(case.task)
     case.gather(part, state=state)
     loaded = saved_and_loaded(untouched(state), part.init(case.task))
@@ -148,7 +144,7 @@ def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
     yield from (f"column {name} differs after resuming" for name, value in columns_of(resumed) if not torch.equal(value, before[name]))
 
 
-ROLLOUT = Contract("rollout", (gathers, recorded, seeded, masked, subset, resumes), rollout_cases)
+ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes), rollout_cases)
 
 
 def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
@@ -159,15 +155,14 @@ def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None =
 # ---------------------------------------------------------------------------------------------------- exploration
 @dataclass(frozen=True)
 class ExploreCase:
-    """An actor to explore around, and contexts for it; None where none suits it."""
+    """An actor to explore around, and contexts for it."""
 
     name: str
-    model: ModelSpec | None
+    model: ModelSpec
     spec: Spec
 
     def explorer(self, part: Any) -> Any:
         """The exploring actor."""
-        assert self.model is not None
         return part.wrap(built(self.model, self.spec))
 
     def contexts(self, num: int, same: bool) -> dict[str, torch.Tensor]:
@@ -176,7 +171,7 @@ class ExploreCase:
         return {"observation": seen.expand(num, 3)}
 
 
-def explore_cases(part: Any) -> list[ExploreCase]:
+def explore_cases(part: Any) -> list[ExploreCase] | list[Unsuited]:
     """The actors that the exploration can wrap."""
     found = []
     for name, model, spec in (("choices, action values", QNetwork((8,)), CHOICES), ("torques, deterministic", Deterministic((8,)), TORQUES)):
@@ -187,15 +182,12 @@ def explore_cases(part: Any) -> list[ExploreCase]:
         except (AttributeError, AssayError, RuntimeError):
             continue
         found.append(case)
-    return found or [ExploreCase("every actor", None, CHOICES)]
+    return found or [Unsuited("every actor", "it suits neither action values nor a deterministic actor")]
 
 
-@law("it wraps some actor, and explores")
+@law("it explores")
 def explores(part: Any, case: ExploreCase) -> Iterator[str]:
     """With many uniform numbers some action differs from the mode."""
-    if case.model is None:
-        yield "it suits neither action values nor a deterministic actor"
-        return
     explorer = case.explorer(part)
     middle = ((torch.arange(400) + 0.5) / 400).unsqueeze(1).expand(400, explorer.num_draws)
     action, _ = explorer.act(case.contexts(400, True), middle)
@@ -232,7 +224,7 @@ def mixture(part: Any, case: ExploreCase) -> Iterator[str]:
             yield f"choice {choice} is taken in {share:.3f} of the cases and recorded with probability {recorded:.3f}"
 
 
-EXPLORE = Contract("explore", (explores, rows_alone, mixture), explore_cases)
+EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture), explore_cases)
 
 
 def check_explore(part: Any) -> list[Finding]:

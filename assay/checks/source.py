@@ -11,12 +11,15 @@ from torch import Tensor
 
 from assay.checks.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, with_dtype
 from assay.checks.bench import columns_of
-from assay.checks.laws import Contract, Finding, declares, law, other_streams
+from assay.checks.laws import Contract, Finding, Unsuited, declares, law, other_streams, runs
 from assay.checks.state import saved_and_loaded, untouched
-from assay.slots import DemonstratedTask, Task
+from assay.ops.text import CharacterTokenizer
+from assay.slots import DemonstratedTask, PairedTask, Task
 from assay.tasks.addition import addition
 from assay.tasks.cartpole import cartpole
-from assay.types import AssayError, Draw, Experience, concatenate
+from assay.tasks.preferences import PairsTask
+from assay.tasks.prompts import Item, PromptTask
+from assay.types import AssayError, Draw, Experience, Outcome, Score, concatenate
 
 ENOUGH = 1500
 """Decisions in one step's fresh experience: more than any default warm-up."""
@@ -31,18 +34,38 @@ class SourceCase:
     fresh: Experience
 
 
-def source_cases(part: Any, task: Task | None = None) -> list[SourceCase]:
-    """Both worlds, or the given task; only those that the source can start on."""
+@dataclass(frozen=True)
+class TwoSums:
+    """Sums with a right and a wrong answer."""
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """The sum of the ordinal and one."""
+        total = ordinal + 1
+        return Item(f"{ordinal}+1=", str(total), str(total), {"rejected": str(total + 1)})
+
+    def verify(self, item: Item, completion: str) -> Outcome:
+        """1 for the sum."""
+        return Score(float(completion == item.answer))
+
+
+def pairs_task() -> PairsTask:
+    """Preference pairs that need no file."""
+    return PairsTask(PromptTask("pairs of sums", TwoSums(), CharacterTokenizer(), max_prompt=12, max_tokens=12))
+
+
+def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list[Unsuited]:
+    """Both worlds and pairs, or the given task; only those that the source can start on."""
     tokens, torques = build(TOKENS, RAGGED), build(TORQUES, EPISODES)
-    both = [("tokens", addition(1) if task is None else task, tokens), ("torques", cartpole() if task is None else task, torques)]
-    found = []
-    for name, one, batch in both:
+    worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (cartpole(), torques), (pairs_task(), tokens)]
+    found, refusals = [], []
+    for one, batch in worlds if task is None else [(task, tokens)]:
         try:
             part.init(one)
-        except AssayError:
+        except AssayError as error:
+            refusals.append(str(error))
             continue
-        found.append(SourceCase(f"{name}, task {one.name}", one, marked(batch)))
-    return found or [SourceCase("no task suits it", both[0][1], marked(tokens))]
+        found.append(SourceCase(f"task {one.name}", one, marked(batch)))
+    return found[:2] or [Unsuited("every task", "; ".join(refusals))]
 
 
 def marked(batch: Experience) -> Experience:
@@ -87,25 +110,35 @@ def yields(part: Any, case: SourceCase) -> Iterator[str]:
 
 @law("it yields only what it was given, or what the task shows")
 def own(part: Any, case: SourceCase) -> Iterator[str]:
-    """Each decision is one of the fresh ones so far, or a demonstration of the task's."""
+    """Each decision is one of the fresh ones so far, or one that the task shows for its start."""
     state = part.init(case.task)
     for number in range(2):
         for batch in step(part, case, state, number):
-            if demonstrated(case.task, batch):
-                continue
             found = rewards([batch])
             place = found.remainder(10_000)
             known = (place >= 1) & (place <= int(case.fresh.mask.sum())) & (found // 10_000 <= number) & (place == place.round())
-            if not bool(known.all()):
+            if not bool(known.all()) and not decisions_of(batch) <= shown_by(case.task, batch):
                 yield f"at step {number} it yielded decisions that nobody gave it: rewards {found[~known][:5].tolist()}"
 
 
-def demonstrated(task: Task, batch: Experience) -> bool:
-    """Whether a batch is what the task shows for its starts."""
-    if not isinstance(task, DemonstratedTask) or "start" not in batch.extra or bool((batch.extra["start"] < 0).any()):
-        return False
-    shown = task.demonstrate(batch.extra["start"].numpy(), 0)
-    return torch.equal(shown.action, batch.action) and torch.equal(shown.mask, batch.mask)
+def decisions_of(batch: Experience) -> set[str]:
+    """Each decision with its start, what was done and what it was worth, as text."""
+    row, column = batch.mask.nonzero(as_tuple=True)
+    start = batch.extra["start"][row].tolist() if "start" in batch.extra else [None] * len(row)
+    done, worth = batch.action[row, column].tolist(), batch.reward[row, column].tolist()
+    return {repr(decision) for decision in zip(start, done, worth, strict=True)}
+
+
+def shown_by(task: Task, batch: Experience) -> set[str]:
+    """The decisions that the task shows for the starts of a batch."""
+    if "start" not in batch.extra or bool((batch.extra["start"] < 0).any()):
+        return set()
+    starts, found = batch.extra["start"].unique().numpy(), set[str]()
+    if isinstance(task, DemonstratedTask):
+        found |= decisions_of(task.demonstrate(starts, 0))
+    if isinstance(task, PairedTask):
+        found |= decisions_of(task.pairs(starts, 0))
+    return found
 
 
 @law("in one step it yields every fresh decision `epochs` times", declares("epochs"))
@@ -148,7 +181,7 @@ def unmodified(part: Any, case: SourceCase) -> Iterator[str]:
     yield from (f"column {name} changed" for name, value in columns_of(fresh) if not torch.equal(value, before[name]))
 
 
-SOURCE = Contract("source", (yields, own, each_epoch, repeats, resumes, unmodified), source_cases)
+SOURCE = Contract("source", (runs, yields, own, each_epoch, repeats, resumes, unmodified), source_cases)
 
 
 def check_source(part: Any, task: Task | None = None) -> list[Finding]:

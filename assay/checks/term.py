@@ -7,7 +7,7 @@ rewards of 1e6, in float32. A ratio beyond exp(88) overflows float32 by itself; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from assay.checks.bench import STANDARD, Bench, TermCase, Trial, columns_of, evaluate, fitting
 from assay.checks.cases import extreme, normal, with_dtype
-from assay.checks.laws import LOOSE, TIGHT, gap, is_finite, law, other_streams, shown
+from assay.checks.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, other_streams, runs, shown
 from assay.engine import whole_units
 from assay.types import AssayError, Experience, Need, pad
 
@@ -23,18 +23,10 @@ ROW_COLUMNS = ("group", "episode")
 """Columns whose equal rows a term may ask to keep together."""
 
 
-@dataclass(frozen=True)
-class Refused:
-    """Stands for the cases of a term that runs on no bench."""
-
-    name: str
-    reasons: tuple[str, ...]
-
-
-def cases_on(term: Any, benches: Sequence[Bench] = STANDARD) -> list[TermCase] | list[Refused]:
-    """The inputs of a term; a refusal where no bench suits it."""
+def cases_on(term: Any, benches: Sequence[Bench] = STANDARD) -> list[TermCase] | list[Unsuited]:
+    """The inputs of a term on the benches that suit it."""
     cases, refusals = fitting(term, benches)
-    return cases or [Refused("every bench", tuple(refusals))]
+    return cases or [Unsuited("every bench", f"no bench suits it ({'; '.join(refusals)})")]
 
 
 def differences(mine: Trial, other: Trial, limit: float = TIGHT) -> Iterator[str]:
@@ -86,15 +78,8 @@ def littered(batch: Experience) -> Experience:
 
 
 # ---------------------------------------------------------------------------------------------------- laws
-@law("it runs on the tensors of at least one kind of task")
-def runs(part: Any, case: TermCase | Refused) -> Iterator[str]:
-    """Some bench suits the term."""
-    if isinstance(case, Refused):
-        yield "no bench suits it (" + "; ".join(case.reasons) + ")"
-
-
 @law("it says what it needs and which rows stay together")
-def declared(part: Any, case: TermCase | Refused) -> Iterator[str]:
+def declared(part: Any, case: TermCase) -> Iterator[str]:
     """`needs` is a set of needs, `together` None or a column of rows."""
     if not isinstance(part.needs, frozenset) or not all(isinstance(need, Need) for need in part.needs):
         yield f"needs is {part.needs!r}, not a frozenset of Need"
@@ -223,4 +208,4 @@ def finite(part: Any, case: TermCase) -> Iterator[str]:
     yield from (f"{name} is {shown(value[~torch.isfinite(value)])}" for name, value in numbers.items() if not is_finite(value))
 
 
-COMMON = (repeats, unmodified, dtype, padding, permutation, micro_batches, count, last_column, empty, masked, finite)
+COMMON = (runs, declared, repeats, unmodified, dtype, padding, permutation, micro_batches, count, last_column, empty, masked, finite)

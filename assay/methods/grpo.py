@@ -1,10 +1,10 @@
 """grpo: outcomes centred and scaled inside a group, clipped ratio, mean within each sequence.
 
-    A_i = (R_i - mean R) / (std R + epsilon),  loss = -mean_i 1/|y_i| sum_t min(rho_t A_i, clip(rho_t, 1 - low, 1 +
-    high) A_i)
+    A_i = (R_i - mean R) / (std R + epsilon)
+    loss = -mean_i 1/|y_i| sum_t min(rho_t A_i, clip(rho_t, 1 - low, 1 + high) A_i)
 
-Shao et al. 2024. No critic. The division by the deviation weighs prompts by how even their outcomes are, the mean
-within a sequence weighs short wrong answers more than long ones: both are biases, and both are shown below.
+Shao et al. 2024. No critic. Two biases, which dr_grpo removes: dividing by the deviation weighs prompts by how even
+their outcomes are (shown below), and the mean within a sequence weighs short wrong answers more than long ones.
 """
 
 import torch

@@ -32,7 +32,7 @@ METHOD = Method(
     worlds=(CONTINUOUS,),
     home="pendulum",
     departs=(
-        "Adam 3e-4 for both networks, as in the authors' later code",
+        "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
         "8 steps and 8 updates in turn",
         "no purely random first steps: the initial policy plus noise explores",
     ),

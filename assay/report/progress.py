@@ -202,7 +202,8 @@ class Display:
                 break
             shown.insert(0, text)
         hidden = len(self.noted) - len(shown)
-        return ([Text(f"alarms of {hidden} other kinds came before", style="yellow")] if hidden else []) + shown
+        more = f"and {hidden} other {'kind' if hidden == 1 else 'kinds'} of alarm"
+        return ([Text(more, style="yellow")] if hidden else []) + shown
 
     def state(self, now: float) -> str:
         """Running time, and what is going on."""
@@ -225,7 +226,7 @@ class Display:
             trends, sparks = (ASCII_TRENDS, ASCII_SPARKS) if self.is_ascii else (TRENDS, SPARKS)
             line.append(f"{printable(self.metric, 30, self.console.encoding)} ")
             line.append(f"{number(self.trace.level)} {trends[self.trace.trend]}", style="bold")
-            line.append(f"  {self.trace.sparkline(24 if width >= 80 else 12, sparks)}  ", style="cyan")
+            line.append(f"  {self.trace.sparkline(min(24, max(6, width - 64)), sparks)}  ", style="cyan")
         return line.append(self.rates(now))
 
     def time_line(self, now: float, width: int) -> Text:

@@ -18,6 +18,7 @@ from assay.claims import Finding, Measured
 from assay.evidence.intervals import Series, difference_interval, mean_interval
 from assay.recipe import describe, settings
 from assay.report import folder as run_folder
+from assay.report.plot import curve, learning_curve
 from assay.report.terminal import Curve, before_after
 from assay.types import AssayError
 from assay.worlds import EVERY
@@ -143,7 +144,7 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
     title = f"{runs[0].recipe.name} on {runs[0].task.name}: held-out score"
     names = [f"seed {index}" for index in range(len(runs))] if len(runs) > 1 else ["held-out score"]
     out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
-    series = [run_folder.curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
+    series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
     out.print(Curve(series, title=title, x_label="step"))
     picture = save_picture(base / "learning_curve.png", series, runs[0])
     out.print(f"curve       {picture}\nrun folder  {base}", markup=False)
@@ -151,8 +152,6 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
 
 def save_picture(path: Path, series: Sequence[Series], run: Any) -> str:
     """The learning curve as PNG; a sentence where matplotlib is missing."""
-    from assay.report.plot import learning_curve
-
     try:
         learning_curve(path, series, title=f"{run.recipe.name} on {run.task.name}", subtitle="held-out score")
     except AssayError as error:

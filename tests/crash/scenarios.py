@@ -1,6 +1,7 @@
 """The saves that are killed: what the folder holds before, the save itself, and which states may be found after."""
 
 import functools
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -66,6 +67,35 @@ def wreckage(folder: Path) -> None:
         (ruin / store.MANIFEST).unlink()
 
 
+def found(folder: Path) -> int | None:
+    """The tag that loads, compared bit by bit; raises where anything else does."""
+    loaded = store.load(folder)
+    if loaded is None:
+        return None
+    tag: int = loaded.tree["tag"]
+    different = store.difference(loaded.tree, state(tag))
+    assert not different, f"{loaded.path} differs from what was saved at {different}"
+    return tag
+
+
+def put_text(folder: Path, step: int, tag: int) -> None:
+    store.write_json(folder / "config.json", {"tag": tag, "long": "x" * 2 * CHUNK})
+
+
+def one_text(folder: Path) -> None:
+    put_text(folder, 0, 10)
+
+
+def found_text(folder: Path) -> int | None:
+    """The tag in the file, which is whole."""
+    path = folder / "config.json"
+    if not path.exists():
+        return None
+    value: dict[str, Any] = json.loads(path.read_text())
+    assert len(value["long"]) == 2 * CHUNK
+    return int(value["tag"])
+
+
 @dataclass(frozen=True)
 class Scenario:
     """A save of `tag` at `step`; afterwards `previous` or `tag` may load, once it has returned only `tag`."""
@@ -74,19 +104,11 @@ class Scenario:
     step: int
     tag: int
     previous: int | None
+    put: Callable[[Path, int, int], None] = put
+    found: Callable[[Path], int | None] = found
 
     def act(self, folder: Path) -> None:
-        put(folder, self.step, self.tag)
-
-    def found(self, folder: Path) -> int | None:
-        """The tag that loads, compared bit by bit; raises where anything else does."""
-        loaded = store.load(folder)
-        if loaded is None:
-            return None
-        tag: int = loaded.tree["tag"]
-        different = store.difference(loaded.tree, state(tag))
-        assert not different, f"{loaded.path} differs from what was saved at {different}"
-        return tag
+        self.put(folder, self.step, self.tag)
 
 
 SCENARIOS = {
@@ -97,4 +119,6 @@ SCENARIOS = {
     "save that prunes": Scenario(two, step=3, tag=30, previous=20),
     "save after two kills": Scenario(wreckage, step=1, tag=12, previous=11),
     "save after going back": Scenario(three, step=1, tag=11, previous=30),
+    "first text": Scenario(nothing, step=0, tag=10, previous=None, put=put_text, found=found_text),
+    "text replaced": Scenario(one_text, step=0, tag=11, previous=10, put=put_text, found=found_text),
 }

@@ -224,7 +224,10 @@ def test_changes_carry_signs() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.0, "0"), (-0.0, "0"), (12345.678, "12346"), (0.1, "0.1"), (3.14159, "3.142"), (1e-12, "1e-12"), (math.nan, "nan"), (-math.inf, "-inf")],
+    [
+        (0.0, "0"), (-0.0, "0"), (12345.678, "12346"), (0.1, "0.1"), (3.14159, "3.142"), (1e-12, "1e-12"),
+        (math.nan, "nan"), (-math.inf, "-inf"),
+    ],
 )  # fmt: skip
 def test_numbers_read_well(value: float, text: str) -> None:
     assert number(value) == text

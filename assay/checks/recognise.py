@@ -1,0 +1,199 @@
+"""What a value of a user's file is: a part of some slot, a plain function, an environment, a recipe, or nothing of ours."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from types import ModuleType
+from typing import Any
+
+from assay.checks.bench import benches_of, smaller
+from assay.checks.contracts import CONTRACTS
+from assay.checks.credit import is_credit
+from assay.checks.environment import check_environment
+from assay.checks.function import MINE, check_advantage, check_loss
+from assay.checks.laws import Finding
+from assay.checks.reward import PLURALS, check_reward
+from assay.checks.rollout import check_rollout
+from assay.checks.term import cases_on
+from assay.discover import FOLDERS, both, call_arguments, has, is_term, takes
+from assay.recipe import Recipe
+from assay.types import AssayError, Need
+
+ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"
+
+
+@dataclass(frozen=True)
+class Thing:
+    """Something to check: its name in the file, what it is, and how to check it."""
+
+    name: str
+    kind: str
+    check: Callable[[], list[Finding]]
+
+
+# ---------------------------------------------------------------------------------------------------- classes
+BY_METHODS = (
+    ("explore", has("wrap")),
+    ("aggregation", has("weigh", "count")),
+    ("constraint", both(has("init", "observe"), takes(2))),
+    ("curriculum", both(has("init", "observe"), takes(3))),
+    ("rollout", both(has("init", "num_starts"), takes(5))),
+    ("source", both(has("init"), takes(4))),
+    ("select", both(has("max_rounds"), takes(1))),
+    ("schedule", both(has("at"), takes(0))),
+    (ENVIRONMENT, has("reset", "step")),
+)
+"""Slots that their methods alone tell apart, in the order in which they are tried."""
+BY_ARGUMENTS = {
+    ("experience", "task", "split"): "reward",
+    ("log_ratio", "advantage", "logp"): "trust",
+    ("outcome_B", "experience"): "statistic",
+    ("logp_BT", "batch"): "ratio",
+}
+"""Slots whose calls have arguments of these names."""
+
+
+def kind_of(cls: type) -> str | None:
+    """The slot that a class satisfies, by its methods and the arguments of its call; None where it is no part."""
+    if is_term(cls):
+        return term_kind(cls)
+    for slot, fits in BY_METHODS:
+        if fits(cls):
+            return slot
+    arguments = call_arguments(cls)
+    if has("build")(cls):
+        return "actor" if "actor" in cls.__name__.lower() or "policy" in cls.__name__.lower() else "critic"
+    if has("needs")(cls) and len(arguments) == 1 or arguments in (("experience",), ("batch",)):
+        return "credit" if is_credit(cls) or "centred" in vars(cls) else "prepare"
+    return BY_ARGUMENTS.get(arguments)
+
+
+def term_kind(cls: type) -> str:
+    """Objectives say whether they are `first_order`, regularizers whether they are a `divergence`."""
+    if has("first_order")(cls):
+        return "objective"
+    if has("divergence")(cls):
+        return "regularizer"
+    needs = getattr(cls, "needs", frozenset())
+    return "objective" if isinstance(needs, frozenset) and Need.LOGP in needs else "critic_loss"
+
+
+def slot_in_package(cls: type) -> str | None:
+    """The slot of one of our own parts, by its folder."""
+    folder = cls.__module__.split(".")[1] if cls.__module__.startswith("assay.") else ""
+    return next((slot for slot, fits in FOLDERS.get(folder, ()) if fits(cls)), None)
+
+
+def instances(cls: type) -> list[Any]:
+    """The default instance of a class, or those of its `examples`."""
+    listed = [cls(**settings) for settings in getattr(cls, "examples", ())]
+    if is_dataclass(cls):
+        required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
+        if required and not listed:
+            raise AssayError(f"{cls.__name__} has settings without a default ({', '.join(required)}); give them defaults, or examples = ({{...}},)")
+        return listed if required else [cls(), *listed]
+    return listed or [cls()]
+
+
+# ---------------------------------------------------------------------------------------------------- functions
+def kind_of_function(function: Callable[..., Any]) -> str | None:
+    """A reward, a loss or an advantage, by the names of its arguments, then by its own; None where it is none of them."""
+    arguments = [name for name in inspect.signature(function).parameters]
+    name = function.__name__.lower()
+    if not arguments or name.startswith("_"):
+        return None
+    known = {alias: role for role, aliases in MINE.items() for alias in aliases}
+    found = {known[argument] for argument in arguments if argument in known}
+    if arguments[0] == "rows" or arguments[0] in PLURALS:
+        return REWARD
+    if "logp" in found and ("advantage" in found or "loss" in name):
+        return LOSS
+    if arguments[0] in MINE["reward"] or "advantage" in name and "reward" in found:
+        return ADVANTAGE
+    if "reward" in name and len(required_of(function)) == 1:
+        return REWARD
+    return LOSS if "loss" in name and "advantage" in found else None
+
+
+def required_of(function: Callable[..., Any]) -> list[str]:
+    """Arguments without a default."""
+    return [one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+
+
+FUNCTIONS: dict[str, Callable[[Any], list[Finding]]] = {REWARD: check_reward, LOSS: check_loss, ADVANTAGE: check_advantage}
+
+
+# ---------------------------------------------------------------------------------------------------- recipes
+def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
+    """Every part of a recipe; its terms are tried with its own models, made small."""
+    benches = benches_of(recipe)
+
+    def term(slot: str, part: Any) -> Thing:
+        return Thing(f"{name}: {type(part).__name__}", slot, lambda: CONTRACTS[slot].check(part, cases_on(part, benches)))
+
+    def plain(slot: str, part: Any) -> Thing:
+        return Thing(f"{name}: {type(part).__name__}", slot, lambda: CONTRACTS[slot].check(part))
+
+    yield plain("actor", smaller(recipe.actor))
+    yield from (plain("critic", smaller(critic)) for critic in recipe.critics.values())
+    if recipe.rollout is not None:
+        rollout, actor = recipe.rollout, smaller(recipe.actor)
+        yield Thing(f"{name}: {type(rollout).__name__}", "rollout", lambda: check_rollout(rollout, actor=actor))
+    yield from (plain("reward", part) for part in recipe.rewards)
+    yield from (plain("select", part) for part in (recipe.select,) if part is not None)
+    yield from (plain("credit" if is_credit(part) else "prepare", part) for part in recipe.credit)
+    yield from (plain("constraint", part) for part in recipe.constraints)
+    yield from (plain("curriculum", part) for part in (recipe.curriculum,) if part is not None)
+    yield plain("source", recipe.source)
+    for stage in recipe.stages:
+        yield from (term("objective", part) for part in stage.objective)
+        yield from (term("regularizer", part) for part in stage.regularizers)
+        yield from (term("critic_loss", part) for part in stage.critic)
+
+
+def recipes_in(module: ModuleType) -> dict[str, Recipe]:
+    """Recipes by name: values, `METHOD` in each of its worlds, and a function `recipe` that needs no argument."""
+    found = {name: value for name, value in vars(module).items() if isinstance(value, Recipe)}
+    method = vars(module).get("METHOD")
+    for world in getattr(method, "worlds", ()):
+        found[f"METHOD in {world.name}"] = method.recipe(world)  # type: ignore[union-attr]
+    function = vars(module).get("recipe")
+    if method is None and inspect.isfunction(function) and not required_of(function):
+        found["recipe()"] = function()
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- files
+def things_in(module: ModuleType) -> Iterator[Thing]:
+    """Everything in a module that can be checked, in the order of the file; parts of several recipes once."""
+    values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
+    made = {type(value) for value in values.values()}
+    for name, value in values.items():
+        if inspect.isfunction(value) and value.__module__ == module.__name__:
+            kind = kind_of_function(value)
+            if kind is not None:
+                yield Thing(name, kind, lambda kind=kind, value=value: FUNCTIONS[kind](value))  # type: ignore[misc]
+        elif isinstance(value, type) and value.__module__ == module.__name__ and value not in made:
+            kind = kind_of(value)
+            if kind is not None:
+                yield Thing(name, kind, lambda kind=kind, value=value: check_class(kind, value))  # type: ignore[misc]
+        elif not isinstance(value, type | ModuleType | Recipe):
+            kind = kind_of(type(value)) if type(value).__module__ == module.__name__ else slot_in_package(type(value))
+            if kind in CONTRACTS:
+                yield Thing(name, kind, lambda kind=kind, value=value: CONTRACTS[kind].check(value))  # type: ignore[misc]
+    seen: set[str] = set()
+    for name, recipe in recipes_in(module).items():
+        for thing in recipe_things(name, recipe):
+            key = thing.name.partition(": ")[2]
+            if key not in seen:
+                yield thing
+            seen.add(key)
+
+
+def check_class(kind: str, cls: type) -> list[Finding]:
+    """The laws on every instance of a class; an environment is made by the class itself."""
+    if kind == ENVIRONMENT:
+        return check_environment(cls)
+    return [finding for instance in instances(cls) for finding in CONTRACTS[kind].check(instance)]
