@@ -14,7 +14,9 @@ from typing import Any, NoReturn
 import assay
 from assay.types import AssayError
 
-DEFAULT_METHOD, DEFAULT_TASK = "grpo", "countdown"
+DEFAULT_METHOD = "grpo"
+DEMONSTRATION = {"task": "sorting-6", "steps": 200, "warmup": 100}
+"""What `assay train` without a method runs: minutes on two cores."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -48,8 +50,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("folder", type=Path)
     one.add_argument("--starts", type=int, help="held-out starts (default 256 prompts or 20 episodes)")
     one.add_argument(
-        "--samples", type=int, default=1, help="samples of each start; more than 1 samples instead of greedy"
+        "--samples", type=int, default=1, help="samples of each start"
     )
+    one.add_argument("--greedy", action="store_true", help="score the policy's mode (control always does)")
     command("check", check, "run the laws on your own loss, credit, reward or environment").add_argument(
         "file", type=Path
     )
@@ -80,7 +83,7 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     """The options of `train`."""
     one.add_argument("name", nargs="?", help=f"method (default {DEFAULT_METHOD})")
     one.add_argument(
-        "--task", help=f"task (default {DEFAULT_TASK} for token methods, cartpole or pendulum for control)"
+        "--task", help="task (default: the one that the method is shown on)"
     )
     add_run_options(one, seeds=1)
     one.add_argument("--seed", type=int, default=0, help="first seed")
@@ -173,6 +176,10 @@ def train(options: argparse.Namespace) -> int:
     from assay.run import execute
 
     name = options.name or DEFAULT_METHOD
+    if options.name is None:
+        for setting, value in DEMONSTRATION.items():
+            if vars(options)[setting] is None:
+                setattr(options, setting, value)
     task = options.task or default_task(name)
     plans = make_plans(name, task, options, options.seed)
     base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
@@ -224,7 +231,7 @@ def evaluate(options: argparse.Namespace) -> int:
 
     policy, plan, step = load(options.folder)
     values = evaluation.scores(
-        policy, plan.task, num=options.starts, samples=options.samples, greedy=options.samples == 1
+        policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
     )
     estimate = mean_interval(values)
     if options.json:

@@ -5,7 +5,8 @@ and from the methods it has. Its instances are the default one, if all settings 
 
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"length": 64},)
 
-which a part with required settings must have. A frozen dataclass that is no part says `not_a_part: ClassVar[str] = why`.
+which a part with required settings must have. A frozen dataclass that is no part says so: `not_a_part: ClassVar[str]`
+with the reason.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Part(NamedTuple):
 # ---------------------------------------------------------------------------------------------------- slots
 def has(*names: str) -> Predicate:
     """Whether a class has these methods, properties or settings."""
-    return lambda cls: all(any(name in vars(base) for base in cls.__mro__) or name in settings_of(cls) for name in names)
+    return lambda cls: all(
+        any(name in vars(base) for base in cls.__mro__) or name in settings_of(cls) for name in names
+    )
 
 
 def settings_of(cls: type) -> tuple[str, ...]:
@@ -106,17 +109,18 @@ def classes_of(name: str) -> Iterator[type]:
     """Public frozen dataclasses that the modules of a folder define, and that do not say that they are no part."""
     for module in modules_of(name):
         for key, value in vars(module).items():
-            if is_frozen(value) and value.__module__ == module.__name__ and not key.startswith("_"):
-                if not vars(value).get("not_a_part"):
-                    yield value
+            own = is_frozen(value) and value.__module__ == module.__name__ and not key.startswith("_")
+            if own and not vars(value).get("not_a_part"):
+                yield value
 
 
 def instances_of(cls: type, examples: Examples) -> tuple[Any, ...]:
     """The default instance and the examples; AssayError where there is neither."""
     listed = [*getattr(cls, "examples", ()), *examples.get(cls.__name__, ())]
-    required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]  # type: ignore[arg-type]
+    required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
     if required and not listed:
-        line = f"examples: ClassVar[tuple[dict[str, Any], ...]] = ({{{', '.join(f'{name!r}: ...' for name in required)}}},)"
+        entry = "{" + ", ".join(f'"{name}": ...' for name in required) + "}"
+        line = f"examples: ClassVar[tuple[dict[str, Any], ...]] = ({entry},)"
         raise AssayError(f"{cls.__module__}.{cls.__name__} has settings without a default; add to the class: {line}")
     return (*(() if required else (cls(),)), *(cls(**settings) for settings in listed))
 
@@ -133,8 +137,8 @@ def parts(examples: Examples | None = None) -> list[Part]:
             if slot is None:
                 known = ", ".join(name for name, _ in FOLDERS[folder])
                 raise AssayError(
-                    f"{cls.__module__}.{cls.__name__} satisfies no slot of {folder} ({known}); give it the slot's methods, "
-                    "or say `not_a_part: ClassVar[str] = why`"
+                    f"{cls.__module__}.{cls.__name__} satisfies no slot of {folder} ({known}); give it the slot's "
+                    "methods, or say `not_a_part: ClassVar[str] = why`"
                 )
             found.append(Part(slot, cls, instances_of(cls, examples or {})))
     return found

@@ -20,14 +20,20 @@ def default_starts(task: Task) -> int:
 
 
 @torch.no_grad()
-def scores(actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool = True) -> np.ndarray:
-    """Score of each (start, sample), [num * samples], on split 1; greedy unless told, then `samples` can exceed 1.
+def scores(
+    actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
+) -> np.ndarray:
+    """Score of each (start, sample), [num * samples], on split 1.
 
+    Unless told, a token policy is scored as it samples (temperature 1), which is what training improves, and a control
+    policy by its mode.
     Preference pairs are scored by whether the policy finds the chosen completion likelier than the rejected one.
     """
     if isinstance(task, PairedTask):
         return pair_scores(actor, task, 64 if num is None else num)
     count = default_starts(task) if num is None else num
+    if greedy is None:
+        greedy = not isinstance(task.spec.action, Vocabulary)
     starts = np.repeat(np.arange(count, dtype=np.int64), samples)
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)

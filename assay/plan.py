@@ -96,8 +96,10 @@ def make_plan(
 def warmup_plan(plan: Plan) -> Plan:
     """The supervised phase before: the task's demonstrations, the same actor, the same seed."""
     recipe = replace(catalogue.recipe_for("sft", plan.task, {}), actor=plan.recipe.actor)
-    changes = {"settings": {}, "warmup": 0, "evaluate_every": 0, "save_every": max(1, plan.warmup // 5)}
-    return replace(plan, recipe=recipe, steps=plan.warmup, method="sft", **changes)
+    every = max(1, plan.warmup // 5)
+    return replace(
+        plan, recipe=recipe, steps=plan.warmup, method="sft", settings={}, warmup=0, evaluate_every=0, save_every=every
+    )
 
 
 def repeat_command(plan: Plan) -> str:

@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from assay.guards import Alarm, GuardError
 from assay.loop import Loop, Step
 from assay.plan import Plan, make_plan, plan_of, repeat_command, warmup_plan
 from assay.recipe import Recipe
+from assay.report import plot
 from assay.report.folder import Facts, Journal, read_metrics, write_readme
 from assay.report.progress import Display, Mode, Noted
 from assay.slots import Task
@@ -125,6 +126,7 @@ class Worker:
         self.loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
         self.num_parameters = sum(flat.values.numel() for flat in self.loop.engine.flats.values())
         self.alarms: list[Alarm] = []
+        self.notes: list[str] = []
         self.scores: dict[str, list[float]] = {}
         self.seconds: dict[str, float] = {}
         checkpoint = store.load(folder / "checkpoints")
@@ -152,12 +154,12 @@ class Worker:
         self.loop.restore(tree["loop"])
         self.scores, self.seconds = tree["scores"], tree["seconds"]
         self.alarms = [Alarm(**alarm) for alarm in tree["alarms"]]
-        self.journal.truncate(tree["journal"])
+        self.notes = self.journal.truncate(tree["journal"])
 
     def save(self) -> None:
         """A checkpoint of everything."""
         begin = time.perf_counter()
-        tree = {
+        tree: State = {
             "loop": self.loop.snapshot(),
             "journal": self.journal.offsets(),
             "scores": self.scores,
@@ -186,6 +188,8 @@ class Worker:
         plan, loop = self.plan, self.loop
         title = f"{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
         with Display(title, plan.steps, first_step=loop.progress.step, mode=mode) as display:
+            for note in self.notes:
+                display.note(note)
             if not self.scores:
                 self.journal.metrics(0, {"evaluation": self.evaluate(0, display)}, {})
                 self.save()
@@ -208,9 +212,9 @@ class Worker:
         values: dict[str, Any] = {"decisions_total": self.loop.progress.decisions, **step.metrics}
         if done == self.plan.steps or (self.plan.evaluate_every and done % self.plan.evaluate_every == 0):
             values["evaluation"] = self.evaluate(done, display)
-            rows = 0 if step.fresh is None else min(SAMPLES, len(step.fresh))
-            for row in range(rows):
-                self.journal.sample(done, self.plan.task.describe(step.fresh, row))
+            if step.fresh is not None:
+                for row in range(min(SAMPLES, len(step.fresh))):
+                    self.journal.sample(done, self.plan.task.describe(step.fresh, row))
         for phase, seconds in step.seconds.items():
             self.count(phase, seconds)
         self.alarms += step.alarms
@@ -235,6 +239,7 @@ class Worker:
             scores_after=np.asarray(self.scores[str(self.plan.steps)]),
             alarms=self.alarms,
         )
+        draw_curve(run)
         hidden = ("recipe", "task_settings")
         facts = Facts(
             title=f"{self.plan.recipe.name} on {self.plan.task.name}, seed {self.plan.seed}",
@@ -248,6 +253,14 @@ class Worker:
         )
         write_readme(self.folder, facts)
         return run
+
+
+def draw_curve(run: Run) -> None:
+    """learning_curve.png in the run folder; none where matplotlib is missing, which the command line says."""
+    series = [plot.curve(run.recipe.name, "evaluation", [run.curves])]
+    title = f"{run.recipe.name} on {run.task.name}"
+    with suppress(AssayError):
+        plot.learning_curve(run.folder / "learning_curve.png", series, title=title, subtitle="held-out score")
 
 
 def noted(alarms: Sequence[Alarm]) -> list[Noted]:

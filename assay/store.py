@@ -132,7 +132,7 @@ def load(folder: Path) -> Checkpoint | None:
 
 def load_path(path: Path) -> Checkpoint:
     """The checkpoint in this folder, verified; raises CheckpointError naming the file and what differs.
-    Leaves that were the same memory when saved are so again; all tensors are on the CPU.
+    Leaves that were the same memory when saved are so again; all are on the CPU, in memory that is not the file's.
     """
     path = Path(path)
     try:
@@ -143,7 +143,6 @@ def load_path(path: Path) -> Checkpoint:
             if sha256 != expected:
                 raise CheckpointError(f"{path / name} has sha256 {sha256[:16]}, its manifest says {expected[:16]}")
         with safe_open(path / TENSORS, framework="pt") as stored:
-            # cloned, since a mapped tensor would keep the file from being freed when the run prunes it
             tensors = {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
         return Checkpoint(manifest["step"], _decode(json.loads((path / STATE).read_bytes()), tensors), manifest, path)
     except UNREADABLE as error:
@@ -298,13 +297,15 @@ def _tensor_blocks(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memo
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor:
-    """The same memory as a tensor; a copy where it is not in C order or not writable."""
-    return leaf.detach() if isinstance(leaf, torch.Tensor) else torch.from_numpy(np.require(leaf, None, ["C", "W"]))
+    """The same memory as a tensor; a copy where it is not in C order, not writable, or of a negative stride."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach()
+    array = np.require(leaf, None, ["C", "W"])
+    return torch.from_numpy(array.copy() if min(array.strides, default=0) < 0 else array)
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements in C order on the CPU; a copy only where they lie elsewhere or in another order."""
-    # a single element counts as contiguous whatever its stride, so reshape would keep one that forbids a view as bytes
+    """The elements in C order on the CPU; strides of 1 even where one element has another, which reshape would keep."""
     return tensor.cpu().resolve_conj().resolve_neg().contiguous().as_strided((tensor.numel(),), (1,))
 
 
@@ -383,8 +384,7 @@ def lock(folder: Path) -> Iterator[None]:
             holder = os.pread(descriptor, 1000, 0).decode(errors="replace") or "a process that has only just started"
             raise RunLocked(f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder") from None
         os.ftruncate(descriptor, 0)
-        holder = f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%F %T %z')}"
-        os.pwrite(descriptor, holder.encode(), 0)
+        os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%F %T')}".encode())
         yield
     finally:
         _release_locks(descriptor)

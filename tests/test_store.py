@@ -118,6 +118,13 @@ def test_every_bit_of_a_tree_comes_back(tmp_path_factory: pytest.TempPathFactory
     shutil.rmtree(path)
 
 
+def test_single_elements_with_the_stride_of_a_larger_array_come_back(tmp_path: Path) -> None:
+    matrix, array = torch.arange(6.0).reshape(3, 2), np.arange(6.0).reshape(3, 2)
+    tree = {"one": matrix[:1, 0], "none": matrix[:0, 1], "back": array[:1, ::-1][:, :1], "row": array[:1][::-1]}
+    saved(tmp_path, 0, tree)
+    assert raw(loaded(tmp_path).tree) == raw(tree)
+
+
 def test_what_is_not_stored_is_normalised(tmp_path: Path) -> None:
     parameter = torch.nn.Parameter(torch.ones(2))
     tree = {"pair": (1, (2.0,)), "weights": OrderedDict(w=parameter), "conj": torch.tensor([1 + 2j]).conj()}
@@ -259,6 +266,11 @@ def two_checkpoints(folder: Path) -> tuple[Path, Path]:
     return saved(folder, 1, tree), saved(folder, 2, {**tree, "lr": 0.2})
 
 
+def alter(path: Path, old: str, new: str) -> None:
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
 @given(name=st.sampled_from([store.TENSORS, store.STATE, store.MANIFEST]), place=st.floats(0, 1), bit=st.integers(0, 7))
 def test_no_flipped_bit_is_ever_loaded(
     tmp_path_factory: pytest.TempPathFactory, name: str, place: float, bit: int
@@ -287,6 +299,7 @@ def test_no_flipped_bit_is_ever_loaded(
         (lambda path: (path / store.MANIFEST).unlink(), r"manifest\.json is missing"),
         (lambda path: (path / store.TENSORS).unlink(), r"tensors\.safetensors is missing"),
         (lambda path: (path / store.STATE).unlink(), r"state\.json is missing"),
+        (lambda path: alter(path / store.MANIFEST, '"facts": {}', '"facts": {"a": 1}'), r"not match its own sha256"),
         (lambda path: (path / store.MANIFEST).write_text(""), r"step-00000002 cannot be read"),
         (lambda path: (path / store.MANIFEST).write_text("[]"), r"step-00000002 cannot be read"),
         (lambda path: (path / store.MANIFEST).write_text('{"format": 99}'), r"format 99, this version reads 1"),

@@ -85,13 +85,13 @@ def unsqueeze_to(mask_BT: Tensor, values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Transformer:
-    """A decoder-only transformer policy for token tasks. The default has 0.8 million parameters.
+    """A decoder-only transformer policy for token tasks. The default has 0.4 million parameters.
 
     `pack_to`: pack short sequences into rows of this many tokens when scoring; 0 pads instead.
     """
 
     width: int = 128
-    layers: int = 4
+    layers: int = 2
     heads: int = 4
     pack_to: int = 0
 

@@ -1,7 +1,7 @@
 """The laws as functions: each takes a part and gives findings, on CPU, in seconds.
 
-    from assay.checks import assert_laws, check_objective
-    assert_laws(check_objective(MyObjective()))
+from assay.checks import assert_laws, check_objective
+assert_laws(check_objective(MyObjective()))
 """
 
 from assay.checks.actor import check_actor

@@ -19,7 +19,7 @@ from assay.types import Experience, pad
 
 def weighed(part: Any, batch: Experience) -> tuple[Tensor, Tensor]:
     """(weights [B, T], count)."""
-    return part.weigh(batch), torch.as_tensor(part.count(batch))
+    return part.weigh(batch.map(torch.clone)), torch.as_tensor(part.count(batch.map(torch.clone)))
 
 
 def apart(mine: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], limit: float = TIGHT) -> Iterator[str]:
@@ -35,7 +35,8 @@ def weights(part: Any, case: Case) -> Iterator[str]:
     """What the engine can use."""
     weight, count = weighed(part, case.batch)
     if weight.shape != case.batch.mask.shape or count.dim():
-        yield f"weights have shape {tuple(weight.shape)} and the count {tuple(count.shape)} for a batch of {tuple(case.batch.mask.shape)}"
+        shapes = f"{tuple(weight.shape)} and {tuple(count.shape)}"
+        yield f"weights and count have shapes {shapes} for a batch of {tuple(case.batch.mask.shape)}"
     elif not is_finite(weight) or bool((weight < 0).any()) or float(count) < 0:
         yield f"weights are {shown(weight)}, the count {shown(count)}"
     elif bool((weight[~case.batch.mask] != 0).any()):
@@ -62,7 +63,7 @@ def repeats(part: Any, case: Case) -> Iterator[str]:
 def unmodified(part: Any, case: Case) -> Iterator[str]:
     """The batch is as it was."""
     batch = case.batch.map(torch.clone)
-    weighed(part, batch)
+    _ = part.weigh(batch), part.count(batch)
     before = dict(columns_of(case.batch))
     yield from (f"column {name} changed" for name, value in columns_of(batch) if not torch.equal(value, before[name]))
 

@@ -54,9 +54,13 @@ class Bench:
         named = {**COPIED, **self.copies}.get(name, name.removesuffix("_target") if name.endswith("_target") else None)
         return named if named in self.models and name not in self.models else None
 
-    @lru_cache(maxsize=64)  # noqa: B019 - benches live as long as the process
     def model(self, name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
-        """A model, its parameters moved off their start so that nothing is zero by chance; copies differ from theirs."""
+        """A model, the same object each time."""
+        return self.built(name, dtype)
+
+    @lru_cache(maxsize=256)  # noqa: B019 - benches live as long as the process
+    def built(self, name: str, dtype: torch.dtype) -> nn.Module:
+        """A model, its parameters moved off their start so that nothing is zero by chance; copies move further."""
         source = self.source_of(name)
         if source is None and name not in self.models:
             raise AssayError(f"bench '{self.name}' has no model '{name}'; it has {', '.join(self.models)}")
@@ -67,9 +71,9 @@ class Bench:
             module = self.models[source or name].build(self.spec).double()
         with torch.no_grad():
             for place, parameter in enumerate(module.parameters()):
-                parameter += 0.3 * normal(f"{source or name} {place}", parameter.shape)
+                parameter.add_(normal(f"{source or name} {place}", parameter.shape), alpha=0.3)
                 if source is not None:
-                    parameter += 0.1 * normal(f"{name} {place}", parameter.shape)
+                    parameter.add_(normal(f"{name} {place}", parameter.shape), alpha=0.1)
         return module.requires_grad_(source is None)
 
 
@@ -121,7 +125,10 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     """The bench's batches as this term will see them: recorded log-probabilities near the current ones."""
     layouts = TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS
     needs = frozenset(getattr(term, "needs", frozenset()))
-    return [TermCase(f"{bench.name}: {layout.name}", scored_batch(bench, place, needs), bench) for place, layout in enumerate(layouts)]
+    return [
+        TermCase(f"{bench.name}: {layout.name}", scored_batch(bench, place, needs), bench)
+        for place, layout in enumerate(layouts)
+    ]
 
 
 @lru_cache(maxsize=256)
@@ -170,16 +177,13 @@ def looks_at(term: Any, bench: Bench, asked: frozenset[str]) -> Any:
 class BenchView:
     """A view over leaves and the bench's models; remembers which models were asked for."""
 
-    def __init__(self, bench: Bench, record: Experience, scored: Scored, copies_learn: bool) -> None:
-        self.bench, self.record, self.scored, self.copies_learn = bench, record, scored, copies_learn
+    def __init__(self, bench: Bench, record: Experience, scored: Scored) -> None:
+        self.bench, self.record, self.scored = bench, record, scored
         self.asked: dict[str, nn.Module] = {}
 
     def model(self, name: str) -> Any:
-        """A model in the batch's precision."""
-        module = self.bench.model(name, self.record.reward.dtype)
-        if self.copies_learn and self.bench.source_of(name) is not None:
-            module = copy.deepcopy(module).requires_grad_(True)
-        return self.asked.setdefault(name, module)
+        """A model in the batch's precision; copies take no gradient, as in the engine."""
+        return self.asked.setdefault(name, self.bench.model(name, self.record.reward.dtype))
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Uniform numbers of each row and tag, whichever rows are with it."""
@@ -193,13 +197,13 @@ class BenchView:
 class Trial:
     """What a term gave: its loss, and the gradient of its sum in every leaf by name.
 
-    `policy`: the actor's outputs, [B, T, ...]. `parameters`: trained models. `recorded`: columns and copies, which only
-    a watched trial fills. `context`: gradients in what was seen, watched too.
+    `policy`: the actor's outputs, [B, T, ...]. `parameters`: trained models. `recorded`: columns, which only a watched
+    trial fills. `context`: gradients in what was seen, watched too.
     """
 
     sum: Tensor
     count: Tensor
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, tuple[float, float]]
     policy: Mapping[str, Tensor]
     parameters: Mapping[str, Tensor]
     recorded: Mapping[str, Tensor]
@@ -207,29 +211,38 @@ class Trial:
     asked: frozenset[str]
 
 
-def evaluate(term: Any, case: TermCase, batch: Experience | None = None, *, watched: bool = False) -> Trial:
-    """Runs a term on a case, or on another batch of its bench. `watched`: recorded columns and copies can take gradient."""
-    given = case.batch if batch is None else batch
+def seen_by(term: Any, batch: Experience) -> tuple[Experience, dict[str, Tensor]]:
+    """The record as a term gets it, in memory of its own and with no column that it does not declare; the leaves."""
     needs = frozenset(getattr(term, "needs", frozenset()))
-    outputs = {name.removeprefix("scored."): leaf(value) for name, value in given.extra.items() if name.startswith("scored.")}
-    hidden = {name for name, need in GIVEN_IF_NEEDED.items() if need not in needs} | {name for name in given.extra if name.startswith("scored.")}
-    record = replace(given, extra={name: value for name, value in given.extra.items() if name not in hidden})
+    scored = {name for name in batch.extra if name.startswith("scored.")}
+    hidden = scored | {name for name, need in GIVEN_IF_NEEDED.items() if need not in needs}
+    record = replace(batch, extra={name: value for name, value in batch.extra.items() if name not in hidden})
+    return record.map(torch.clone), {name.removeprefix("scored."): leaf(batch.extra[name]) for name in sorted(scored)}
+
+
+def evaluate(term: Any, case: TermCase, batch: Experience | None = None, *, watched: bool = False) -> Trial:
+    """Runs a term on a case, or on another batch of its bench; `watched`, recorded columns take gradient."""
+    record, outputs = seen_by(term, case.batch if batch is None else batch)
     record = watched_columns(record) if watched else record
-    view = BenchView(case.bench, record, Scored(**outputs), copies_learn=watched)
+    view = BenchView(case.bench, record, Scored(**outputs))
     loss = as_loss(term(record, view))
-    trained = {f"{name}.{key}": value for name, key, value in parameters_of(view, copies=False)}
+    trained = {name: value for name, value in parameters_of(view) if value.requires_grad}
     noted = {name: value for name, value in record.per_decision() if value.requires_grad}
-    copied = {f"{name}.{key}": value for name, key, value in parameters_of(view, copies=True)} if watched else {}
-    groups = (outputs, trained, noted | copied)
-    policy, parameters, recorded = gradients(loss.sum, groups)
-    context = {name: value for name, value in recorded.items() if name.startswith("context.")}
-    recorded = {name: value for name, value in recorded.items() if name not in context}
-    means = {name: float(value) / max(1.0, float(count)) for name, (value, count) in loss.metrics.items()}
-    return Trial(loss.sum.detach(), torch.as_tensor(loss.count).detach(), means, policy, parameters, recorded, context, frozenset(view.asked))
+    policy, parameters, recorded = gradients(loss.sum, (outputs, trained, noted))
+    return Trial(
+        sum=loss.sum.detach(),
+        count=torch.as_tensor(loss.count).detach(),
+        metrics={name: (float(value), float(count)) for name, (value, count) in loss.metrics.items()},
+        policy=policy,
+        parameters=parameters,
+        recorded={name: value for name, value in recorded.items() if not name.startswith("context.")},
+        context={name: value for name, value in recorded.items() if name.startswith("context.")},
+        asked=frozenset(view.asked),
+    )
 
 
 def watched_columns(record: Experience) -> Experience:
-    """The record with leaves for what was seen and for what models and credit said; labels and actions stay as they are."""
+    """The record with leaves for what was seen and for what models and credit said; labels and actions stay."""
     context = {name: leaf(value) for name, value in record.context.items()}
     extra = {name: leaf(value) if name in ESTIMATES else value for name, value in record.extra.items()}
     return replace(record, context=context, extra=extra, logp=leaf(record.logp), reward=leaf(record.reward))
@@ -256,12 +269,11 @@ def as_loss(value: Any) -> Loss:
     return value
 
 
-def parameters_of(view: BenchView, copies: bool) -> Iterator[tuple[str, str, Tensor]]:
-    """(model, parameter, tensor) of the models that were asked for: the copies, or the others."""
+def parameters_of(view: BenchView) -> Iterator[tuple[str, Tensor]]:
+    """Parameters, by model and name, of the models that were asked for."""
     for name, module in view.asked.items():
-        if (view.bench.source_of(name) is not None) == copies:
-            for key, value in module.named_parameters():
-                yield name, key, value
+        for key, value in module.named_parameters():
+            yield f"{name}.{key}", value
 
 
 def gradients(total: Tensor, groups: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
@@ -270,5 +282,7 @@ def gradients(total: Tensor, groups: Sequence[Mapping[str, Tensor]]) -> list[dic
     found: Sequence[Tensor | None] = [None] * len(flat)
     if total.requires_grad and flat:
         found = torch.autograd.grad(total, flat, allow_unused=True)
-    filled = iter([torch.zeros_like(value) if one is None else one.detach() for one, value in zip(found, flat, strict=True)])
+    filled = iter(
+        [torch.zeros_like(value) if one is None else one.detach() for one, value in zip(found, flat, strict=True)]
+    )
     return [{name: next(filled) for name in group} for group in groups]

@@ -51,12 +51,14 @@ SEGMENTS = Layout(
 )
 PLAIN = Layout("ragged rows without group or episode", ("ppddE.....", "pdddddddE.", "ppdC......"))
 FRAGMENTS = Layout(
-    "fragments: ends inside rows, some unfinished", ("dddEfdddf", "ddCfddddf", "ddddddddf", "EfEfdddEf", "dBfddddCf"), outcome_only=False
+    "fragments: ends inside rows, some unfinished",
+    ("dddEfdddf", "ddCfddddf", "ddddddddf", "EfEfdddEf", "dBfddddCf"),
+    outcome_only=False,
 )
 EPISODES = Layout(
-    "whole episodes, terminal and cut, groups of 1 and 3",
-    ("dddEf....", "dddddCf..", "Ef.......", "dddddddBf", "ddEf....."),
-    group=(3, 3, 7, 1, 3),
+    "whole episodes, terminal and cut, an infrastructure fault, groups of 1 and 4",
+    ("dddEf....", "dddddCf..", "Ef.......", "xxxf.....", "dddddddBf", "ddEf....."),
+    group=(3, 3, 7, 3, 1, 3),
     outcome_only=False,
 )
 TRANSITIONS = Layout("transitions of two columns", ("df", "Ef", "Cf", "Bf", "df"), outcome_only=False)
@@ -88,7 +90,9 @@ def normal(name: str, shape: Sequence[int]) -> Tensor:
 def whole(name: str, low: int, high: int, shape: Sequence[int]) -> Tensor:
     """Whole numbers in [low, high) that belong to a name."""
     count = int(np.prod(shape))
-    return torch.from_numpy(random.integers(Draw(19, (number_from(name),)), high - low, count)).reshape(tuple(shape)) + low
+    return (
+        torch.from_numpy(random.integers(Draw(19, (number_from(name),)), high - low, count)).reshape(tuple(shape)) + low
+    )
 
 
 # ---------------------------------------------------------------------------------------------------- building
@@ -125,7 +129,10 @@ def build(spec: Spec, layout: Layout) -> Experience:
     """The experience of a drawing in float64, with every column that a part may read filled in."""
     mask, shape = is_one_of(layout, DECISIONS), (len(layout.rows), len(layout.rows[0]))
     context, action = context_and_action(spec, layout)
-    noise = {name: normal(layout.name + name, shape) for name in ("logp", "reward", "value", "logp_ref", "advantage", "return")}
+    noise = {
+        name: normal(layout.name + name, shape)
+        for name in ("logp", "reward", "value", "logp_ref", "advantage", "return")
+    }
     logp = -(0.2 + noise["logp"].abs()) * mask
     last = mask & (mask.long().flip(1).cumsum(1).flip(1) == 1)
     reward = (noise["reward"].round(decimals=1) * (last if layout.outcome_only else mask)).double()
@@ -164,7 +171,7 @@ def build(spec: Spec, layout: Layout) -> Experience:
 def pairs(mask: Tensor, label: Tensor | None) -> Tensor:
     """[B]: +1 and -1 for the first two rows with a decision of each group, else 0."""
     chosen = torch.zeros(len(mask), dtype=torch.float64)
-    for group in [] if label is None else label.unique().tolist():
+    for group in [] if label is None else torch.unique(label).tolist():
         members = ((label == group) & mask.any(1)).nonzero().squeeze(1)
         if len(members) >= 2:
             chosen[members[0]], chosen[members[1]] = 1.0, -1.0
@@ -207,5 +214,10 @@ def extreme(batch: Experience) -> Experience:
     first = mask & (mask.long().cumsum(1) == 1)
     sign = torch.where(torch.arange(len(mask)) % 2 == 0, 1.0, -1.0).to(batch.reward.dtype).unsqueeze(1)
     deep = torch.full_like(batch.logp, -1e4) * mask
-    columns = {"advantage": sign * 1e6 * mask, "return": sign * 1e4 * mask, "value": batch.extra["value"] * 1e4, "logp_ref": deep - sign * 20.0 * first}
+    columns = {
+        "advantage": sign * 1e6 * mask,
+        "return": sign * 1e4 * mask,
+        "value": batch.extra["value"] * 1e4,
+        "logp_ref": deep - sign * 20.0 * first,
+    }
     return replace(batch, logp=deep - sign * 20.0 * first, reward=batch.reward.sign() * 1e6 * mask).add(columns)

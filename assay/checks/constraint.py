@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.checks.cases import EPISODES, FRAGMENTS, TORQUES, Case, build
 from assay.checks.bench import columns_of
+from assay.checks.cases import EPISODES, FRAGMENTS, TORQUES, Case, build
 from assay.checks.credit import EVERY, apart, written
 from assay.checks.laws import TIGHT, Contract, Finding, Law, gap, is_finite, law
 from assay.checks.state import saved_and_loaded, untouched
@@ -96,7 +96,9 @@ def separate(part: Any, case: Case) -> Iterator[str]:
         yield "merging moved the multiplier"
     part.observe(batch, state)
     kept = dict(columns_of(case.batch))
-    yield from (f"observing changed column {name}" for name, value in columns_of(batch) if not torch.equal(value, kept[name]))
+    yield from (
+        f"observing changed column {name}" for name, value in columns_of(batch) if not torch.equal(value, kept[name])
+    )
 
 
 @law("costs matter once the limit was broken")

@@ -27,6 +27,7 @@ SPOKEN = ("logp", "reward", "extra.advantage", "extra.return")
 
 def written(part: Any, batch: Experience) -> dict[str, Tensor]:
     """The columns that a part added or changed."""
+    batch = batch.map(torch.clone)
     after = part(batch)
     if not isinstance(after, Experience):
         raise TypeError(f"it returned {type(after).__name__}, not an Experience")
@@ -42,7 +43,7 @@ def rows_columns(batch: Experience) -> dict[str, Tensor]:
 
 def advantage_of(part: Any, batch: Experience) -> Tensor:
     """The advantage that a credit wrote."""
-    result: Tensor = part(batch).column("advantage")
+    result: Tensor = part(batch.map(torch.clone)).column("advantage")
     return result
 
 
@@ -73,7 +74,11 @@ def unmodified(part: Any, case: Case) -> Iterator[str]:
     before, after = dict(columns_of(case.batch)), dict(columns_of(batch))
     if before.keys() != after.keys():
         yield f"columns were added or removed in place: {sorted(before.keys() ^ after.keys())}"
-    yield from (f"column {name} changed in place" for name, value in after.items() if name in before and not torch.equal(value, before[name]))
+    yield from (
+        f"column {name} changed in place"
+        for name, value in after.items()
+        if name in before and not torch.equal(value, before[name])
+    )
 
 
 @law("float32 and float64 agree")
@@ -91,7 +96,10 @@ def padding(part: Any, case: Case) -> Iterator[str]:
     """Three more columns with mask false."""
     num = case.batch.num_columns
     longer = written(part, pad(case.batch, num + 3))
-    yield from apart({name: value if value.dim() < 2 else value[:, :num] for name, value in longer.items()}, written(part, case.batch))
+    yield from apart(
+        {name: value if value.dim() < 2 else value[:, :num] for name, value in longer.items()},
+        written(part, case.batch),
+    )
 
 
 @law("permuting rows permutes the result")
@@ -107,7 +115,9 @@ def no_gradient(part: Any, case: Case) -> Iterator[str]:
     """Even where the record does."""
     columns = {name: leaf(value) if value.is_floating_point() else value for name, value in case.batch.extra.items()}
     batch = replace(case.batch, reward=leaf(case.batch.reward), logp=leaf(case.batch.logp), extra=columns)
-    yield from (f"column {name} requires gradient" for name, value in written(part, batch).items() if value.requires_grad)
+    yield from (
+        f"column {name} requires gradient" for name, value in written(part, batch).items() if value.requires_grad
+    )
 
 
 @law("finite for a group of one, for equal rewards, and for large numbers")
@@ -127,7 +137,7 @@ def masked(part: Any, case: Case) -> Iterator[str]:
     hole = ~case.batch.mask
     for name, value in plain.items():
         if name in SPOKEN and bool((value[hole] != 0).any()):
-            yield f"column {name} is {shown(value[hole])} where the mask is false"
+            yield f"column {name} is {shown(value[hole & (value != 0)])} where the mask is false"
         if value.dim() >= 2 and name in other:
             plain[name], other[name] = value[~hole], other[name][~hole]
     yield from apart(other, plain)
@@ -138,7 +148,10 @@ def absent(part: Any, case: Case) -> Iterator[str]:
     """An infrastructure fault has left training: it is no outcome of 0."""
     there = case.batch.mask.any(1)
     if not bool(there.all()):
-        yield from apart(written(part, case.batch.rows(there)), {name: value[there] for name, value in written(part, case.batch).items()})
+        yield from apart(
+            written(part, case.batch.rows(there)),
+            {name: value[there] for name, value in written(part, case.batch).items()},
+        )
 
 
 EVERY = (repeats, unmodified, dtype, padding, permutation, no_gradient, finite, masked, absent)
@@ -148,7 +161,7 @@ EVERY = (repeats, unmodified, dtype, padding, permutation, no_gradient, finite, 
 @law("it writes `advantage` [B, T] and leaves the record as it is")
 def advantage(part: Any, case: Case) -> Iterator[str]:
     """A column of its own; rewards, decisions and ends are not its business."""
-    after = part(case.batch)
+    after = part(case.batch.map(torch.clone))
     if "advantage" not in after.extra:
         yield "there is no column `advantage`"
     elif after.column("advantage").shape != case.batch.mask.shape:
@@ -254,9 +267,11 @@ def is_credit(part: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------- selection
 def kept(part: Any, batch: Experience) -> dict[str, Tensor]:
     """The rows that a selection keeps."""
-    rows = part(batch)
+    rows = part(batch.map(torch.clone))
     if not isinstance(rows, Tensor) or rows.dtype != torch.bool or rows.shape != (len(batch),):
-        raise TypeError(f"it returned {rows if not isinstance(rows, Tensor) else (rows.dtype, tuple(rows.shape))}, not bool [B]")
+        raise TypeError(
+            f"it returned {rows if not isinstance(rows, Tensor) else (rows.dtype, tuple(rows.shape))}, not bool [B]"
+        )
     return {"kept": rows}
 
 

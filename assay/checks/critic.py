@@ -42,7 +42,7 @@ def other_future(batch: Experience, bench: Bench) -> Experience:
 
 @law("targets carry no gradient")
 def targets(part: Any, case: TermCase) -> Iterator[str]:
-    """None into recorded columns and copies; none, in transitions, through what was seen after the decision."""
+    """None into recorded columns; none, in transitions, through what was seen after the decision."""
     trial = evaluate(part, case, unfinished(case.batch), watched=True)
     for name, gradient in trial.recorded.items():
         if bool((gradient != 0).any()):
@@ -54,7 +54,7 @@ def targets(part: Any, case: TermCase) -> Iterator[str]:
             yield f"gradient flows through {name} after the decision: {shown(gradient[:, 1])}"
     states = case.batch.context.get("state")
     for name, gradient in trial.parameters.items() if states is not None else ():
-        later = states[:, 1].unique() if states is not None else torch.empty(0)
+        later = torch.unique(states[:, 1]) if states is not None else torch.empty(0)
         if gradient.dim() and len(gradient) > int(later.max()) and bool((gradient[later] != 0).any()):
             yield f"{name} gets gradient at the states after the decision: {shown(gradient[later])}"
 
@@ -113,7 +113,11 @@ def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
     found = []
     for spec in (TOKENS, TORQUES, CHOICES, NUMBERED):
         layout = (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0]
-        case = CriticCase(f"{type(spec.observation).__name__} to {type(spec.action).__name__}: {layout.name}", spec, build(spec, layout))
+        case = CriticCase(
+            f"{type(spec.observation).__name__} to {type(spec.action).__name__}: {layout.name}",
+            spec,
+            build(spec, layout),
+        )
         try:
             case.model(part)
         except AssayError:
@@ -170,8 +174,9 @@ def rows_alone(part: Any, case: CriticCase) -> Iterator[str]:
 def learns(part: Any, case: CriticCase) -> Iterator[str]:
     """Some parameter gets gradient."""
     model = case.model(part)
-    judgement(model, case.batch.context, case.batch.action).sum().backward()
-    if not any(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.parameters()):
+    total = judgement(model, case.batch.context, case.batch.action).sum()
+    found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+    if not any(gradient is not None and bool(gradient.any()) for gradient in found):
         yield "no parameter gets gradient"
 
 

@@ -40,5 +40,10 @@ def check_environment(make: Callable[[], Any], num_steps: int = 200) -> list[Fin
     broken = {sentence.partition(":")[0]: sentence.partition(": ")[2] for sentence in sentences}
     tried = [rule for rule in RULES if rule in FIRST] if broken.keys() & set(FIRST) else list(RULES)
     where = f"seed 0, {num_steps} random actions"
-    found = [Finding(rule, rule not in broken, f"{RULES[rule]}; here {broken[rule]}" if rule in broken else RULES[rule], where) for rule in tried]
+    found = [
+        Finding(
+            rule, rule not in broken, f"{RULES[rule]}; here {broken[rule]}" if rule in broken else RULES[rule], where
+        )
+        for rule in tried
+    ]
     return found + [Finding(rule, False, text, where) for rule, text in broken.items() if rule not in RULES]

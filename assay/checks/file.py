@@ -25,7 +25,6 @@ from typing import Any
 
 import torch
 
-import assay
 from assay.checks.laws import Finding, raised
 from assay.checks.recognise import Thing, things_in
 from assay.types import AssayError
@@ -67,7 +66,10 @@ class Report:
         broken = [
             line
             for finding in self.broken
-            for line in (f"  broke {finding.law}: {finding.detail}", *([f"    on {finding.input}"] if finding.input else []))
+            for line in (
+                f"  broke {finding.law}: {finding.detail}",
+                *([f"    on {finding.input}"] if finding.input else []),
+            )
         ]
         return [head, *broken, *([f"  held {', '.join(held)}"] if held else [])]
 
@@ -81,7 +83,8 @@ def load(path: Path) -> ModuleType:
         raise AssayError(f"{path} is not a Python file; its name must end in .py")
     name = f"checked_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None, "a .py file has a loader"
+    assert spec is not None, "a .py file has a spec"
+    assert spec.loader is not None, "a .py file has a loader"
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses look their module up here
     try:
@@ -142,7 +145,7 @@ def check_file_apart(path: Path, seconds: float = 120.0) -> list[Report]:
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         out = Path(folder) / "reports.jsonl"
         code = "from assay.checks.file import write_reports; write_reports()"
-        root = str(Path(assay.__file__).resolve().parents[1])
+        root = str(Path(__file__).resolve().parents[2])
         paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
         with subprocess.Popen(
             [sys.executable, "-c", code, str(path), str(out)],

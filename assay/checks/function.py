@@ -27,7 +27,15 @@ from assay.types import AssayError, Experience, Loss, Need
 
 MINE = {
     "logp": ("logp", "logprob", "logprobs", "log_prob", "log_probs", "logps", "new_logp", "logp_new"),
-    "logp_old": ("logp_old", "old_logp", "old_logprobs", "old_log_prob", "old_log_probs", "logp_behaviour", "rollout_logprobs"),
+    "logp_old": (
+        "logp_old",
+        "old_logp",
+        "old_logprobs",
+        "old_log_prob",
+        "old_log_probs",
+        "logp_behaviour",
+        "rollout_logprobs",
+    ),
     "logp_ref": ("logp_ref", "ref_logp", "ref_logprobs", "ref_log_prob", "ref_log_probs", "reference_logp"),
     "advantage": ("advantage", "advantages", "adv", "weight", "weights"),
     "mask": ("mask", "loss_mask", "response_mask", "action_mask", "completion_mask"),
@@ -88,7 +96,9 @@ def as_sum(value: Any, batch: Experience) -> Loss:
     if not isinstance(value, Tensor) or not value.is_floating_point():
         raise AssayError(f"it returned {type(value).__name__}; a loss returns a tensor: a sum, (sum, count), or [B, T]")
     if value.dim() and value.shape != batch.mask.shape:
-        raise AssayError(f"it returned a tensor of shape {tuple(value.shape)}; a loss is one number, or [B, T] = {tuple(batch.mask.shape)}")
+        raise AssayError(
+            f"it returned shape {tuple(value.shape)}; a loss is one number, or [B, T] = {tuple(batch.mask.shape)}"
+        )
     return Loss(value.sum(), counted.detach())
 
 
@@ -98,12 +108,9 @@ def sums(part: LossFunction, case: TermCase) -> Iterator[str]:
     twice = torch.arange(len(case.batch)).repeat(2)
     once, doubled = evaluate(part, case).sum, evaluate(part, case, case.batch.rows(twice)).sum
     if gap(doubled, 2 * once) > TIGHT:
-        mean = gap(doubled, once) <= TIGHT
-        yield (
-            f"divides by itself: returns a mean ({shown(once)} for the rows and for the rows twice); return (sum, count)"
-            if mean
-            else f"it is {shown(once)}, and {shown(doubled)} for the rows twice"
-        )
+        is_mean = gap(doubled, once) <= TIGHT
+        why = "divides by itself: returns a mean; return (sum, count)" if is_mean else "is no sum over rows"
+        yield f"it {why}: {shown(once)} for the rows, {shown(doubled)} for the rows twice"
 
 
 @law("raising the log-probability of a good decision lowers the loss, that of a bad one raises it")
@@ -135,7 +142,7 @@ def check_loss(function: Callable[..., Any]) -> list[Finding]:
 # ---------------------------------------------------------------------------------------------------- advantages
 @dataclass(frozen=True, eq=False)
 class AdvantageFunction:
-    """A plain advantage as a credit. With a mask it gets the rewards [B, T], without one the outcome of each episode."""
+    """A plain advantage as a credit. With a mask it gets rewards [B, T], without one the outcome of each episode."""
 
     function: Callable[..., Any]
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
@@ -154,7 +161,11 @@ class AdvantageFunction:
     def __call__(self, experience: Experience) -> Experience:
         """Writes `advantage`."""
         asked = roles(self.function)
-        value = self.of_episodes(experience, asked) if "mask" not in asked.values() else self.of_decisions(experience, asked)
+        value = (
+            self.of_episodes(experience, asked)
+            if "mask" not in asked.values()
+            else self.of_decisions(experience, asked)
+        )
         if value.shape == (len(experience),):
             value = value.unsqueeze(1) * experience.mask
         return experience.add({"advantage": value})
@@ -169,13 +180,19 @@ class AdvantageFunction:
         result = groups.outcome(experience).new_zeros(len(experience))
         value = self.called(columns, asked)
         if value.shape != (len(distinct),):
-            raise AssayError(f"it returned shape {tuple(value.shape)} for {len(distinct)} outcomes; an advantage is one number for each")
+            raise AssayError(
+                f"it returned shape {tuple(value.shape)} for {len(distinct)} outcomes; give one number for each"
+            )
         return result.index_put((there,), value[place].to(result.dtype))
 
     def of_decisions(self, experience: Experience, asked: Mapping[str, str]) -> Tensor:
         """The function on the rewards of each decision."""
         columns = {"reward": experience.reward, "mask": experience.mask, "group": group_of(experience)}
-        columns |= {"value": experience.column("value"), "terminal": experience.terminal, "truncated": experience.truncated}
+        columns |= {
+            "value": experience.column("value"),
+            "terminal": experience.terminal,
+            "truncated": experience.truncated,
+        }
         columns |= {"logp_old": experience.logp, "logp": experience.logp, "logp_ref": experience.column("logp_ref")}
         return self.called(columns, asked)
 
@@ -192,7 +209,9 @@ def group_of(experience: Experience) -> Tensor:
     return experience.group if experience.group is not None else torch.arange(len(experience))
 
 
-ADVANTAGE_FUNCTION = replace(CREDIT, slot="advantage function", laws=tuple(one for one in CREDIT.laws if one not in (episodes, no_gradient)))
+ADVANTAGE_FUNCTION = replace(
+    CREDIT, slot="advantage function", laws=tuple(one for one in CREDIT.laws if one not in (episodes, no_gradient))
+)
 
 
 def check_advantage(function: Callable[..., Any]) -> list[Finding]:

@@ -10,15 +10,15 @@ from __future__ import annotations
 import random as python_random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.recipe import children
-from assay.types import AssayError
+from assay.recipe import children, is_schedule, resolved
+from assay.types import AssayError, Progress
 
 TIGHT = 1e-9
 """Largest relative gap between two float64 results that must be equal."""
@@ -50,7 +50,7 @@ class Named(Protocol):
 
 @dataclass(frozen=True)
 class Unsuited:
-    """Stands for the inputs of a part that none of ours suits; the law `runs` says why, and the others are not tried."""
+    """Stands for the inputs of a part that none suits; the law `runs` says why, and the others are not tried."""
 
     name: str
     reason: str
@@ -106,12 +106,12 @@ class Contract:
 
     def binding(self, part: Any) -> list[Law]:
         """The laws that bind this part."""
-        held = self.holder(part)
+        held = settled(self.holder(part))
         return [one for one in self.laws if is_bound(one, held)]
 
     def check(self, part: Any, cases: Sequence[Named] | None = None, only: str = "") -> list[Finding]:
         """All findings, or the one of the law `only`; an entry of `breaks` that names no law is a finding too."""
-        held = self.holder(part)
+        held = settled(self.holder(part))
         inputs = self.cases(held) if cases is None else cases
         excused = declared_breaks(held)
         laws = (runs,) if any(isinstance(case, Unsuited) for case in inputs) else self.laws
@@ -125,8 +125,15 @@ class Contract:
         unknown = sorted(set(excused) - {one.name for one in self.laws})
         if unknown and not only:
             known = ", ".join(one.name for one in self.laws)
-            found.append(Finding("breaks", False, f"`breaks` names no law of this slot: {', '.join(unknown)}; laws: {known}"))
+            found.append(
+                Finding("breaks", False, f"`breaks` names no law of this slot: {', '.join(unknown)}; laws: {known}")
+            )
         return found
+
+
+def settled(part: Any) -> Any:
+    """The part with its schedules at their start, as the loop hands it on; a schedule stays one."""
+    return part if is_schedule(part) or not is_dataclass(part) else resolved(part, Progress())
 
 
 def is_bound(one: Law, part: Any) -> bool:

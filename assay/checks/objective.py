@@ -50,9 +50,9 @@ def zero_credit(part: Any, case: TermCase) -> Iterator[str]:
             yield f"advantages are all 0, and the gradient in {name} is {shown(gradient)}"
 
 
-@law("no gradient reaches recorded columns, reference log-probabilities or copies")
+@law("no gradient reaches recorded columns, old and reference log-probabilities among them")
 def recorded(part: Any, case: TermCase) -> Iterator[str]:
-    """Recorded columns and copies are made to take gradient, and take none."""
+    """Recorded columns are made to take gradient, and take none."""
     for name, gradient in evaluate(part, case, watched=True).recorded.items():
         if bool((gradient != 0).any()):
             yield f"the gradient in {name} is {shown(gradient)}"

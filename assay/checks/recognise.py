@@ -1,10 +1,11 @@
-"""What a value of a user's file is: a part of some slot, a plain function, an environment, a recipe, or nothing of ours."""
+"""What a value of a user's file is: a part of a slot, a plain function, an environment, a recipe, or none of them."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -19,18 +20,19 @@ from assay.checks.rollout import check_rollout
 from assay.checks.term import cases_on
 from assay.discover import FOLDERS, both, call_arguments, has, is_term, takes
 from assay.recipe import Recipe
-from assay.types import AssayError, Need
+from assay.types import AssayError, Need, Progress
 
 ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"
 
 
 @dataclass(frozen=True)
 class Thing:
-    """Something to check: its name in the file, what it is, and how to check it."""
+    """Something to check: its name in the file, what it is, and how to check it. Equal keys are the same part twice."""
 
     name: str
     kind: str
     check: Callable[[], list[Finding]]
+    key: str = ""
 
 
 # ---------------------------------------------------------------------------------------------------- classes
@@ -65,7 +67,7 @@ def kind_of(cls: type) -> str | None:
     arguments = call_arguments(cls)
     if has("build")(cls):
         return "actor" if "actor" in cls.__name__.lower() or "policy" in cls.__name__.lower() else "critic"
-    if has("needs")(cls) and len(arguments) == 1 or arguments in (("experience",), ("batch",)):
+    if (has("needs")(cls) and len(arguments) == 1) or arguments in (("experience",), ("batch",)):
         return "credit" if is_credit(cls) or "centred" in vars(cls) else "prepare"
     return BY_ARGUMENTS.get(arguments)
 
@@ -76,7 +78,7 @@ def term_kind(cls: type) -> str:
         return "objective"
     if has("divergence")(cls):
         return "regularizer"
-    needs = getattr(cls, "needs", frozenset())
+    needs: Any = getattr(cls, "needs", frozenset())
     return "objective" if isinstance(needs, frozenset) and Need.LOGP in needs else "critic_loss"
 
 
@@ -92,15 +94,16 @@ def instances(cls: type) -> list[Any]:
     if is_dataclass(cls):
         required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
         if required and not listed:
-            raise AssayError(f"{cls.__name__} has settings without a default ({', '.join(required)}); give them defaults, or examples = ({{...}},)")
+            names = ", ".join(required)
+            raise AssayError(f"{cls.__name__} has settings without a default ({names}); give defaults, or `examples`")
         return listed if required else [cls(), *listed]
     return listed or [cls()]
 
 
 # ---------------------------------------------------------------------------------------------------- functions
 def kind_of_function(function: Callable[..., Any]) -> str | None:
-    """A reward, a loss or an advantage, by the names of its arguments, then by its own; None where it is none of them."""
-    arguments = [name for name in inspect.signature(function).parameters]
+    """A reward, a loss or an advantage, by the names of its arguments, then by its own; None where it is none."""
+    arguments = list(inspect.signature(function).parameters)
     name = function.__name__.lower()
     if not arguments or name.startswith("_"):
         return None
@@ -110,7 +113,7 @@ def kind_of_function(function: Callable[..., Any]) -> str | None:
         return REWARD
     if "logp" in found and ("advantage" in found or "loss" in name):
         return LOSS
-    if arguments[0] in MINE["reward"] or "advantage" in name and "reward" in found:
+    if arguments[0] in MINE["reward"] or ("advantage" in name and "reward" in found):
         return ADVANTAGE
     if "reward" in name and len(required_of(function)) == 1:
         return REWARD
@@ -122,25 +125,33 @@ def required_of(function: Callable[..., Any]) -> list[str]:
     return [one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty]
 
 
-FUNCTIONS: dict[str, Callable[[Any], list[Finding]]] = {REWARD: check_reward, LOSS: check_loss, ADVANTAGE: check_advantage}
+FUNCTIONS: dict[str, Callable[[Any], list[Finding]]] = {
+    REWARD: check_reward,
+    LOSS: check_loss,
+    ADVANTAGE: check_advantage,
+}
 
 
 # ---------------------------------------------------------------------------------------------------- recipes
 def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
     """Every part of a recipe; its terms are tried with its own models, made small."""
+    recipe = recipe.at(Progress())
     benches = benches_of(recipe)
 
+    def thing(slot: str, part: Any, check: Callable[[], list[Finding]]) -> Thing:
+        return Thing(f"{name}: {type(part).__name__}", slot, check, f"{slot} {part!r}")
+
     def term(slot: str, part: Any) -> Thing:
-        return Thing(f"{name}: {type(part).__name__}", slot, lambda: CONTRACTS[slot].check(part, cases_on(part, benches)))
+        return thing(slot, part, lambda: CONTRACTS[slot].check(part, cases_on(part, benches)))
 
     def plain(slot: str, part: Any) -> Thing:
-        return Thing(f"{name}: {type(part).__name__}", slot, lambda: CONTRACTS[slot].check(part))
+        return thing(slot, part, lambda: CONTRACTS[slot].check(part))
 
     yield plain("actor", smaller(recipe.actor))
     yield from (plain("critic", smaller(critic)) for critic in recipe.critics.values())
     if recipe.rollout is not None:
         rollout, actor = recipe.rollout, smaller(recipe.actor)
-        yield Thing(f"{name}: {type(rollout).__name__}", "rollout", lambda: check_rollout(rollout, actor=actor))
+        yield thing("rollout", rollout, lambda: check_rollout(rollout, actor=actor))
     yield from (plain("reward", part) for part in recipe.rewards)
     yield from (plain("select", part) for part in (recipe.select,) if part is not None)
     yield from (plain("credit" if is_credit(part) else "prepare", part) for part in recipe.credit)
@@ -171,25 +182,31 @@ def things_in(module: ModuleType) -> Iterator[Thing]:
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     made = {type(value) for value in values.values()}
     for name, value in values.items():
-        if inspect.isfunction(value) and value.__module__ == module.__name__:
-            kind = kind_of_function(value)
-            if kind is not None:
-                yield Thing(name, kind, lambda kind=kind, value=value: FUNCTIONS[kind](value))  # type: ignore[misc]
-        elif isinstance(value, type) and value.__module__ == module.__name__ and value not in made:
-            kind = kind_of(value)
-            if kind is not None:
-                yield Thing(name, kind, lambda kind=kind, value=value: check_class(kind, value))  # type: ignore[misc]
-        elif not isinstance(value, type | ModuleType | Recipe):
-            kind = kind_of(type(value)) if type(value).__module__ == module.__name__ else slot_in_package(type(value))
-            if kind in CONTRACTS:
-                yield Thing(name, kind, lambda kind=kind, value=value: CONTRACTS[kind].check(value))  # type: ignore[misc]
+        if value not in made if isinstance(value, type) else True:
+            yield from thing_of(name, value, module.__name__)
     seen: set[str] = set()
     for name, recipe in recipes_in(module).items():
         for thing in recipe_things(name, recipe):
-            key = thing.name.partition(": ")[2]
-            if key not in seen:
+            if thing.key not in seen:
                 yield thing
-            seen.add(key)
+            seen.add(thing.key)
+
+
+def thing_of(name: str, value: Any, module: str) -> Iterator[Thing]:
+    """A function or class that the module defines, or an instance of a part, theirs or ours; nothing for all else."""
+    if inspect.isfunction(value):
+        kind = kind_of_function(value) if value.__module__ == module else None
+        if kind is not None:
+            yield Thing(name, kind, partial(FUNCTIONS[kind], value))
+    elif isinstance(value, type):
+        kind = kind_of(value) if value.__module__ == module else None
+        if kind is not None:
+            yield Thing(name, kind, partial(check_class, kind, value))
+    elif not isinstance(value, ModuleType | Recipe):
+        own = type(value).__module__ == module
+        kind = kind_of(type(value)) if own else slot_in_package(type(value))
+        if kind is not None and kind in CONTRACTS:
+            yield Thing(name, kind, partial(CONTRACTS[kind].check, value))
 
 
 def check_class(kind: str, cls: type) -> list[Finding]:

@@ -15,7 +15,7 @@ from assay.checks.term import COMMON, cases_on
 
 @law("gradient goes into the policy only")
 def policy_only(part: Any, case: TermCase) -> Iterator[str]:
-    """Recorded columns, copies and critics get none."""
+    """Recorded columns and critics get none."""
     trial = evaluate(part, case, watched=True)
     critics = {name: value for name, value in trial.parameters.items() if not name.startswith("actor.")}
     for name, gradient in {**trial.recorded, **critics}.items():
@@ -26,7 +26,11 @@ def policy_only(part: Any, case: TermCase) -> Iterator[str]:
 @law("a divergence is not negative, and zero at the reference", declares("divergence"))
 def divergence(part: Any, case: TermCase) -> Iterator[str]:
     """On the whole, on each row, and where the policy is the reference."""
-    units = [case.batch] if part.together else [case.batch, *(case.batch.rows(slice(row, row + 1)) for row in range(len(case.batch)))]
+    units = (
+        [case.batch]
+        if part.together
+        else [case.batch, *(case.batch.rows(slice(row, row + 1)) for row in range(len(case.batch)))]
+    )
     for batch in units:
         value = evaluate(part, case, batch).sum
         if float(value) < -TIGHT:

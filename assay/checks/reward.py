@@ -20,7 +20,13 @@ from assay.tasks.addition import addition
 from assay.types import AssayError, Experience, pad
 
 Rows = Sequence[Mapping[str, Any]]
-PLURALS = {"prompts": "prompt", "completions": "completion", "answers": "answer", "prompt": "prompt", "answer": "answer"}
+PLURALS = {
+    "prompts": "prompt",
+    "completions": "completion",
+    "answers": "answer",
+    "prompt": "prompt",
+    "answer": "answer",
+}
 """Arguments that a reward function may take instead of rows, and the entry of a row that each lists."""
 HOSTILE = ("", " ", "\n\n", "\x00", "12" * 500, "∑ 数 🙂", "nan", "1e999", "((((((((", "</s>", "-0", "None")
 
@@ -50,12 +56,19 @@ def control_row(total: float, length: int) -> dict[str, Any]:
 
 
 TEXT_CASES = (
-    RowsCase("four completions, two of them the same", [text_row("3"), text_row("4"), text_row("3"), text_row("30", "10+20=", "30")]),
+    RowsCase(
+        "four completions, two of them the same",
+        [text_row("3"), text_row("4"), text_row("3"), text_row("30", "10+20=", "30")],
+    ),
     RowsCase("one completion", [text_row("3")]),
-    RowsCase("completions that no one expects: empty, huge, not ASCII, special tokens", [text_row(text) for text in HOSTILE]),
+    RowsCase(
+        "completions that no one expects: empty, huge, not ASCII, special tokens", [text_row(text) for text in HOSTILE]
+    ),
 )
 CONTROL_CASES = (
-    RowsCase("three episodes, two of them the same", [control_row(10.0, 10), control_row(-3.5, 4), control_row(10.0, 10)]),
+    RowsCase(
+        "three episodes, two of them the same", [control_row(10.0, 10), control_row(-3.5, 4), control_row(10.0, 10)]
+    ),
     RowsCase("one episode", [control_row(0.0, 1)]),
 )
 
@@ -78,7 +91,9 @@ class RewardFunction:
         if named and named[0].name in PLURALS:
             unknown = [one.name for one in named if one.name not in PLURALS and one.default is one.empty]
             if unknown:
-                raise AssayError(f"it asks for {', '.join(unknown)}; a reward function can ask for rows, or for {', '.join(PLURALS)}")
+                raise AssayError(
+                    f"it asks for {', '.join(unknown)}; a reward function can ask for rows, or for {', '.join(PLURALS)}"
+                )
             given = {one.name: [row[PLURALS[one.name]] for row in rows] for one in named if one.name in PLURALS}
             return numbers_in(self.function(**given), len(rows))
         return numbers_in(self.function(rows), len(rows))
@@ -89,7 +104,9 @@ def numbers_in(values: Any, num_rows: int) -> list[float]:
     if not isinstance(values, Sequence | Tensor | np.ndarray) or isinstance(values, str | bytes):
         raise AssayError(f"it returned {type(values).__name__}; it must return a list with one number for each row")
     if np.ndim(values) == 0 or len(values) != num_rows:
-        raise AssayError(f"it returned {0 if np.ndim(values) == 0 else len(values)} values for {num_rows} rows; one for each row")
+        raise AssayError(
+            f"it returned {0 if np.ndim(values) == 0 else len(values)} values for {num_rows} rows; one for each row"
+        )
     found = []
     for row, value in enumerate(values):
         number = value.item() if isinstance(value, Tensor | np.ndarray | np.generic) and np.size(value) == 1 else value
@@ -168,7 +185,9 @@ class RewardCase:
         """The experience after the reward."""
         after = part(self.batch if batch is None else batch, self.task, 0)
         if not isinstance(after, Experience):
-            raise AssayError(f"a reward returns the experience with its rewards, this one returned {type(after).__name__}")
+            raise AssayError(
+                f"a reward returns the experience with its rewards, this one returned {type(after).__name__}"
+            )
         return after
 
 

@@ -43,7 +43,7 @@ def built(model: ModelSpec, spec: Spec) -> nn.Module:
         module = model.build(spec)
     with torch.no_grad():
         for place, parameter in enumerate(module.parameters()):
-            parameter += 0.1 * normal(f"rollout {place}", parameter.shape).to(parameter.dtype)
+            parameter.add_(normal(f"rollout {place}", parameter.shape).to(parameter.dtype), alpha=0.1)
     return module
 
 
@@ -62,11 +62,15 @@ class RolloutCase:
     def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
         """Fresh experience from a new start, or from a state."""
         asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
-        gathered: Experience = part(self.task, self.actor(), asked, Draw(seed, (0,)), part.init(self.task) if state is None else state)
+        gathered: Experience = part(
+            self.task, self.actor(), asked, Draw(seed, (0,)), part.init(self.task) if state is None else state
+        )
         return gathered
 
 
-def rollout_cases(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[RolloutCase] | list[Unsuited]:
+def rollout_cases(
+    part: Any, task: Task | None = None, actor: ModelSpec | None = None
+) -> list[RolloutCase] | list[Unsuited]:
     """A task of each kind, or the given one; only those that the rollout and the actor can start on."""
     found = []
     for one in (addition(1), chain(4), cartpole(), pendulum()) if task is None else (task,):
@@ -76,7 +80,9 @@ def rollout_cases(part: Any, task: Task | None = None, actor: ModelSpec | None =
         except AssayError:
             continue
         found.append(case)
-    return found or [Unsuited("every task", "it refuses the given task, or tokens, choices, torques and numbered states alike")]
+    return found or [
+        Unsuited("every task", "it refuses the given task, or tokens, choices, torques and numbered states alike")
+    ]
 
 
 @law("it gathers decisions")
@@ -86,7 +92,10 @@ def gathers(part: Any, case: RolloutCase) -> Iterator[str]:
         yield "there is no decision in what it gathered"
 
 
-@law("recorded log-probabilities equal recomputed ones under the same weights", lambda part: getattr(part, "explore", None) is None)
+@law(
+    "recorded log-probabilities equal recomputed ones under the same weights",
+    lambda part: getattr(part, "explore", None) is None,
+)
 def recorded(part: Any, case: RolloutCase) -> Iterator[str]:
     """Sampled, then scored."""
     fresh = case.gather(part)
@@ -105,7 +114,11 @@ def seeded(part: Any, case: RolloutCase) -> Iterator[str]:
     with other_streams(2):
         second = case.gather(part)
     before = dict(columns_of(first))
-    yield from (f"column {name} differs under the same seed" for name, value in columns_of(second) if not torch.equal(value, before[name]))
+    yield from (
+        f"column {name} differs under the same seed"
+        for name, value in columns_of(second)
+        if not torch.equal(value, before[name])
+    )
     other = case.gather(part, seed=2)
     if other.action.shape == first.action.shape and torch.equal(other.action, first.action):
         yield "every decision is the same under another seed"
@@ -141,14 +154,18 @@ def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
     loaded = saved_and_loaded(untouched(state), part.init(case.task))
     through, resumed = case.gather(part, state=state), case.gather(part, state=loaded)
     before = dict(columns_of(through))
-    yield from (f"column {name} differs after resuming" for name, value in columns_of(resumed) if not torch.equal(value, before[name]))
+    yield from (
+        f"column {name} differs after resuming"
+        for name, value in columns_of(resumed)
+        if not torch.equal(value, before[name])
+    )
 
 
 ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes), rollout_cases)
 
 
 def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
-    """The laws of a rollout, on a task or on one of each kind, with an actor or with a small one that suits the task."""
+    """The laws of a rollout, on a task or on one of each kind, with an actor or with a small one that suits."""
     return ROLLOUT.check(part, rollout_cases(part, task, actor))
 
 
@@ -174,7 +191,10 @@ class ExploreCase:
 def explore_cases(part: Any) -> list[ExploreCase] | list[Unsuited]:
     """The actors that the exploration can wrap."""
     found = []
-    for name, model, spec in (("choices, action values", QNetwork((8,)), CHOICES), ("torques, deterministic", Deterministic((8,)), TORQUES)):
+    for name, model, spec in (
+        ("choices, action values", QNetwork((8,)), CHOICES),
+        ("torques, deterministic", Deterministic((8,)), TORQUES),
+    ):
         case = ExploreCase(name, model, spec)
         try:
             explorer = case.explorer(part)
@@ -209,7 +229,7 @@ def rows_alone(part: Any, case: ExploreCase) -> Iterator[str]:
 
 @law("the recorded log-probability is that of the exploring actor")
 def mixture(part: Any, case: ExploreCase) -> Iterator[str]:
-    """Choices occur as often as recorded; for torques, different actions cannot all have the log-probability of the mode."""
+    """Choices occur as often as recorded; different torques cannot all have the log-probability of the mode."""
     explorer, side = case.explorer(part), 100
     middle = (torch.arange(side) + 0.5) / side
     uniform = torch.cartesian_prod(*[middle] * explorer.num_draws).reshape(-1, explorer.num_draws)

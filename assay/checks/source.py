@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.checks.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, with_dtype
 from assay.checks.bench import columns_of
+from assay.checks.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, with_dtype
 from assay.checks.laws import Contract, Finding, Unsuited, declares, law, other_streams, runs
 from assay.checks.state import saved_and_loaded, untouched
 from assay.ops.text import CharacterTokenizer
@@ -71,7 +71,10 @@ def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list
 def marked(batch: Experience) -> Experience:
     """The batch, repeated until there are enough decisions, with a different reward for each of them."""
     times = -(-ENOUGH // int(batch.mask.sum()))
-    copies = [replace(batch, group=(batch.group if batch.group is not None else torch.arange(len(batch))) + 100 * k) for k in range(times)]
+    copies = [
+        replace(batch, group=(batch.group if batch.group is not None else torch.arange(len(batch))) + 100 * k)
+        for k in range(times)
+    ]
     whole = with_dtype(concatenate(copies), torch.float32)
     numbers = torch.zeros_like(whole.reward)
     numbers[whole.mask] = torch.arange(1, int(whole.mask.sum()) + 1).to(numbers.dtype)
@@ -96,7 +99,11 @@ def same(mine: list[Experience], other: list[Experience]) -> Iterator[str]:
         return
     for place, (first, second) in enumerate(zip(mine, other, strict=True)):
         before = dict(columns_of(second))
-        yield from (f"batch {place} differs in {name}" for name, value in columns_of(first) if not torch.equal(value, before[name]))
+        yield from (
+            f"batch {place} differs in {name}"
+            for name, value in columns_of(first)
+            if not torch.equal(value, before[name])
+        )
 
 
 @law("it yields batches with decisions")
@@ -116,7 +123,12 @@ def own(part: Any, case: SourceCase) -> Iterator[str]:
         for batch in step(part, case, state, number):
             found = rewards([batch])
             place = found.remainder(10_000)
-            known = (place >= 1) & (place <= int(case.fresh.mask.sum())) & (found // 10_000 <= number) & (place == place.round())
+            known = (
+                (place >= 1)
+                & (place <= int(case.fresh.mask.sum()))
+                & (found // 10_000 <= number)
+                & (place == place.round())
+            )
             if not bool(known.all()) and not decisions_of(batch) <= shown_by(case.task, batch):
                 yield f"at step {number} it yielded decisions that nobody gave it: rewards {found[~known][:5].tolist()}"
 
@@ -133,7 +145,7 @@ def shown_by(task: Task, batch: Experience) -> set[str]:
     """The decisions that the task shows for the starts of a batch."""
     if "start" not in batch.extra or bool((batch.extra["start"] < 0).any()):
         return set()
-    starts, found = batch.extra["start"].unique().numpy(), set[str]()
+    starts, found = torch.unique(batch.extra["start"]).numpy(), set[str]()
     if isinstance(task, DemonstratedTask):
         found |= decisions_of(task.demonstrate(starts, 0))
     if isinstance(task, PairedTask):

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.checks.bench import STANDARD, Bench, TermCase, Trial, columns_of, evaluate, fitting
+from assay.checks.bench import STANDARD, Bench, BenchView, TermCase, Trial, columns_of, evaluate, fitting, seen_by
 from assay.checks.cases import extreme, normal, with_dtype
 from assay.checks.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, other_streams, runs, shown
 from assay.engine import whole_units
-from assay.types import AssayError, Experience, Need, pad
+from assay.types import AssayError, Experience, Need, Scored, pad
 
 ROW_COLUMNS = ("group", "episode")
 """Columns whose equal rows a term may ask to keep together."""
@@ -37,12 +37,20 @@ def differences(mine: Trial, other: Trial, limit: float = TIGHT) -> Iterator[str
         yield f"the count is {shown(mine.count)} instead of {shown(other.count)}"
     for kind, first, second in (("scored", mine.policy, other.policy), ("model", mine.parameters, other.parameters)):
         yield from gradient_differences(kind, first, second, limit)
-    for name, value in mine.metrics.items():
-        if gap(torch.tensor(value), torch.tensor(other.metrics.get(name, float("nan")))) > limit:
-            yield f"the metric {name} is {value:.6g} instead of {other.metrics.get(name)}"
+    for name, metric in mine.metrics.items():
+        here, there = mean(metric), mean(other.metrics.get(name, (float("nan"), 1.0)))
+        if gap(torch.tensor(here), torch.tensor(there)) > limit:
+            yield f"the metric {name} is {here:.6g} instead of {there:.6g}"
 
 
-def gradient_differences(kind: str, mine: Mapping[str, Tensor], other: Mapping[str, Tensor], limit: float) -> Iterator[str]:
+def mean(metric: tuple[float, float]) -> float:
+    """A metric's sum divided by its count."""
+    return metric[0] / max(1.0, metric[1])
+
+
+def gradient_differences(
+    kind: str, mine: Mapping[str, Tensor], other: Mapping[str, Tensor], limit: float
+) -> Iterator[str]:
     """Gradients that differ, by name."""
     for name, gradient in mine.items():
         if gap(gradient, other[name]) > limit:
@@ -55,22 +63,38 @@ def rows_of(trial: Trial, rows: Tensor) -> Trial:
 
 
 def added(trials: Sequence[Trial], order: Tensor) -> Trial:
-    """Trials of micro-batches added up; the policy's gradients in the order of the whole. Metrics are left out."""
+    """Trials of micro-batches added up; the policy's gradients in the order of the whole."""
     first = trials[0]
     back = torch.argsort(order)
     policy = {name: torch.cat([trial.policy[name] for trial in trials])[back] for name in first.policy}
     parameters = {name: torch.stack([trial.parameters[name] for trial in trials]).sum(0) for name in first.parameters}
     total = torch.stack([trial.sum for trial in trials]).sum()
     count = torch.stack([trial.count.double() for trial in trials]).sum()
-    return replace(first, sum=total, count=count, metrics={}, policy=policy, parameters=parameters)
+    metrics = {
+        name: (sum(one.metrics[name][0] for one in trials), sum(one.metrics[name][1] for one in trials))
+        for name in first.metrics
+    }
+    return replace(first, sum=total, count=count, metrics=metrics, policy=policy, parameters=parameters)
 
 
 def littered(batch: Experience) -> Experience:
     """The batch with other numbers wherever the mask is false, in all columns that only speak of decisions."""
-    spoken = {"logp", "reward", "extra.advantage", "extra.return", "extra.logp_ref", "extra.scored.logp", "extra.scored.entropy"}
+    spoken = {
+        "logp",
+        "reward",
+        "extra.advantage",
+        "extra.return",
+        "extra.logp_ref",
+        "extra.scored.logp",
+        "extra.scored.entropy",
+    }
 
     def spoilt(name: str, column: Tensor) -> Tensor:
-        return torch.where(batch.mask, column, 7.0 + normal(name, column.shape).to(column.dtype)) if name in spoken else column
+        return (
+            torch.where(batch.mask, column, 7.0 + normal(name, column.shape).to(column.dtype))
+            if name in spoken
+            else column
+        )
 
     columns = {name: spoilt(name, column) for name, column in columns_of(batch)}
     extra = {name: columns[f"extra.{name}"] for name in batch.extra}
@@ -98,19 +122,23 @@ def repeats(part: Any, case: TermCase) -> Iterator[str]:
 
 @law("inputs are not modified")
 def unmodified(part: Any, case: TermCase) -> Iterator[str]:
-    """The batch and the models are as they were."""
-    batch = case.batch.map(torch.clone)
-    before = dict(columns_of(case.batch))
+    """The batch, the actor's outputs and the models are as they were."""
     asked = evaluate(part, case).asked
-    weights = {name: {key: value.clone() for key, value in case.bench.model(name).state_dict().items()} for name in asked}
-    evaluate(part, case, batch)
-    after = dict(columns_of(batch))
+    weights = {name: {key: one.clone() for key, one in case.bench.model(name).state_dict().items()} for name in asked}
+    record, outputs = seen_by(part, case.batch)
+    before = {name: value.clone() for name, value in columns_of(record)}
+    part(record, BenchView(case.bench, record, Scored(**outputs)))
+    after = dict(columns_of(record))
     if after.keys() != before.keys():
         yield f"columns were added or removed: {sorted(after.keys() ^ before.keys())}"
-    yield from (f"column {name} changed" for name, value in after.items() if name in before and not torch.equal(value, before[name]))
+    yield from (
+        f"column {name} changed" for name in before if name in after and not torch.equal(after[name], before[name])
+    )
     for name, saved in weights.items():
         now = case.bench.model(name).state_dict()
-        yield from (f"{key} of model {name} changed" for key, value in saved.items() if not torch.equal(value, now[key]))
+        yield from (
+            f"{key} of model {name} changed" for key, value in saved.items() if not torch.equal(value, now[key])
+        )
 
 
 @law("float32 and float64 agree")
@@ -129,7 +157,9 @@ def padding(part: Any, case: TermCase) -> Iterator[str]:
     longer = evaluate(part, case, pad(case.batch, num + 3))
     shorter = {name: gradient[:, :num] for name, gradient in longer.policy.items()}
     yield from differences(replace(longer, policy=shorter), evaluate(part, case))
-    yield from (f"padding gets gradient in {name}" for name, gradient in longer.policy.items() if bool(gradient[:, num:].any()))
+    yield from (
+        f"padding gets gradient in {name}" for name, gradient in longer.policy.items() if bool(gradient[:, num:].any())
+    )
 
 
 @law("permuting rows permutes the result")
@@ -143,7 +173,7 @@ def permutation(part: Any, case: TermCase) -> Iterator[str]:
 @law("sums and gradients over micro-batches add up to the whole")
 def micro_batches(part: Any, case: TermCase) -> Iterator[str]:
     """Splits that keep whole what must stay together, down to single units."""
-    plain = replace(evaluate(part, case), metrics={})
+    plain = evaluate(part, case)
     together = frozenset() if part.together is None else frozenset({part.together})
     for size in (1, 3):
         splits = list(whole_units(case.batch, together, size))
@@ -162,7 +192,7 @@ def count(part: Any, case: TermCase) -> Iterator[str]:
 
 @law("a decision in the last column is in the sum and in the count, or in neither")
 def last_column(part: Any, case: TermCase) -> Iterator[str]:
-    """Every row decides in the last column too, or does not: nothing may be counted that is not summed. Refusing is fine."""
+    """Every row decides there too, or none does: nothing may be counted that is not summed. Refusing is fine."""
     last = torch.zeros_like(case.batch.mask)
     last[:, -1] = case.batch.mask.any(1)
     filled = littered(case.batch)
@@ -172,18 +202,23 @@ def last_column(part: Any, case: TermCase) -> Iterator[str]:
         return
     less = evaluate(part, case, replace(filled, mask=case.batch.mask & ~last))
     if gap(more.sum, less.sum) <= TIGHT and gap(more.count, less.count) > TIGHT:
-        yield f"{int(last.sum())} decisions there change the count from {shown(less.count)} to {shown(more.count)} and leave the sum as it was"
+        counts = f"the count goes from {shown(less.count)} to {shown(more.count)}"
+        yield f"with {int(last.sum())} more decisions there {counts}, and the sum stays"
 
 
 @law("an empty mask gives sum 0 and count 0, and no gradient")
 def empty(part: Any, case: TermCase) -> Iterator[str]:
     """No decision at all."""
-    none = replace(case.batch, mask=torch.zeros_like(case.batch.mask)).add({"chosen": torch.zeros_like(case.batch.column("chosen"))})
+    none = replace(case.batch, mask=torch.zeros_like(case.batch.mask)).add(
+        {"chosen": torch.zeros_like(case.batch.column("chosen"))}
+    )
     trial = evaluate(part, case, none)
     if float(trial.sum) != 0.0 or float(trial.count) != 0.0:
         yield f"sum is {shown(trial.sum)}, count {shown(trial.count)}"
     found = {**trial.policy, **trial.parameters}
-    yield from (f"gradient in {name} is {shown(gradient)}" for name, gradient in found.items() if bool((gradient != 0).any()))
+    yield from (
+        f"gradient in {name} is {shown(gradient)}" for name, gradient in found.items() if bool((gradient != 0).any())
+    )
 
 
 @law("masked decisions change nothing and carry no gradient")
@@ -203,9 +238,28 @@ def finite(part: Any, case: TermCase) -> Iterator[str]:
     far = extreme(case.batch)
     deep = torch.full_like(far.logp, -1e4) * far.mask
     trial = evaluate(part, case, with_dtype(far.add({"scored.logp": deep}), torch.float32))
-    numbers = {"the sum": trial.sum, **{f"the metric {name}": torch.tensor(value) for name, value in trial.metrics.items()}}
+    numbers = {
+        "the sum": trial.sum,
+        **{f"the metric {name}": torch.tensor(mean(one)) for name, one in trial.metrics.items()},
+    }
     numbers |= {f"the gradient in {name}": value for name, value in {**trial.policy, **trial.parameters}.items()}
-    yield from (f"{name} is {shown(value[~torch.isfinite(value)])}" for name, value in numbers.items() if not is_finite(value))
+    yield from (
+        f"{name} is {shown(value[~torch.isfinite(value)])}" for name, value in numbers.items() if not is_finite(value)
+    )
 
 
-COMMON = (runs, declared, repeats, unmodified, dtype, padding, permutation, micro_batches, count, last_column, empty, masked, finite)
+COMMON = (
+    runs,
+    declared,
+    repeats,
+    unmodified,
+    dtype,
+    padding,
+    permutation,
+    micro_batches,
+    count,
+    last_column,
+    empty,
+    masked,
+    finite,
+)

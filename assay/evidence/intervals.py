@@ -229,13 +229,16 @@ def spread(sample: Values, level: float) -> tuple[float, float]:
 
 
 def bootstrap_t(sample: Values, mean: float, error: float) -> Values:
-    """(mean* - mean) / se* for resamples drawn by a hash of the count; the order of the sample does not matter."""
-    count = sample.size
-    places = random.integers(Draw(0, (count,)), count, RESAMPLES * count).reshape(RESAMPLES, count)
-    resamples = np.sort(sample)[places]
-    errors = resamples.std(1, ddof=1) / math.sqrt(count)
-    scores: Values = (resamples.mean(1) - mean) / np.maximum(errors, error / 4)
-    return scores
+    """(mean* - mean) / se* for every resample; the order of the sample does not matter."""
+    resamples = np.sort(sample)[resample_places(sample.size)]
+    errors = resamples.std(1, ddof=1) / math.sqrt(sample.size)
+    return np.asarray((resamples.mean(1) - mean) / np.maximum(errors, error / 4))
+
+
+@lru_cache(maxsize=2)
+def resample_places(count: int) -> NDArray[Any]:
+    """The places that each resample draws from, by a hash of the count."""
+    return random.integers(Draw(0, (count,)), count, RESAMPLES * count).reshape(RESAMPLES, count)
 
 
 def welch_half_width(first: Values, second: Values, level: float) -> float:

@@ -52,9 +52,8 @@ class Journal:
     """The journals of a run, open for appending; every line reaches the operating system before the call returns."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.folder = Path(folder)
+        self.folder, self.files = Path(folder), dict[str, int]()
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.files: dict[str, int] = {}
         for name in (METRICS, SAMPLES):
             self.files[name] = os.open(self.folder / name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
             os.ftruncate(self.files[name], whole_lines(self.files[name], self.size(name)))
@@ -286,9 +285,11 @@ def time_account(seconds: Mapping[str, float]) -> list[str]:
 
 
 def contents(folder: Path) -> list[tuple[str, str]]:
-    """Every file of the folder that is not hidden, and what it holds."""
+    """Every file of the folder that is not hidden, and what it holds; folders with a README are phases of the run."""
     names = sorted({path.name for path in folder.iterdir() if not path.name.startswith(".")} | {"README.md"})
-    return [(f"{name}/" if (folder / name).is_dir() else name, CONTENTS.get(name, "")) for name in names]
+    phases = (name for name in names if (folder / name / "README.md").is_file())
+    known = CONTENTS | dict.fromkeys(phases, "a phase of this run, explained in its own README.md")
+    return [(f"{name}/" if (folder / name).is_dir() else name, known.get(name, "")) for name in names]
 
 
 def machine() -> dict[str, object]:

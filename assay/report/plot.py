@@ -64,7 +64,7 @@ def learning_curve(
 
     with rc_context(STYLE):
         figure = Figure(figsize=(7.2, 4.05), dpi=160, facecolor="white")
-        axes = figure.add_axes((0.085, 0.13, 0.73, 0.70))
+        axes = figure.add_axes((0.085, 0.13, 0.71, 0.70))
         frame(axes, x_label)
         ends = [end for place, each in enumerate(series) if (end := line(axes, each, place)) is not None]
         ends += [level(axes, name, value) for name, value in (levels or {}).items()]
@@ -130,7 +130,7 @@ def level(axes: Any, name: str, value: float) -> tuple[float, str, str]:
 def name_the_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
     """Names to the right of the lines at the heights of their ends, moved apart where they would touch."""
     low, high = axes.get_ylim()
-    texts = ["\n".join(textwrap.wrap(printable(name, 60), 18, max_lines=3, placeholder="...")) for _, name, _ in ends]
+    texts = ["\n".join(textwrap.wrap(printable(name, 60), 16, max_lines=3, placeholder="...")) for _, name, _ in ends]
     heights = [0.056 * (text.count("\n") + 1) + 0.015 for text in texts]
     order = sorted(range(len(ends)), key=lambda place: ends[place][0])
     places, below = {}, -0.1

@@ -44,8 +44,7 @@ class Mode(Enum):
 
 def suitable_mode(console: Console) -> Mode:
     """Live on a terminal that can move its cursor, plain elsewhere, whatever the environment says of colours."""
-    is_live = console.is_interactive and not console.is_dumb_terminal and console.file.isatty()
-    return Mode.LIVE if is_live else Mode.PLAIN
+    return Mode.LIVE if console.is_interactive and console.file.isatty() else Mode.PLAIN
 
 
 @dataclass
@@ -60,8 +59,8 @@ class Noted:
 class Display:
     """Shows a run; a context manager that leaves the terminal as it was, whatever happens inside.
 
-    `metric` is the measure with a trend. `first_step` is where a resumed run goes on. `noted` and `seconds` hold the
-    alarms and the time account for whoever writes the run's README.
+    `metric` is the measure with a trend; until it is measured the first loss stands in. `first_step` is where a resumed
+    run goes on. `noted` and `seconds` hold the alarms and the time account for whoever writes the run's README.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Display:
         self.num_steps, self.first_step, self.done, self.decisions = num_steps, first_step, first_step, 0
         self.trace, self.seconds, self.noted = Trace(), dict[str, float](), dict[str, Noted]()
         self.is_ascii = not self.console.encoding.lower().startswith("utf")
-        self.phase, self.ending = "", ""
+        self.phase = self.ending = self.shown = ""
         self.clock, self.start = clock, clock()
         self.marks = deque([(self.start, self.done, 0)], maxlen=240)
         self.due_time, self.due_step = self.start, 0
@@ -89,8 +88,6 @@ class Display:
 
     # ------------------------------------------------------------------------------------------------ told by the run
     def __enter__(self) -> Self:
-        self.start = self.clock()
-        self.marks = deque([(self.start, self.done, self.decisions)], maxlen=240)
         if self.mode is Mode.LIVE:
             with self.unless_gone():
                 self.live.start()
@@ -112,9 +109,12 @@ class Display:
         self.decisions += decisions
         for phase, spent in seconds.items():
             self.seconds[phase] = self.seconds.get(phase, 0.0) + spent
-        value = metrics.get(self.metric)
-        if value is not None:
-            self.trace.push(value)
+        if self.shown != self.metric and self.metric in metrics:
+            self.shown, self.trace = self.metric, Trace()
+        elif not self.shown:
+            self.shown = next((name for name in metrics if name.startswith("loss")), "")
+        if self.shown in metrics:
+            self.trace.push(metrics[self.shown])
         if self.clock() >= self.due_time or self.done >= self.due_step > 0:
             self.show()
 
@@ -185,8 +185,8 @@ class Display:
     def frame(self, now: float) -> Group:
         """What is redrawn on a terminal."""
         width = self.console.width
-        head = Text.assemble((self.title, "bold"), "  ", (self.state(now), "dim"))
-        lines = [head, self.bar_line(now, width), self.metric_line(now, width), self.time_line(now, width)]
+        lines = [self.bar_line(now, width), self.metric_line(now, width), self.time_line(now, width)]
+        lines.insert(0, Text.assemble((self.title, "bold"), "  ", (self.state(now), "dim")))
         for line in lines:
             line.no_wrap, line.overflow = True, "crop"
         return Group(*self.alarm_lines(width), *(line for line in lines if line.plain))
@@ -202,8 +202,7 @@ class Display:
                 break
             shown.insert(0, text)
         hidden = len(self.noted) - len(shown)
-        more = f"and {hidden} other {'kind' if hidden == 1 else 'kinds'} of alarm"
-        return ([Text(more, style="yellow")] if hidden else []) + shown
+        return ([Text(f"other kinds of alarm: {hidden}", style="yellow")] if hidden else []) + shown
 
     def state(self, now: float) -> str:
         """Running time, and what is going on."""
@@ -224,7 +223,7 @@ class Display:
         line = Text()
         if self.trace.last:
             trends, sparks = (ASCII_TRENDS, ASCII_SPARKS) if self.is_ascii else (TRENDS, SPARKS)
-            line.append(f"{printable(self.metric, 30, self.console.encoding)} ")
+            line.append(f"{printable(self.shown, 30, self.console.encoding)} ")
             line.append(f"{number(self.trace.level)} {trends[self.trace.trend]}", style="bold")
             line.append(f"  {self.trace.sparkline(min(24, max(6, width - 64)), sparks)}  ", style="cyan")
         return line.append(self.rates(now))
@@ -246,7 +245,7 @@ class Display:
         share = f" ({min(1.0, self.done / self.num_steps):.0%})" if self.num_steps else ""
         words = [f"{self.title}: step {self.done}/{self.num_steps}{share}"]
         if self.trace.last:
-            words.append(f"{printable(self.metric, 30, self.console.encoding)} {number(self.trace.level)}")
+            words.append(f"{printable(self.shown, 30, self.console.encoding)} {number(self.trace.level)}")
         if self.ending:
             words += [self.state(now), *(f"{phase} {part:.0%}" for phase, part in self.shares(now).items())]
         else:

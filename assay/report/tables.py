@@ -146,14 +146,17 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
     out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
     series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
     out.print(Curve(series, title=title, x_label="step"))
-    picture = save_picture(base / "learning_curve.png", series, runs[0])
-    out.print(f"curve       {picture}\nrun folder  {base}", markup=False)
+    out.print(f"curve       {picture_of(runs, base, series)}\nrun folder  {base}", markup=False)
 
 
-def save_picture(path: Path, series: Sequence[Series], run: Any) -> str:
-    """The learning curve as PNG; a sentence where matplotlib is missing."""
+def picture_of(runs: Sequence[Any], base: Path, series: Sequence[Series]) -> str:
+    """Where the picture is; several seeds get one of their own with a band."""
+    path = base / "learning_curve.png"
+    if len(runs) == 1 and path.is_file():
+        return str(path)
     try:
-        learning_curve(path, series, title=f"{run.recipe.name} on {run.task.name}", subtitle="held-out score")
+        title = f"{runs[0].recipe.name} on {runs[0].task.name}"
+        learning_curve(path, series, title=title, subtitle="held-out score")
     except AssayError as error:
         return f"not drawn: {error}"
     return str(path)
@@ -161,9 +164,9 @@ def save_picture(path: Path, series: Sequence[Series], run: Any) -> str:
 
 def print_comparison(arms: Mapping[str, Sequence[Any]], base: Path, as_json: bool) -> int:
     """One row an arm: final score over seeds with its interval, and the paired difference to the first arm."""
+    rows: list[dict[str, Any]] = []
     finals = {name: np.asarray([run.scores_after.mean() for run in runs]) for name, runs in arms.items()}
     first = next(iter(finals))
-    rows = []
     for name, values in finals.items():
         gap = difference_interval(values, finals[first], paired=True) if name != first and len(values) > 1 else None
         rows.append(

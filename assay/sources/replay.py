@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -86,5 +86,5 @@ def transitions(experience: Experience) -> dict[str, Tensor]:
 def from_columns(columns: dict[str, Tensor]) -> Experience:
     """The record that `transitions` took apart."""
     context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
-    plain = [columns[name] for name in PLAIN]
-    return Experience(context, *plain, cost=columns.get("cost"))
+    record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[misc]
+    return replace(record, cost=columns.get("cost"))

@@ -230,6 +230,8 @@ def test_readme_tells_the_whole_run(tmp_path: Path) -> None:
             journal.metrics(step, {"reward": step / 40, "note": "text"}, {"sample": 0.1})
     (tmp_path / "learning_curve.png").write_bytes(b"")
     (tmp_path / "checkpoints").mkdir()
+    (tmp_path / "phase-1-warmup").mkdir()
+    (tmp_path / "phase-1-warmup" / "README.md").write_text("")
     change = measured_change("accuracy", [0.0] * 90 + [1.0] * 10, [0.0] * 20 + [1.0] * 80, paired=True)
     alarms = [Noted("too easy", 3), Noted("not finite", 1, stop=True)]
     told = facts(changes=[change], alarms=alarms, seconds={"sample": 60, "update": 30})
@@ -246,6 +248,7 @@ def test_readme_tells_the_whole_run(tmp_path: Path) -> None:
         "- not finite (once, stopped the run)",
         "| sample | 1:00 | 67% |",
         "| `checkpoints/` | everything",
+        "| `phase-1-warmup/` | a phase of this run, explained in its own README.md |",
         "| `metrics.jsonl` | one line a step",
         "| torch |",
     ):

@@ -198,7 +198,7 @@ def test_alarms_of_one_kind_share_a_line_and_old_kinds_make_room() -> None:
         display.alarm("the same words", kind=kind)
     display.alarm("rewards are not finite", stop=True)
     lines = frame_of(display, 1.0).splitlines()
-    assert lines[0] == "and 4 other kinds of alarm"
+    assert lines[0] == "other kinds of alarm: 4"
     assert lines[1:5] == ["alarm: the same words"] * 3 + ["STOP: rewards are not finite"]
     assert display.noted["#% of the groups had zero advantage"].count == 7
 
@@ -216,6 +216,15 @@ def test_any_text_fits_any_terminal(text: str, width: int, encoding: str, value:
         assert display.mode is Mode.LIVE
     shown = frame_of(display, 5.0, width, encoding)
     assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+def test_loss_stands_in_until_the_metric_is_measured() -> None:
+    display = Display("a", 10, mode=Mode.SILENT, console=written_to()[0])
+    display.step({"ratio": 1.0, "loss/PolicyGradient": 0.75}, {})
+    assert "loss/PolicyGradient 0.75" in frame_of(display, 1.0)
+    display.step({"loss/PolicyGradient": 0.5, "reward": 3.0}, {})
+    display.step({"loss/PolicyGradient": 0.25}, {})
+    assert "reward 3 " in frame_of(display, 1.0)
 
 
 def test_resumed_run_counts_only_its_own_steps() -> None:

@@ -1,0 +1,124 @@
+"""Every part of the package under every law of its slot. Parts are discovered; nobody can opt out.
+
+A part that rightly breaks a law says so in its class (`breaks = {"law": "reason"}`); an entry that is no longer true
+fails here. EXAMPLES gives settings to parts that need some, VARIANTS adds settings worth checking besides the defaults.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from assay import discover
+from assay.actors.transformer import Transformer
+from assay.checks.contracts import CONTRACTS
+from assay.checks.laws import Finding, assert_laws
+from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
+from assay.credit.temporal import Gae, RewardToGo, Whiten
+from assay.critics.value import ValueLoss
+from assay.objectives.imitation import LogLikelihood
+from assay.objectives.policy import PolicyGradient
+from assay.objectives.ratio import ProductRatio, SequenceRatio
+from assay.objectives.trust import NoTrust
+from assay.ops import divergences
+from assay.recipe import describe
+from assay.reduce import FixedLength, PromptMean, SequenceMean, SequenceSum
+from assay.regularizers.divergence import EntropyBonus, KlToReference
+from assay.sources.fresh import FreshSequences
+
+
+def length_reward(rows: list[dict[str, Any]]) -> list[float]:
+    """Longer is better."""
+    return [float(len(row["completion"])) for row in rows]
+
+
+EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
+    "FixedLength": ({"length": 4},),
+    "FromFunction": ({"function": length_reward},),
+    "Lagrange": ({"limit": 1.0},),
+    "Linear": ({"start": 1.0, "end": 0.1},),
+    "OverlongPenalty": ({"limit": 5, "margin": 3},),
+    "WarmUp": ({"value": 1.0},),
+}
+VARIANTS: tuple[tuple[str, Any], ...] = (
+    ("actor", Transformer(width=16, layers=1, heads=2, pack_to=16)),
+    ("credit", Gae(discount=0.9, decay=0.0)),
+    ("credit", Gae(discount=1.0, decay=1.0)),
+    ("credit", OutcomeCredit(GroupMean(), GroupDeviation())),
+    ("credit", OutcomeCredit(LeaveOneOut())),
+    ("credit", RewardToGo(discount=0.9)),
+    ("credit", Whiten(centre=False)),
+    ("critic_loss", ValueLoss(aggregate=SequenceMean())),
+    ("objective", LogLikelihood(aggregate=PromptMean())),
+    ("objective", PolicyGradient(ratio=ProductRatio(), aggregate=SequenceSum())),
+    ("objective", PolicyGradient(ratio=SequenceRatio(), aggregate=SequenceMean())),
+    ("objective", PolicyGradient(aggregate=FixedLength(8))),
+    ("objective", PolicyGradient(aggregate=PromptMean())),
+    ("objective", PolicyGradient(trust=NoTrust(), aggregate=SequenceSum())),
+    ("regularizer", EntropyBonus(aggregate=SequenceMean())),
+    ("regularizer", KlToReference(estimator=divergences.k1)),
+    ("regularizer", KlToReference(estimator=divergences.k2, aggregate=SequenceMean())),
+    ("source", FreshSequences(epochs=2, minibatches=3)),
+)
+
+PARTS: list[tuple[str, Any]] = [
+    (part.slot, instance) for part in discover.parts(EXAMPLES) for instance in part.instances
+] + list(VARIANTS)
+
+
+def name_of(index: int) -> str:
+    """Slot, class, and a number where a class comes more than once."""
+    slot, part = PARTS[index]
+    same = [other for other, (_, one) in enumerate(PARTS) if type(one) is type(part)]
+    return f"{slot}-{type(part).__name__}" + (f"-{same.index(index)}" if len(same) > 1 else "")
+
+
+@cache
+def findings(index: int) -> dict[str, Finding]:
+    """All findings of a part by law, made once."""
+    slot, part = PARTS[index]
+    return {finding.law: finding for finding in CONTRACTS[slot].check(part)}
+
+
+CASES = [
+    pytest.param(index, law.name, id=f"{name_of(index)}-{law.name}")
+    for index, (slot, part) in enumerate(PARTS)
+    for law in CONTRACTS[slot].binding(part)
+]
+
+
+@pytest.mark.parametrize(("index", "law"), CASES)
+def test_part_obeys_the_law(index: int, law: str) -> None:
+    found = findings(index)
+    assert law in found, f"not tried, since {next(iter(found.values()))}"
+    assert_laws([found[law]])
+
+
+@pytest.mark.parametrize("index", range(len(PARTS)), ids=name_of)
+def test_breaks_names_laws_only(index: int) -> None:
+    assert_laws([finding for law, finding in findings(index).items() if law == "breaks"])
+
+
+def test_every_slot_with_parts_has_laws_and_every_part_has_several() -> None:
+    assert {slot for slot, _ in PARTS} <= set(CONTRACTS)
+    assert all(CONTRACTS[slot].binding(part) for slot, part in PARTS)
+
+
+def test_variants_are_no_defaults() -> None:
+    defaults = [describe(instance) for part in discover.parts(EXAMPLES) for instance in part.instances]
+    assert [part for _, part in VARIANTS if describe(part) in defaults] == []
+
+
+def test_examples_name_parts_that_have_none_of_their_own() -> None:
+    classes = {part.cls.__name__: part.cls for part in discover.parts(EXAMPLES)}
+    assert set(EXAMPLES) <= set(classes)
+    own = [name for name in EXAMPLES if "examples" in vars(classes[name])]
+    assert own == [], f"these classes have examples of their own now; remove them from EXAMPLES: {own}"
+
+
+def test_the_same_policy_gradient_is_checked_in_both_worlds() -> None:
+    inputs = [case.name for case in CONTRACTS["objective"].cases(PolicyGradient())]
+    assert any(name.startswith("tokens") for name in inputs)
+    assert any(name.startswith("torques") for name in inputs)
