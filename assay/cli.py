@@ -15,7 +15,7 @@ import assay
 from assay.types import AssayError
 
 DEFAULT_METHOD = "grpo"
-DEMONSTRATION = {"task": "sorting-6", "steps": 200, "warmup": 100}
+DEMONSTRATION = {"task": "sorting-5", "steps": 300, "warmup": 60}
 """What `assay train` without a method runs: minutes on two cores."""
 
 

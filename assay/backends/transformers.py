@@ -1,7 +1,7 @@
 """Pretrained language models as actors: any causal model of transformers, from a folder or a hub id.
 
-Axes: B sequences, T tokens, D decisions, V vocabulary, W width, N rows that decode together. Decision t is token t given
-the tokens before it: its logits come from position t - 1.
+Axes: B sequences, T tokens, D decisions, V vocabulary, W width, N rows that decode together. Decision t is token t
+given the tokens before it: its logits come from position t - 1.
 
 Weights come from safetensors only, and no code out of a model's folder is run. What would train with wrong numbers is
 refused before anything is spent: weights that are not in the file, a template that loses the prompt, a tokenizer that
@@ -13,18 +13,19 @@ from __future__ import annotations
 import copy
 import datetime
 import inspect
+import itertools
 import json
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import groupby
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
@@ -35,7 +36,7 @@ from assay.slots import Task
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import Item, Items, PromptTask, prompt_ids
 from assay.tasks.textfile import TextFile
-from assay.types import AssayError, Experience, Need, Outcome, Scored, Spec, Vocabulary
+from assay.types import AssayError, Experience, Need, Scored, Spec, Vocabulary
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
@@ -51,8 +52,7 @@ DAY = datetime.date(2024, 7, 26)  # for chat templates that print today's date: 
 class Pretrained:
     """A causal language model of transformers, from a folder or from a hub id at a revision.
 
-    Weights train in float32 (or float64): in bfloat16 small updates are lost. To compute in bfloat16, say so in the
-    placement.
+    Weights train in float32 or float64, since bfloat16 loses small updates; computing in bfloat16 is for the placement.
     """
 
     path: str
@@ -61,9 +61,6 @@ class Pretrained:
 
     def build(self, spec: Spec) -> nn.Module:
         """The actor, checked against the network's own forward pass."""
-        if self.dtype not in DTYPES:
-            way = "compute in bfloat16 with Placement(precision=torch.bfloat16)"
-            raise AssayError(f"dtype is '{self.dtype}'; weights train in {' or '.join(DTYPES)}, {way}")
         network = loaded(self)
         size = network.get_output_embeddings().weight.shape[0]
         if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
@@ -79,21 +76,22 @@ class Pretrained:
 
 def pinned(address: str) -> Pretrained:
     """The model at FOLDER, OWNER/NAME or OWNER/NAME@REVISION; a hub id gets the commit that it stands for now."""
-    is_folder = Path(address).expanduser().is_dir()
-    path, _, revision = (address, "", "") if is_folder else address.partition("@")
-    folder = folder_of(Pretrained(path, revision or None))
-    return Pretrained(path, None if is_folder else folder.name)
+    if Path(address).expanduser().is_dir():
+        return Pretrained(address)
+    path, _, revision = address.partition("@")
+    return Pretrained(path, folder_of(Pretrained(path, revision or None)).name)
 
 
 def folder_of(model: Pretrained) -> Path:
     """The model's folder, fetched where the path is a hub id; AssayError where it cannot be an actor."""
-    hub = require("huggingface_hub", "language", f"model '{model.path}'")
+    require("transformers", "language", f"model '{model.path}'")
     folder = Path(model.path).expanduser()
     if not folder.is_dir():
         lost = f"there is no folder '{model.path}' (looked up from {Path.cwd()})"
         if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", model.path):
             raise AssayError(f"{lost}; give a folder with config.json and safetensors, or a hub id such as owner/name")
         with asking(f"{lost}, and the hub does not give this id"):
+            hub = require("huggingface_hub", "language")
             folder = Path(hub.snapshot_download(model.path, revision=model.revision, allow_patterns=FILES))
     check_folder(folder, model.path)
     return folder
@@ -101,14 +99,12 @@ def folder_of(model: Pretrained) -> Path:
 
 def check_folder(folder: Path, name: str) -> None:
     """AssayError where the files say that this is no causal language model that can be trained here."""
-    known = require("transformers.models.auto.modeling_auto", "language", f"model '{name}'")
     files = [folder / "config.json", folder / "tokenizer_config.json"]
-    try:
+    with asking(f"'{name}' has a configuration that cannot be read") as library:
         config, other = (json.loads(file.read_text()) if file.is_file() else {} for file in files)
-    except (OSError, ValueError) as error:
-        raise AssayError(f"'{name}' has a configuration that is not JSON: {error}") from error
+        known = library.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     kind, classes = config.get("model_type"), config.get("architectures") or []
-    is_causal = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES and not config.get("is_encoder_decoder")
+    is_causal = kind in known and not config.get("is_encoder_decoder")
     is_causal &= not classes or any(one.endswith(("ForCausalLM", "LMHeadModel")) for one in classes)
     has_weights = any((folder / f"model.safetensors{rest}").is_file() for rest in ("", ".index.json"))
     reasons = {
@@ -116,7 +112,7 @@ def check_folder(folder: Path, name: str) -> None:
         "has no config.json, so it is no model of transformers": not config,
         "wants to run code of its own (auto_map), which is never done here; where transformers knows the architecture, "
         "remove auto_map from the json files of a copy": "auto_map" in config or "auto_map" in other,
-        f"is no causal language model known to transformers (model_type {kind}, architectures {classes})": not is_causal,
+        f"is no causal language model of transformers (model_type {kind}, architectures {classes})": not is_causal,
         "has quantised weights, which cannot be trained; take the model itself": "quantization_config" in config,
         "has no model.safetensors, and no pickle is read; save it with save_pretrained": not has_weights,
     }
@@ -127,9 +123,7 @@ def check_folder(folder: Path, name: str) -> None:
 
 @contextmanager
 def asking(trouble: str) -> Iterator[Any]:
-    """transformers, without its progress bars and reports; what it raises becomes one sentence that begins with
-    `trouble`.
-    """
+    """transformers without its progress bars and reports; what it raises becomes an AssayError about `trouble`."""
     library = require("transformers", "language")
     log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -147,6 +141,9 @@ def asking(trouble: str) -> Iterator[Any]:
 
 def loaded(model: Pretrained) -> Any:
     """The network with every one of its weights out of the file, in evaluation mode for good: no dropout."""
+    if model.dtype not in DTYPES:
+        way = "compute in bfloat16 with Placement(precision=torch.bfloat16)"
+        raise AssayError(f"dtype is '{model.dtype}'; weights train in {' or '.join(DTYPES)}, {way}")
     folder = folder_of(model)
     options = {"dtype": DTYPES[model.dtype], "use_safetensors": True, "trust_remote_code": False}
     with asking(f"'{model.path}' cannot be loaded") as library:
@@ -200,13 +197,12 @@ class PretrainedActor(nn.Module):
         if bool(mask_BT.any()):
             tokens = batch.context["tokens"][:, :-1]
             hidden = self.network.base_model(input_ids=tokens, use_cache=False).last_hidden_state[mask_BT[:, 1:]]
-        num, parts = max(1, LOGITS_AT_ONCE // self.vocabulary.size), []
-        is_kept = not torch.is_grad_enabled() or len(hidden) <= num
-        for some, action in zip(hidden.split(num), batch.action[mask_BT].split(num), strict=True):
-            if is_kept:
-                parts.append(self.measured(some, action, needs))
-            else:  # the logits of all chunks would otherwise wait for the backward pass
-                parts.append(checkpoint(self.measured, some, action, needs, use_reentrant=False))
+        num = max(1, LOGITS_AT_ONCE // self.vocabulary.size)
+        measure: Callable[..., tuple[Tensor, Tensor]] = self.measured
+        if torch.is_grad_enabled() and len(hidden) > num:  # else all chunks' logits would wait for the backward pass
+            measure = partial(checkpoint, self.measured, use_reentrant=False)
+        chunks = zip(hidden.split(num), batch.action[mask_BT].split(num), strict=True)
+        parts = [measure(some, action, needs) for some, action in chunks]
 
         def spread(values: Tensor) -> Tensor:
             return values.new_zeros(*mask_BT.shape, *values.shape[1:]).index_put((mask_BT,), values)
@@ -303,11 +299,15 @@ class PretrainedTokenizer:
     chat: bool = True
 
     @cached_property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return folder_of(Pretrained(self.path, self.revision))
+
+    @cached_property
     def backend(self) -> Any:
         """The tokenizer of transformers."""
-        folder = folder_of(Pretrained(self.path, self.revision))
         with asking(f"the tokenizer of '{self.path}' cannot be loaded") as library:
-            return library.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+            return library.AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False, local_files_only=True)
 
     def rendered(self, *turns: str) -> str:
         """The chat template around a prompt, or around a prompt and its reply."""
@@ -335,20 +335,18 @@ class PretrainedTokenizer:
     @cached_property
     def vocabulary(self) -> Vocabulary:
         """The model's number of tokens, and the ids described above."""
-        first, eos = None, self.backend.eos_token_id
+        eos, bos, pad = self.backend.eos_token_id, self.backend.bos_token_id, self.backend.pad_token_id
         if any(self.frame):
             after_reply = self.raw(self.rendered(MARK, MARK).rpartition(MARK)[2])
             eos = next((index for index in after_reply if index in self.control), eos)
             first = self.raw(MARK.join(self.frame))[0]
+            bos = first if first in self.control else bos
         if eos is None:
-            raise AssayError(
-                f"the tokenizer of '{self.path}' has no end token; name eos_token in tokenizer_config.json"
-            )
-        given = [eos if one is None else one for one in (self.backend.pad_token_id, self.backend.bos_token_id)]
-        folder = folder_of(Pretrained(self.path, self.revision))
-        config = require("transformers", "language").AutoConfig.from_pretrained(folder, local_files_only=True)
+            raise AssayError(f"'{self.path}' has no end token; name its eos_token in tokenizer_config.json")
+        with asking(f"the configuration of '{self.path}' cannot be read") as library:
+            config = library.AutoConfig.from_pretrained(self.folder, local_files_only=True)
         size = int(config.get_text_config().vocab_size)
-        return Vocabulary(size, pad=given[0], bos=first if first in self.control else given[1], eos=eos)
+        return Vocabulary(size, *(int(eos if one is None else one) for one in (pad, bos, eos)))
 
     def raw(self, written: str) -> list[int]:
         """Ids of text in which control tokens are control tokens."""
@@ -374,38 +372,25 @@ class PretrainedTokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Text without pad, bos and eos; other special tokens, and ids that are no token, read as U+FFFD."""
         added, vocabulary = self.backend.added_tokens_decoder, self.vocabulary
-
-        def is_spoiled(index: int) -> bool:
-            return added[index].special if index in added else self.backend.convert_ids_to_tokens(index) is None
-
         shown = [index for index in ids if index not in (vocabulary.pad, vocabulary.bos, vocabulary.eos)]
-        runs = [(spoiled, list(run)) for spoiled, run in groupby(shown, is_spoiled)]
-        return "".join(
-            text.SPOILED * len(run) if spoiled else self.backend.decode(run, clean_up_tokenization_spaces=False)
-            for spoiled, run in runs
-        )
+        names = dict(zip(shown, self.backend.convert_ids_to_tokens(shown), strict=True))
+        runs = itertools.groupby(shown, lambda one: names[one] is None or (one in added and added[one].special))
+        pieces = [(is_spoiled, list(run)) for is_spoiled, run in runs]
+        read = partial(self.backend.decode, clean_up_tokenization_spaces=False)
+        return "".join(text.SPOILED * len(run) if is_spoiled else read(run) for is_spoiled, run in pieces)
 
 
 # ---------------------------------------------------------------------------------------------------- the task
 @dataclass(frozen=True)
-class Templated:
-    """Items whose prompts stand in the model's chat template."""
+class ModelTask(PromptTask):
+    """Prompts that stand in a model's chat template, where it has one."""
 
-    items: Items
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """The same item, its prompt framed."""
-        item = self.items.item(ordinal, split)
-        return replace(item, prompt=Framed(item.prompt))
-
-    def verify(self, item: Item, completion: str) -> Outcome:
-        """What the items themselves say."""
-        return self.items.verify(item, completion)
+    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
+        """The items of these ordinals, their prompts framed."""
+        return [replace(item, prompt=Framed(item.prompt)) for item in super().items_of(starts, split)]
 
 
-def with_model(
-    task: Task, model: str | Pretrained, *, chat: bool = True, max_tokens: int = 0
-) -> PromptTask | PairsTask:
+def with_model(task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0) -> PromptTask | PairsTask:
     """The task in the model's tokens, its prompts in the model's chat template where it has one.
 
     `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration. AssayError where the tokenizer
@@ -413,39 +398,30 @@ def with_model(
     """
     chosen = pinned(model) if isinstance(model, str) else model
     if isinstance(task, PairsTask):
-        return PairsTask(cast(PromptTask, with_model(task.prompts, chosen, chat=chat, max_tokens=max_tokens)))
+        return PairsTask(cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
     if not isinstance(task, PromptTask):
         raise AssayError(f"task '{task.name}' has no prompts; a language model needs a token task such as countdown")
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
-    bare = task.items.items if isinstance(task.items, Templated) else task.items
-    prompt, reply = longest(tokenizer, bare)
-    if not isinstance(bare, TextFile):  # items that were not looked at: no token is shorter than a byte
+    prompt, reply = longest(tokenizer, task.items)
+    if not isinstance(task.items, TextFile):  # of items that were not seen, no token is shorter than a byte
         prompt = max(prompt, task.max_prompt)
-    return replace(
-        task,
-        items=Templated(bare) if any(tokenizer.frame) else bare,
-        tokenizer=tokenizer,
-        max_prompt=prompt + len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2,
-        max_tokens=max_tokens or max(reply + 1, task.max_tokens),
-    )
+    max_prompt = prompt + len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
+    return ModelTask(task.name, task.items, tokenizer, max_prompt, max_tokens or max(reply + 1, task.max_tokens))
 
 
 def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
-    """Tokens of the longest prompt and the longest reply, of all rows of a file or of the first items of both splits."""
-    some = (
-        items.rows if isinstance(items, TextFile) else [items.item(k, s) for s in (0, 1) for k in range(NUM_MEASURED)]
-    )
-    sizes = [(0, 0)]
-    for place, item in enumerate(some):
-        replies = [item.demonstration, *(str(item.facts[name]) for name in ("rejected",) if name in item.facts)]
-        try:
-            written = [tokenizer.encode(words) for words in (item.prompt, *replies)]
-        except ValueError as error:
-            raise AssayError(f"item {place} of the task: {error}") from error
-        for ids in written if place < 2 * NUM_MEASURED else ():
-            back = tokenizer.encode(tokenizer.decode(ids))
-            if back != ids:
-                what = f"{ids[:20]}, reads it as {tokenizer.decode(ids)[:60]!a}, and writes that as {back[:20]}"
-                raise AssayError(f"the tokenizer of '{tokenizer.path}' writes item {place} as {what}: take another")
-        sizes.append((len(written[0]), max(map(len, written[1:]))))
-    return max(size for size, _ in sizes), max(size for _, size in sizes)
+    """Tokens of the longest prompt and the longest reply: of all rows of a file, or of the first items of a task."""
+    both = itertools.product(range(NUM_MEASURED), (0, 1))
+    some = items.rows if isinstance(items, TextFile) else [items.item(ordinal, split) for ordinal, split in both]
+    prompts, replies = [0], [0]
+    with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
+        for place, item in enumerate(some):
+            words = (item.prompt, item.demonstration, str(item.facts.get("rejected", "")))
+            written = [tokenizer.encode(one) for one in words]
+            for ids in written if place < 2 * NUM_MEASURED else ():
+                read = tokenizer.decode(ids)
+                if tokenizer.encode(read) != ids:
+                    raise ValueError(f"it writes {ids[:20]} and reads that as {read[:60]!a}, which has other ids")
+            prompts.append(len(written[0]))
+            replies += map(len, written[1:])
+    return max(prompts), max(replies)

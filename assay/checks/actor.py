@@ -150,6 +150,14 @@ def away_from_bounds(record: Experience, actor: Any) -> Tensor:
     return (share < 1.0 - 1e-4).all(-1)
 
 
+def learnable(total: Tensor, model: nn.Module) -> bool:
+    """Whether a number carries gradient into some parameter of a model."""
+    if not total.requires_grad:
+        return False
+    found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+    return any(gradient is not None and bool(gradient.any()) for gradient in found)
+
+
 # ---------------------------------------------------------------------------------------------------- laws
 @law("the log-probability of its own sample is finite")
 def finite(part: Any, case: ActorCase) -> Iterator[str]:
@@ -248,9 +256,7 @@ def dtype(part: Any, case: ActorCase) -> Iterator[str]:
 def learns(part: Any, case: ActorCase) -> Iterator[str]:
     """Some parameter gets gradient."""
     actor = case.actor(part)
-    parameters = list(actor.parameters())
-    found = torch.autograd.grad(actor.score(case.batch, LOGP).logp.sum(), parameters, allow_unused=True)
-    if not any(gradient is not None and bool(gradient.any()) for gradient in found):
+    if not learnable(actor.score(case.batch, LOGP).logp.sum(), actor):
         yield "no parameter gets gradient"
 
 

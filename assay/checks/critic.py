@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from assay.checks.actor import learnable
 from assay.checks.bench import STANDARD, Bench, TermCase, evaluate
 from assay.checks.cases import CHOICES, CONTROL_LAYOUTS, NUMBERED, TOKEN_LAYOUTS, TOKENS, TORQUES, build, with_dtype
 from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown
@@ -174,9 +175,7 @@ def rows_alone(part: Any, case: CriticCase) -> Iterator[str]:
 def learns(part: Any, case: CriticCase) -> Iterator[str]:
     """Some parameter gets gradient."""
     model = case.model(part)
-    total = judgement(model, case.batch.context, case.batch.action).sum()
-    found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
-    if not any(gradient is not None and bool(gradient.any()) for gradient in found):
+    if not learnable(judgement(model, case.batch.context, case.batch.action).sum(), model):
         yield "no parameter gets gradient"
 
 

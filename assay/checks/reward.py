@@ -109,7 +109,7 @@ def numbers_in(values: Any, num_rows: int) -> list[float]:
         )
     found = []
     for row, value in enumerate(values):
-        number = value.item() if isinstance(value, Tensor | np.ndarray | np.generic) and np.size(value) == 1 else value
+        number = value.item() if isinstance(value, Tensor | np.ndarray | np.generic) and value.ndim == 0 else value
         if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
             raise AssayError(f"it returned {value!r} for row {row}; it must be a finite float")
         found.append(float(number))
@@ -117,7 +117,9 @@ def numbers_in(values: Any, num_rows: int) -> list[float]:
 
 
 def rows_cases(part: RewardFunction) -> Sequence[RowsCase]:
-    """Texts; episodes of control where the function asks for what texts do not have."""
+    """Texts; episodes of control where the function asks for what texts do not have; both where it takes both."""
+    if next(iter(inspect.signature(part.function).parameters), "") in PLURALS:
+        return TEXT_CASES
     try:
         part.function(copy.deepcopy(CONTROL_CASES[1].rows))
     except (Exception, SystemExit):

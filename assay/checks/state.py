@@ -9,12 +9,17 @@ from typing import Any
 
 from assay import store
 from assay.loop import frozen, thawed
+from assay.types import AssayError
 
 
 def saved_and_loaded(state: Any, fresh: Any) -> Any:
     """The state after a save to disk and a load into the state of a new start."""
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
-        tree = store.load_path(store.save(Path(folder), 0, {"state": frozen(state)}, facts={})).tree
+        try:
+            path = store.save(Path(folder), 0, {"state": frozen(state)}, facts={})
+        except (TypeError, ValueError) as error:
+            raise AssayError(f"its state cannot be saved: {error}") from error
+        tree = store.load_path(path).tree
     return thawed(fresh, tree["state"])
 
 

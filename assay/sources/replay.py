@@ -86,5 +86,5 @@ def transitions(experience: Experience) -> dict[str, Tensor]:
 def from_columns(columns: dict[str, Tensor]) -> Experience:
     """The record that `transitions` took apart."""
     context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
-    record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[misc]
+    record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[arg-type]
     return replace(record, cost=columns.get("cost"))

@@ -20,6 +20,7 @@ def assert_caught(contract: Contract, law: str, part: Any) -> None:
     assert not found.held, f"{law} held on a part that breaks it"
     assert found.law == law
     assert found.input
+    assert "raises" not in found.detail, f"the part fails for another reason: {found.detail}"
     assert "; here " in found.detail
 
 

@@ -1,0 +1,105 @@
+"""Parts are found by walking the folders; whoever cannot be checked is named with the line that mends it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar
+
+import pytest
+
+from assay import discover
+from assay.checks.contracts import CONTRACTS
+from assay.types import AssayError, Experience, Need
+from tests.test_parts import EXAMPLES
+
+
+def test_slots_of_known_parts() -> None:
+    slots = {part.cls.__name__: part.slot for part in discover.parts(EXAMPLES)}
+    expected = {
+        "Transformer": "actor", "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare", "GroupMean": "statistic",
+        "Informative": "select", "TwinQ": "critic", "ValueLoss": "critic_loss", "InOrder": "curriculum",
+        "PolicyGradient": "objective", "SequenceRatio": "ratio", "Clip": "trust", "TokenMean": "aggregation",
+        "KlToReference": "regularizer", "FromFunction": "reward", "Episodes": "rollout", "EpsilonGreedy": "explore",
+        "Linear": "schedule", "Replay": "source",
+    }  # fmt: skip
+    assert expected.items() <= slots.items()
+
+
+def test_every_slot_that_can_be_found_has_a_contract() -> None:
+    assert {slot for kinds in discover.FOLDERS.values() for slot, _ in kinds} == set(CONTRACTS)
+
+
+def test_no_public_frozen_dataclass_of_the_part_folders_is_left_out() -> None:
+    found = {part.cls for part in discover.parts(EXAMPLES)}
+    for folder in discover.FOLDERS:
+        for module in discover.modules_of(folder):
+            for _, cls in inspect.getmembers(module, discover.is_frozen):
+                if cls.__module__ == module.__name__ and not cls.__name__.startswith("_"):
+                    assert cls in found or cls.not_a_part, f"{cls} is neither a part nor says why not"
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A credit with a setting that has no default."""
+
+    size: int
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    centred: ClassVar[bool] = False
+
+    def __call__(self, experience: Experience) -> Experience:
+        return experience
+
+
+@dataclass(frozen=True)
+class WithExamples(Sized):
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"size": 2}, {"size": 3})
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """Satisfies no slot."""
+
+    def hello(self) -> str:
+        return "hello"
+
+
+@dataclass(frozen=True)
+class NoPart(Stranger):
+    not_a_part: ClassVar[str] = "a value that a part hands on"
+
+
+def with_module(monkeypatch: pytest.MonkeyPatch, *classes: type) -> None:
+    """A module of credit that defines these classes and no others."""
+    module = ModuleType("assay.credit.made_up")
+    for cls in classes:
+        monkeypatch.setattr(cls, "__module__", module.__name__)
+        setattr(module, cls.__name__, cls)
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(discover, "modules_of", lambda name: iter([module] if name == "credit" else []))
+
+
+def test_a_required_setting_without_examples_is_an_error_that_shows_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_module(monkeypatch, Sized)
+    with pytest.raises(AssayError, match=r'Sized .*examples: ClassVar.*\(\{"size": \.\.\.\},\)'):
+        discover.parts()
+
+
+def test_examples_give_the_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_module(monkeypatch, WithExamples)
+    (part,) = discover.parts({"WithExamples": ({"size": 5},)})
+    assert part.slot == "credit"
+    assert [instance.size for instance in part.instances] == [2, 3, 5]
+
+
+def test_a_class_that_satisfies_no_slot_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_module(monkeypatch, Stranger)
+    with pytest.raises(AssayError, match=r"Stranger satisfies no slot of credit .*not_a_part"):
+        discover.parts()
+
+
+def test_a_value_can_say_that_it_is_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_module(monkeypatch, NoPart)
+    assert discover.parts() == []
