@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import assay
+from assay.store import CheckpointError, RunLocked
 from assay.types import AssayError
 
 DEFAULT_METHOD = "grpo"
@@ -229,6 +230,9 @@ def evaluate(options: argparse.Namespace) -> int:
     from assay.evidence.intervals import formatted, mean_interval
     from assay.run import load
 
+    for name in ("starts", "samples"):
+        if (number := vars(options)[name]) is not None and number < 1:
+            raise AssayError(f"--{name} is {number}; give at least 1")
     policy, plan, step = load(options.folder)
     values = evaluation.scores(
         policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
@@ -253,15 +257,14 @@ def evaluate(options: argparse.Namespace) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """`assay check`: exit code 1 where a law broke."""
-    from assay.checks.file import check_file
+    from assay.checks.file import check_file_apart
     from assay.report import tables
 
     if not options.file.is_file():
         raise AssayError(
             f"there is no file {options.file}; give a Python file with your loss, credit, reward or environment"
         )
-    reports = check_file(options.file)
-    return tables.print_checks(reports, options.json)
+    return tables.print_checks(check_file_apart(options.file), options.json)
 
 
 def claim(options: argparse.Namespace) -> int:
@@ -307,15 +310,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code: int = options.run(options)
         return code
-    except AssayError as error:
+    except (AssayError, CheckpointError, RunLocked) as error:
         print(f"assay: {error}", file=sys.stderr)
-        return error.exit_code
+        return error.exit_code if isinstance(error, AssayError) else 2
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        where, what = error.filename or "a file", error.strerror or error
+        print(f"assay: {where} could not be read or written ({what}); choose another place", file=sys.stderr)
+        return 2
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        print(f"assay: not enough memory ({error}); lower the sizes, or set --micro-batch", file=sys.stderr)
+        return 2
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether numpy or torch asked for more than there is; torch says so in words only."""
+    words = ("can't allocate memory", "out of memory", "Storage size calculation overflowed")
+    return isinstance(error, MemoryError) or any(word in str(error) for word in words)
 
 
 if __name__ == "__main__":

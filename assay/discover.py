@@ -53,7 +53,7 @@ def takes(num: int) -> Predicate:
 
 def call_arguments(cls: type) -> tuple[str, ...]:
     """Names of the arguments of `__call__`, without self."""
-    call = vars(cls).get("__call__")
+    call = next((vars(base)["__call__"] for base in cls.__mro__ if "__call__" in vars(base)), None)
     return () if call is None else tuple(inspect.signature(call).parameters)[1:]
 
 

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
 from assay import catalogue, store
+from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
+from assay.credit.shaping import Informative, PairUp
 from assay.engine import Placement
-from assay.recipe import Recipe, describe
+from assay.recipe import Recipe, describe, settings
 from assay.slots import Task
 from assay.types import AssayError, Vocabulary
 from assay.version import __version__
@@ -45,8 +52,8 @@ class Plan:
             "settings": {name: str(value) for name, value in self.settings.items()},
             "warmup": self.warmup,
             "evaluate_every": self.evaluate_every,
-            "recipe": describe(self.recipe),
-            "task_settings": describe(self.task),
+            "recipe": recorded(describe(self.recipe)),
+            "task_settings": recorded(describe(self.task)),
             "device": self.placement.device,
             "precision": str(self.placement.precision),
             "micro_batch": self.placement.micro_batch,
@@ -56,6 +63,18 @@ class Plan:
             "save_every": self.save_every,
             "assay": __version__,
         }
+
+
+def recorded(value: Any) -> Any:
+    """A description as JSON: an array is its type, its shape and a digest of its numbers."""
+    if isinstance(value, Mapping):
+        return {name: recorded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [recorded(item) for item in value]
+    if isinstance(value, torch.Tensor | np.ndarray):
+        array = np.ascontiguousarray(value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value)
+        return f"{array.dtype}{list(array.shape)} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
+    return value
 
 
 def make_plan(
@@ -80,10 +99,14 @@ def make_plan(
         name, recipe = None, method
         for path, value in changes.items():
             recipe = recipe.set(path, value)
+    check_values(recipe)
     recipe.check()
+    check_placement(placement)
     budget = recipe.steps if steps is None else steps
     if budget < 1:
         raise AssayError(f"steps is {budget}; give at least 1")
+    if evaluations < 0:
+        raise AssayError(f"evaluations is {evaluations}; give 0 (only before and after) or a number of them")
     if warmup is not None and warmup < 0:
         raise AssayError(f"warmup is {warmup}; give 0 (none) or a number of supervised steps")
     if warmup is None:
@@ -130,19 +153,112 @@ def plan_of(folder: str | Path) -> Plan:
         seed=config["seed"],
         settings=config["settings"],
         warmup=config["warmup"],
-        placement=Placement(config["device"], config["micro_batch"]),
+        placement=Placement(config["device"], config["micro_batch"], precision_of(config["precision"])),
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
+
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
+    "warmup": (int,), "device": (str,), "micro_batch": (int,), "precision": (str,), "evaluate_every": (int,),
+    "save_every": (int,),
+}  # fmt: skip
+"""What config.json must hold so that a run can go on."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """config.json, checked to be what a run wrote."""
     try:
         config = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise AssayError(f"{path} cannot be read ({error}); restore it, or start the run anew") from None
-    wanted = {"method", "task", "steps", "seed", "settings", "warmup", "device", "micro_batch"}
-    missing = (wanted | {"evaluate_every", "save_every"}) - set(config)
+    if not isinstance(config, dict):
+        raise AssayError(f"{path} is not the config.json of a run; restore it, or start the run anew")
+    missing = set(KINDS) - set(config)
     if missing:
         raise AssayError(f"{path} lacks {', '.join(sorted(missing))}: it is not the config.json of a run")
-    return dict(config)
+    for name, kinds in KINDS.items():
+        if not isinstance(config[name], kinds) or isinstance(config[name], bool):
+            raise AssayError(f"{path}: '{name}' is {config[name]!r}, which no run wrote; restore it")
+    return config
+
+
+def precision_of(name: str) -> torch.dtype | None:
+    """The number type that config.json names."""
+    found = getattr(torch, name.removeprefix("torch."), None)
+    if name != "None" and not isinstance(found, torch.dtype):
+        raise AssayError(f"config.json: 'precision' is '{name}', which is no type of torch; restore it")
+    return found
+
+
+def differing(folder: Path, config: Mapping[str, Any]) -> str:
+    """Where a plan's config differs from the one that a run folder records."""
+    ignored = ("fingerprint", "machine", "assay", "save_every")
+    there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
+    here = {name: value for name, value in config.items() if name not in ignored}
+    paths = store.difference(there, here)
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"different: {', '.join(paths[:3])}{more}" if paths else "its config.json was edited"
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+SIZES = {
+    "starts", "members", "instances", "steps", "batch", "capacity", "updates", "episodes", "minibatches", "epochs",
+    "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
+}  # fmt: skip
+IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
+
+
+def check_values(recipe: Recipe) -> None:
+    """Refuses settings with which nothing can be trained, or only nonsense."""
+    for path, value in settings(recipe).items():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, int | float) and (rule := broken_rule(path, item)):
+                raise AssayError(f"{'.'.join(path)} is {value}; it must be {rule}")
+    for stage in recipe.stages:
+        if not stage.trains or not stage.terms or len(stage.optimizer.betas) != 2:
+            raise AssayError(f"stage '{stage.name}' cannot train: it needs a model, a loss and two betas")
+    listed = (recipe.rewards, recipe.credit, recipe.constraints, *(stage.terms for stage in recipe.stages))
+    for part in (part for parts in listed for part in parts):
+        if isinstance(part, str | int | float):
+            raise AssayError(f"{part!r} is no part; rewards, credit, constraints and losses are replaced in Python")
+    members = vars(recipe.rollout).get("members") if recipe.rollout is not None else None
+    compares = [type(part).__name__ for part in walked(recipe) if isinstance(part, IN_GROUPS)]
+    if members == 1 and compares:
+        raise AssayError(f"rollout.members is 1, but {compares[0]} compares the members of a group; give at least 2")
+
+
+def broken_rule(path: tuple[str, ...], value: float) -> str:
+    """What a number must be, where it is not; parts of one's own may use the same names for something else."""
+    slot, name = path[0], path[-1]
+    is_size = name in SIZES and slot in ("rollout", "source", "select", "actor", "critics", "copies", "stages", "steps")
+    if math.isnan(value):
+        return "a number"
+    if is_size and value < 1:
+        return "at least 1"
+    if "optimizer" in path and (not math.isfinite(value) or value < 0 or (name == "epsilon" and value == 0)):
+        return "more than 0" if name == "epsilon" else "finite and not negative"
+    if ((slot, name) == ("copies", "rate") or name in ("discount", "betas")) and not 0 <= value <= 1:
+        return "between 0 and 1"
+    if ((slot, name) == ("critics", "initial") or name == "share") and not 0 < value < math.inf:
+        return "finite and more than 0"
+    return ""
+
+
+def walked(value: Any) -> list[Any]:
+    """All parts of a tree."""
+    below = list(value.values()) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else []
+    if is_dataclass(value):
+        below = list(vars(value).values())
+    return [value, *(part for item in below for part in walked(item))]
+
+
+def check_placement(placement: Placement) -> None:
+    """Refuses a device that is not there and sizes that cannot be."""
+    if placement.micro_batch < 0:
+        raise AssayError(f"micro-batch is {placement.micro_batch}; give 0 (all rows at once) or a number of rows")
+    try:
+        torch.empty(0, device=placement.device)
+    except (RuntimeError, AssertionError, NotImplementedError):
+        known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+        raise AssayError(f"device '{placement.device}' cannot be used here; there is {known}") from None

@@ -22,10 +22,10 @@ from assay.engine import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
 from assay.guards import Alarm, GuardError
 from assay.loop import Loop, Step
-from assay.plan import Plan, make_plan, plan_of, repeat_command, warmup_plan
+from assay.plan import Plan, differing, make_plan, plan_of, repeat_command, warmup_plan
 from assay.recipe import Recipe
 from assay.report import plot
-from assay.report.folder import Facts, Journal, read_metrics, write_readme
+from assay.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
 from assay.report.progress import Display, Mode, Noted
 from assay.slots import Task
 from assay.types import AssayError, State
@@ -33,6 +33,10 @@ from assay.version import __version__
 
 SAMPLES = 4
 """Sequences written to samples.jsonl at each evaluation."""
+
+PHASE = "phase-1-warmup"
+OWN_NAMES = {*CONTENTS, PHASE, "tensorboard"} - {"README.md"}
+"""What a run may find in its folder when it begins there."""
 
 
 @dataclass
@@ -72,9 +76,9 @@ class Run:
 class Stopped(AssayError):
     """The run was asked to stop (SIGTERM, Ctrl-C); its state is saved."""
 
-    def __init__(self, folder: Path, number: int) -> None:
-        super().__init__(f"stopped and saved; go on with: assay resume {folder}")
-        self.exit_code = 128 + number
+    def __init__(self, folder: Path, number: int, how: str = "stopped and saved") -> None:
+        super().__init__(f"{how}; go on with: assay resume {folder}")
+        self.number, self.how, self.exit_code = number, how, 128 + number
 
 
 @contextmanager
@@ -104,26 +108,54 @@ def stop_signals() -> Iterator[Callable[[], int]]:
 # ---------------------------------------------------------------------------------------------------- executing
 def execute(plan: Plan, folder: Path, *, mode: Mode | None = None, sinks: Sequence[Any] = ()) -> Run:
     """Starts the plan in `folder`, or goes on where the folder's last checkpoint is."""
-    start: State | None = None
-    if plan.warmup:
-        warm = execute(warmup_plan(plan), folder / "phase-1-warmup", mode=mode)
-        start = {name: tensor.detach() for name, tensor in warm.policy.named_parameters()}
-    folder.mkdir(parents=True, exist_ok=True)
+    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+    check_folder(folder)
     with store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
-        worker = Worker(plan, folder, journal, start, signal_seen)
-        with tuned(worker.num_parameters):
-            return worker.work(mode, sinks)
+        try:
+            worker = Worker(plan, folder, loop, journal, signal_seen)
+            if plan.warmup and not worker.scores:
+                loop.engine.load_actor(warmed_up(plan, folder, mode), plan.recipe)
+            with tuned(worker.num_parameters):
+                run = worker.work(mode, sinks)
+        except KeyboardInterrupt:
+            how = "interrupted; what came after the last checkpoint will be done again"
+            raise Stopped(folder, signal_seen() or signal.SIGINT, how) from None
+        if signal_seen():  # while the last words were written: what comes after this run is not wanted either
+            raise Stopped(folder, signal_seen(), "stopped when it had finished")
+        return run
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a folder of something else, whose files a run would overwrite."""
+    try:
+        names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise AssayError(f"{folder} is a file; name a folder for the run with --out") from None
+    if "config.json" not in names and names - OWN_NAMES:
+        other = ", ".join(sorted(names - OWN_NAMES)[:3])
+        raise AssayError(f"{folder} is no run folder and is not empty (it holds {other}); choose another --out")
+
+
+def warmed_up(plan: Plan, folder: Path, mode: Mode | None) -> State:
+    """The actor's weights after the supervised phase, which has a folder of its own inside the run's."""
+    try:
+        warm = execute(warmup_plan(plan), folder / PHASE, mode=mode)
+    except Stopped as stopped:
+        raise Stopped(folder, stopped.number, stopped.how) from None
+    return {name: tensor.detach() for name, tensor in warm.policy.named_parameters()}
 
 
 class Worker:
     """One run in one folder: begins or goes on, logs, evaluates, saves."""
 
     def __init__(
-        self, plan: Plan, folder: Path, journal: Journal, start: State | None, signal_seen: Callable[[], int]
+        self, plan: Plan, folder: Path, loop: Loop, journal: Journal, signal_seen: Callable[[], int]
     ) -> None:
         self.plan, self.folder, self.journal, self.signal_seen = plan, folder, journal, signal_seen
         self.config = plan.config()
-        self.loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+        self.loop = loop
         self.num_parameters = sum(flat.values.numel() for flat in self.loop.engine.flats.values())
         self.alarms: list[Alarm] = []
         self.notes: list[str] = []
@@ -131,30 +163,29 @@ class Worker:
         self.seconds: dict[str, float] = {}
         checkpoint = store.load(folder / "checkpoints")
         if checkpoint is None:
-            self.begin(start)
+            self.begin()
         else:
             self.go_on(checkpoint)
 
-    def begin(self, start: State | None) -> None:
+    def begin(self) -> None:
         """A fresh folder."""
         store.write_json(self.folder / "config.json", self.config | {"machine": describe_machine()})
         self.journal.truncate({})
-        if start is not None:
-            self.loop.engine.load_actor(start, self.plan.recipe)
 
     def go_on(self, checkpoint: store.Checkpoint) -> None:
         """Restores everything, and cuts the logs back to the checkpoint."""
         saved = checkpoint.manifest["facts"]["fingerprint"]
         if saved != self.config["fingerprint"]:
             raise AssayError(
-                f"{self.folder} holds a run with other settings (fingerprint {saved}, this one "
-                f"{self.config['fingerprint']}); use another --out, or resume it with the settings of its config.json"
+                f"{self.folder} holds a run with other settings ({differing(self.folder, self.config)}); use another "
+                "--out, or go on with the settings it was started with"
             )
         tree = checkpoint.tree
         self.loop.restore(tree["loop"])
         self.scores, self.seconds = tree["scores"], tree["seconds"]
         self.alarms = [Alarm(**alarm) for alarm in tree["alarms"]]
-        self.notes = self.journal.truncate(tree["journal"])
+        going_on = [f"{reason}; going on from step {checkpoint.step}" for reason in checkpoint.skipped]
+        self.notes = [*going_on, *self.journal.truncate(tree["journal"])]
 
     def save(self) -> None:
         """A checkpoint of everything."""

@@ -7,10 +7,8 @@ values. A checkpoint is a folder `step-00000042` of three files, none of them a 
     state.json            the tree, with {"$": [kind, name]} where an array stood
     manifest.json         format, step, size and sha256 of both files, the caller's facts, and its own sha256
 
-Saving fsyncs a uniquely named temporary folder, renames it and fsyncs the parent; only then are superseded ones renamed
-to tombstones and deleted. Saving a step again makes `step-00000042.1`, which takes the plain name once the old one is
-gone. Loading verifies every byte before parsing and falls back to the next older one. Saving a step below the newest
-means that the run went back: later ones are set aside as `abandoned-*`, so what loads is what was saved last.
+Saving fsyncs a unique temporary folder, renames it, fsyncs the parent, and only then deletes superseded ones. A step
+saved again is `step-00000042.1` until the old one is gone. Loading verifies; going back sets later ones aside.
 """
 
 import fcntl
@@ -31,6 +29,8 @@ import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 
+from assay.types import AssayError
+
 JSON: TypeAlias = "bool | int | float | str | Sequence[JSON] | Mapping[str, JSON] | None"
 Tree: TypeAlias = "torch.Tensor | np.ndarray[Any, Any] | np.generic | JSON | Sequence[Tree] | Mapping[str, Tree]"
 
@@ -47,11 +47,11 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, Recursio
 _held: set[int] = set()  # the lock files this process has open
 
 
-class CheckpointError(Exception):
+class CheckpointError(AssayError):
     """A checkpoint could not be saved, or none could be loaded; the message is one sentence that names the path."""
 
 
-class RunLocked(Exception):
+class RunLocked(AssayError):
     """Another process holds the run folder; the message says which, since when, and what to do."""
 
 

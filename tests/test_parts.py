@@ -1,7 +1,7 @@
 """Every part of the package under every law of its slot. Parts are discovered; nobody can opt out.
 
 A part that rightly breaks a law says so in its class (`breaks = {"law": "reason"}`); an entry that is no longer true
-fails here. EXAMPLES gives settings to parts that need some, VARIANTS adds settings worth checking besides the defaults.
+fails here. VARIANTS adds settings worth checking besides the defaults.
 """
 
 from __future__ import annotations
@@ -27,21 +27,8 @@ from assay.recipe import describe
 from assay.reduce import FixedLength, PromptMean, SequenceMean, SequenceSum
 from assay.regularizers.divergence import EntropyBonus, KlToReference
 from assay.sources.fresh import FreshSequences
+from tests.checks.examples import EXAMPLES
 
-
-def length_reward(rows: list[dict[str, Any]]) -> list[float]:
-    """Longer is better."""
-    return [float(len(row["completion"])) for row in rows]
-
-
-EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
-    "FixedLength": ({"length": 4},),
-    "FromFunction": ({"function": length_reward},),
-    "Lagrange": ({"limit": 1.0},),
-    "Linear": ({"start": 1.0, "end": 0.1},),
-    "OverlongPenalty": ({"limit": 5, "margin": 3},),
-    "WarmUp": ({"value": 1.0},),
-}
 VARIANTS: tuple[tuple[str, Any], ...] = (
     ("actor", Transformer(width=16, layers=1, heads=2, pack_to=16)),
     ("credit", Gae(discount=0.9, decay=0.0)),

@@ -17,7 +17,6 @@ import itertools
 import json
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -135,8 +134,7 @@ def asking(trouble: str) -> Iterator[Any]:
         raise AssayError(f"{trouble}: {reason}") from error
     finally:
         log.set_verbosity(level)
-        if had_bar:
-            log.enable_progress_bar()
+        (log.enable_progress_bar if had_bar else log.disable_progress_bar)()
 
 
 def loaded(model: Pretrained) -> Any:
@@ -150,19 +148,20 @@ def loaded(model: Pretrained) -> Any:
         network, report = library.AutoModelForCausalLM.from_pretrained(
             folder, local_files_only=True, output_loading_info=True, **options
         )
-    absent = sorted(map(str, [*report["missing_keys"], *report["mismatched_keys"]]))
-    if absent:
-        raise AssayError(f"'{model.path}' lacks {len(absent)} weights or has them in another shape ({absent[0]}, ...)")
-    if report["unexpected_keys"]:
-        left = sorted(map(str, report["unexpected_keys"]))
-        warnings.warn(f"{model.path}: {len(left)} weights that no layer takes are left out ({left[0]})", stacklevel=2)
+    kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
+    wrong = [f"{kind[:-5]} {name}" for kind in kinds for name in sorted(map(str, report[kind]))]
+    if wrong:
+        raise AssayError(f"'{model.path}': {len(wrong)} weights do not fit the architecture: {', '.join(wrong[:3])}")
     return network.to(DTYPES[model.dtype]).eval()
 
 
 # ---------------------------------------------------------------------------------------------------- the actor
 def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:
     """Stands where the layers are and hands on what comes in: the network is then its output layer alone."""
-    return require("transformers.modeling_outputs", "language").MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
+    outputs = require("transformers.modeling_outputs", "language")
+    result = outputs.MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
+    result.cross_attentions = None  # some read it, none needs it
+    return result
 
 
 class PretrainedActor(nn.Module):
@@ -299,15 +298,11 @@ class PretrainedTokenizer:
     chat: bool = True
 
     @cached_property
-    def folder(self) -> Path:
-        """Where its files are."""
-        return folder_of(Pretrained(self.path, self.revision))
-
-    @cached_property
     def backend(self) -> Any:
         """The tokenizer of transformers."""
+        folder = folder_of(Pretrained(self.path, self.revision))
         with asking(f"the tokenizer of '{self.path}' cannot be loaded") as library:
-            return library.AutoTokenizer.from_pretrained(self.folder, trust_remote_code=False, local_files_only=True)
+            return library.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
     def rendered(self, *turns: str) -> str:
         """The chat template around a prompt, or around a prompt and its reply."""
@@ -343,8 +338,8 @@ class PretrainedTokenizer:
             bos = first if first in self.control else bos
         if eos is None:
             raise AssayError(f"'{self.path}' has no end token; name its eos_token in tokenizer_config.json")
-        with asking(f"the configuration of '{self.path}' cannot be read") as library:
-            config = library.AutoConfig.from_pretrained(self.folder, local_files_only=True)
+        folder = folder_of(Pretrained(self.path, self.revision))
+        config = require("transformers", "language").AutoConfig.from_pretrained(folder, local_files_only=True)
         size = int(config.get_text_config().vocab_size)
         return Vocabulary(size, *(int(eos if one is None else one) for one in (pad, bos, eos)))
 

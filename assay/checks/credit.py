@@ -19,6 +19,7 @@ from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is
 from assay.checks.term import littered
 from assay.credit.outcome import NoBaseline, NoScale, OutcomeCredit
 from assay.ops import groups
+from assay.reduce import decisions_per_episode
 from assay.types import Experience, pad
 
 SPOKEN = ("logp", "reward", "extra.advantage", "extra.return")
@@ -171,10 +172,9 @@ def advantage(part: Any, case: Case) -> Iterator[str]:
 
 @law("advantages sum to zero in each group", declares("centred"))
 def centred(part: Any, case: Case) -> Iterator[str]:
-    """One number a row: the mean over its decisions."""
-    there = case.batch.mask.any(1)
-    mean = advantage_of(part, case.batch).sum(1) / case.batch.mask.sum(1).clamp(min=1)
-    total = groups.total(mean * there, groups.row_groups(case.batch))
+    """One number an episode: the mean over its decisions."""
+    share_of_mean = advantage_of(part, case.batch).sum(1) / decisions_per_episode(case.batch)
+    total = groups.total(share_of_mean, groups.row_groups(case.batch))
     if float(total.abs().max()) > LOOSE:
         yield f"sums are {shown(total)}"
 

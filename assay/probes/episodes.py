@@ -91,7 +91,8 @@ def token_episodes(
 ) -> AllEpisodes:
     """All sequences of `horizon` tokens, or of fewer where the token `end` stops them.
 
-    `reward` judges the whole sequence and stands on its last token. State 0 is the empty prefix; prefixes are numbered by length, then in alphabetical order.
+    `reward` judges the whole sequence and stands on its last token. State 0 is the empty prefix; the others are
+    numbered by length, then in alphabetical order.
     """
     if num_tokens < 2 or horizon < 1:
         asked = f"num_tokens={num_tokens}, horizon={horizon}"

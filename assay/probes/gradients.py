@@ -65,9 +65,7 @@ def witness(
     given = dict(models or {})
     missing = [name for name in recipe.critics if name not in given]
     if missing and spec is None:
-        raise AssayError(
-            f"recipe '{recipe.name}' has the critics {', '.join(missing)}; give them in models=, or give spec="
-        )
+        raise AssayError(f"recipe '{recipe.name}' has critics ({', '.join(missing)}); give models= or spec=")
     unknown = [name for name in given if name not in {*recipe.critics, *recipe.copies}]
     if unknown:
         known = ", ".join([*recipe.critics, *recipe.copies]) or "none"

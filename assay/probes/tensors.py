@@ -39,9 +39,7 @@ class TensorView:
         """A function that gives the tensor which stands for the model's output."""
         if name not in self.outputs:
             given = ", ".join(self.outputs) or "none"
-            raise NoModelError(
-                f"a term asks for the model '{name}' (given: {given}); use probes.gradient, which takes models"
-            )
+            raise NoModelError(f"a term asks for the model '{name}' (given: {given}); probes.gradient takes models")
         return self.outputs[name]
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:

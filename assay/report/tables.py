@@ -6,12 +6,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from assay import catalogue
 from assay.claims import Finding, Measured
@@ -22,6 +24,9 @@ from assay.report.plot import curve, learning_curve
 from assay.report.terminal import Curve, before_after
 from assay.types import AssayError
 from assay.worlds import EVERY
+
+if TYPE_CHECKING:
+    from assay.checks.file import Report
 
 
 def console() -> Console:
@@ -247,3 +252,25 @@ def print_claims(name: str, findings: Sequence[Finding], measured: Sequence[Meas
             f"[yellow]not run[/]  {claim.name} (measured: {claim.seeds} paired seeds on {claim.task}, about "
             f"{claim.minutes:g} minutes)"
         )
+
+
+def print_checks(reports: Sequence[Report], as_json: bool) -> int:
+    """What the laws found on each object of a file: which broke, on what input, and which held; 1 where one broke."""
+    if as_json:
+        rows = [
+            {"name": report.name, "kind": report.kind, "held": report.held, "laws": list(map(vars, report.findings))}
+            for report in reports
+        ]
+        print(json.dumps(rows, indent=2))
+        return int(not all(report.held for report in reports))
+    out = console()
+    for report in reports:
+        head, *lines = report.lines()
+        out.print(Text.assemble(("holds  ", "green") if report.held else ("breaks ", "bold red"), (head, "bold")))
+        for line in lines:
+            indent, words = len(line) - len(line.lstrip()), line.lstrip()
+            out.print(Padding(Text(words, style="red" if words.startswith("broke") else "dim"), (0, 0, 0, indent)))
+    broken = sum(len(report.broken) for report in reports)
+    total = sum(len(report.findings) for report in reports)
+    out.print(f"{total - broken} of {total} laws held" + (f", [bold red]{broken} broke[/]" if broken else ""))
+    return int(broken > 0)

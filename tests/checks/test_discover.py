@@ -13,14 +13,15 @@ import pytest
 from assay import discover
 from assay.checks.contracts import CONTRACTS
 from assay.types import AssayError, Experience, Need
-from tests.test_parts import EXAMPLES
+from tests.checks.examples import EXAMPLES
 
 
 def test_slots_of_known_parts() -> None:
     slots = {part.cls.__name__: part.slot for part in discover.parts(EXAMPLES)}
     expected = {
-        "Transformer": "actor", "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare", "GroupMean": "statistic",
-        "Informative": "select", "TwinQ": "critic", "ValueLoss": "critic_loss", "InOrder": "curriculum",
+        "Transformer": "actor", "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare",
+        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "ValueLoss": "critic_loss",
+        "InOrder": "curriculum",
         "PolicyGradient": "objective", "SequenceRatio": "ratio", "Clip": "trust", "TokenMean": "aggregation",
         "KlToReference": "regularizer", "FromFunction": "reward", "Episodes": "rollout", "EpsilonGreedy": "explore",
         "Linear": "schedule", "Replay": "source",

@@ -1,0 +1,20 @@
+"""Settings for parts that have some without a default and no `examples` of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def length_reward(rows: list[dict[str, Any]]) -> list[float]:
+    """Longer is better."""
+    return [float(len(row["completion"])) for row in rows]
+
+
+EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
+    "FixedLength": ({"length": 4},),
+    "FromFunction": ({"function": length_reward},),
+    "Lagrange": ({"limit": 1.0},),
+    "Linear": ({"start": 1.0, "end": 0.1},),
+    "OverlongPenalty": ({"limit": 5, "margin": 3},),
+    "WarmUp": ({"value": 1.0},),
+}
