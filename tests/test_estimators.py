@@ -53,7 +53,7 @@ def words() -> probes.AllEpisodes:
 
 def pairs() -> probes.AllEpisodes:
     """Two tokens of two kinds; what is right depends on both."""
-    return probes.token_episodes(lambda tokens: float(tokens[0] == tokens[1]) - 0.2 * tokens[0], num_tokens=2, horizon=2)
+    return probes.token_episodes(lambda pair: float(pair[0] == pair[1]) - 0.2 * pair[0], num_tokens=2, horizon=2)
 
 
 WORD_LOGITS = torch.tensor([[0.3, -0.2], [-0.5, 0.4], [0.1, 0.7]], dtype=torch.float64)
@@ -129,9 +129,9 @@ def test_leave_one_out_does_not_feel_a_shift_of_all_rewards_and_no_baseline_does
 
 # ---------------------------------------------------------------------------------------------------- GRPO's deviation
 def weight_of_prompt(prob: float, members: int, epsilon: float) -> float:
-    """c_n(p) with E[GRPO's gradient] = c_n(p) * dp for rewards in {0, 1}: E_k[k (n - k) / (n^2 (s_k + eps))] / (p (1 - p)).
+    """c_n(p) with E[GRPO's gradient] = c_n(p) * dp for rewards in {0, 1}; tends to 1 / sqrt(p (1 - p)).
 
-    k ~ Binomial(n, p) right answers, s_k^2 = k (n - k) / (n (n - 1)). Tends to 1 / sqrt(p (1 - p)).
+    c_n(p) = E_k[k (n - k) / (n^2 (s_k + eps))] / (p (1 - p)),  k ~ Binomial(n, p),  s_k^2 = k (n - k) / (n (n - 1)).
     """
     total = 0.0
     for right in range(1, members):
@@ -161,11 +161,13 @@ def test_grpo_weighs_prompts_by_their_difficulty(members: int) -> None:
 
 
 def test_grpo_tends_to_the_gradient_of_the_arcsine_of_the_root() -> None:
-    """d/dp 2 arcsin(sqrt p) = 1 / sqrt(p (1 - p)): what GRPO climbs when groups are large. At n = 8 a prompt solved
-    once in twenty times weighs 1.27 times one solved every other time; at n = 900 it weighs 2.3 times."""
+    """d/dp 2 arcsin(sqrt p) = 1 / sqrt(p (1 - p)): what GRPO climbs when groups are large.
+
+    At n = 8 a prompt solved once in twenty times weighs 1.33 times one solved every other time.
+    """
     for prob in (0.05, 0.3, 0.5):
         assert weight_of_prompt(prob, 900, 0.0) == pytest.approx(1 / sqrt(prob * (1 - prob)), rel=5e-3)
-    assert weight_of_prompt(0.05, 8, 0.0) / weight_of_prompt(0.5, 8, 0.0) == pytest.approx(1.27, abs=5e-3)
+    assert weight_of_prompt(0.05, 8, 0.0) / weight_of_prompt(0.5, 8, 0.0) == pytest.approx(1.33, abs=5e-3)
 
 
 def test_deviation_turns_the_direction_within_one_prompt_when_rewards_are_not_binary() -> None:
@@ -209,12 +211,12 @@ def test_sequence_mean_prefers_short_rewards_and_long_punishments(reward: float,
     """Every word is worth the same, so nothing is to be learnt; yet the mean over a sequence moves the length."""
     same = probes.token_episodes(lambda tokens: reward, num_tokens=2, horizon=3, end=0)
     longer = slope_of(lambda x: (same.logp(x).exp() * same.length).sum(), WORD_LOGITS)
-    drift = {
-        type(aggregate).__name__: float((-probes.expected_table_gradient(policy(aggregate=aggregate), same, WORD_LOGITS) * longer).sum())
+    mean, total = (
+        -probes.expected_table_gradient(policy(aggregate=aggregate), same, WORD_LOGITS)
         for aggregate in (SequenceMean(), SequenceSum())
-    }  # fmt: skip
-    assert sign * drift["SequenceMean"] > 0.05
-    assert abs(drift["SequenceSum"]) < TOLERANCE
+    )
+    assert sign * float((mean * longer).sum()) > 0.05
+    assert equal(total, torch.zeros(3, 2))
 
 
 # ---------------------------------------------------------------------------------------------------- ratio one
@@ -273,9 +275,8 @@ def test_the_token_ratio_lacks_the_ratio_of_the_prefix() -> None:
     """E[g] = sum over y of b(y) R(y) sum_t ratio_t d log pi(y_t): right in the last token only where prefixes agree."""
     recipe = policy(NoBaseline(), Unclipped(), SequenceSum(), TokenRatio())
     seen = probes.compare(recipe, pairs(), PAIR_LOGITS, behaviour_SA=OTHER_LOGITS)
-    chance = pairs().logp(OTHER_LOGITS).exp()
-    old = pairs().decision_logp(OTHER_LOGITS)
-    expected = slope_of(lambda x: (chance * pairs().outcome * (pairs().decision_logp(x) - old).exp().sum(-1)).sum(), PAIR_LOGITS)
+    weight, old = pairs().logp(OTHER_LOGITS).exp() * pairs().outcome, pairs().decision_logp(OTHER_LOGITS)
+    expected = slope_of(lambda x: (weight * (pairs().decision_logp(x) - old).exp().sum(-1)).sum(), PAIR_LOGITS)
     assert equal(seen.expected, expected)
 
 
@@ -316,7 +317,9 @@ def penalty(estimator: Callable[[Tensor], Tensor]) -> Recipe:
     return replace(bases.group_reinforce(), credit=(), stages=(stage,), copies={"reference": Copy(of="actor")})
 
 
-def loss_gradient(estimator: Callable[[Tensor], Tensor], episodes: probes.AllEpisodes, logits: Tensor, reference: Tensor) -> Tensor:
+def loss_gradient(
+    estimator: Callable[[Tensor], Tensor], episodes: probes.AllEpisodes, logits: Tensor, reference: Tensor
+) -> Tensor:
     return probes.expected_table_gradient(penalty(estimator), episodes, logits, 2, reference_SA=reference)
 
 
@@ -350,8 +353,11 @@ def whole_kl(episodes: probes.AllEpisodes, logits: Tensor, reference: Tensor) ->
 def test_kl_in_the_reward_has_the_whole_gradient(base: Recipe) -> None:
     """E[g] = d (E[R] - beta KL(pi || ref)), over bandits and sequences alike."""
     recipe = replace(base, credit=(KlInReward(0.3), *base.credit), copies={"reference": Copy(of="actor")})
-    cases = [(words(), WORD_LOGITS, OTHER_LOGITS), (probes.bandit_episodes(REWARD_A), LOGITS_A.unsqueeze(0), Q_A.unsqueeze(0))]
-    for episodes, logits, reference in cases:
+    arms = probes.bandit_episodes(REWARD_A)
+    for episodes, logits, reference in (
+        (words(), WORD_LOGITS, OTHER_LOGITS),
+        (arms, LOGITS_A.unsqueeze(0), Q_A.unsqueeze(0)),
+    ):
         exact = probes.exact_table_gradient(episodes, logits)
         exact = exact - 0.3 * slope_of(lambda x, e=episodes, r=reference: whole_kl(e, x, r), logits)
         seen = probes.compare(recipe, episodes, logits, 2, reference_SA=reference, exact=exact)

@@ -6,15 +6,18 @@ fails here. VARIANTS adds settings worth checking besides the defaults.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import pytest
 
-from assay import discover
+from assay import catalogue, discover
 from assay.actors.transformer import Transformer
+from assay.checks.bench import benches_of
 from assay.checks.contracts import CONTRACTS
-from assay.checks.laws import Finding, assert_laws
+from assay.checks.laws import Finding, Unsuited, assert_laws
+from assay.checks.term import cases_on
 from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
 from assay.credit.temporal import Gae, RewardToGo, Whiten
 from assay.critics.value import ValueLoss
@@ -62,11 +65,20 @@ def name_of(index: int) -> str:
     return f"{slot}-{type(part).__name__}" + (f"-{same.index(index)}" if len(same) > 1 else "")
 
 
+def inputs(slot: str, part: Any) -> Sequence[Any] | None:
+    """None for the slot's own inputs; those of a method's models for a term that no standard bench suits."""
+    if not any(isinstance(case, Unsuited) for case in CONTRACTS[slot].cases(CONTRACTS[slot].holder(part))):
+        return None
+    recipes = [method.recipe(world) for method in catalogue.methods().values() for world in method.worlds]
+    users = [one for one in recipes if type(part) in {type(term) for stage in one.stages for term in stage.terms}]
+    return cases_on(part, [bench for recipe in users for bench in benches_of(recipe)]) if users else None
+
+
 @cache
 def findings(index: int) -> dict[str, Finding]:
     """All findings of a part by law, made once."""
     slot, part = PARTS[index]
-    return {finding.law: finding for finding in CONTRACTS[slot].check(part)}
+    return {finding.law: finding for finding in CONTRACTS[slot].check(part, inputs(slot, part))}
 
 
 CASES = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -124,6 +125,10 @@ class Deterministic:
     """A deterministic policy for bounded continuous actions."""
 
     hidden: tuple[int, ...] = (256, 256)
+    breaks: ClassVar[dict[str, str]] = {
+        "normalised": "it has no density: `score` is a squared distance, so that cloning is least squares",
+        "frequencies": "it has no density: it always takes the same action",
+    }
 
     def build(self, spec: Spec) -> nn.Module:
         """The module for this task."""

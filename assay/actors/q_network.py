@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor, nn
 
@@ -41,6 +42,10 @@ class QNetwork:
     """A perceptron of action values for discrete actions."""
 
     hidden: tuple[int, ...] = (64, 64)
+    breaks: ClassVar[dict[str, str]] = {
+        "agree": "acts greedily with log-probability 0; `score` is the softmax of the values, for cloning",
+        "frequencies": "acts greedily; `score` is the softmax of the values, for cloning",
+    }
 
     def build(self, spec: Spec) -> nn.Module:
         """The module for this task."""

@@ -3,21 +3,18 @@
 Axes: B sequences, T tokens, D decisions, V vocabulary, W width, N rows that decode together. Decision t is token t
 given the tokens before it: its logits come from position t - 1.
 
-Weights come from safetensors only, and no code out of a model's folder is run. What would train with wrong numbers is
-refused before anything is spent: weights that are not in the file, a template that loses the prompt, a tokenizer that
-does not read back what it wrote, an architecture whose padding or cache departs from its own forward pass.
+Weights come from safetensors only, no code out of a model's folder is run, and what would train with wrong numbers is
+refused before anything is spent: see `check_folder`, `loaded`, `check_numbers` and `longest`.
 """
 
 from __future__ import annotations
 
 import copy
-import datetime
-import inspect
 import itertools
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -40,10 +37,10 @@ from assay.types import AssayError, Experience, Need, Scored, Spec, Vocabulary
 DTYPES = {"float32": torch.float32, "float64": torch.float64}
 FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
-LARGEST_GAP = 1e-2  # between log-probabilities and those of the network's own forward pass
-NUM_MEASURED = 256  # items of each split that are looked at before a run
+LARGEST_GAP = 1e-3  # between log-probabilities and those of the network's own forward pass
+NUM_MEASURED = 512  # items, of both splits, that are looked at before a run
 MARK = "prompt-goes-here-1+1"
-DAY = datetime.date(2024, 7, 26)  # for chat templates that print today's date: a run must not depend on it
+TODAY = "{% macro strftime_now(form) %}26 Jul 2024{% endmacro %}{{ '' }}"  # a run must not depend on the date
 
 
 # ---------------------------------------------------------------------------------------------------- the folder
@@ -63,9 +60,9 @@ class Pretrained:
         network = loaded(self)
         size = network.get_output_embeddings().weight.shape[0]
         if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
-            way = f"give it the model's tokens with with_model(task, {self.path!r})"
-            raise AssayError(f"model '{self.path}' speaks {size} tokens, the task has actions {spec.action}; {way}")
-        limit = vars(network.config.get_text_config()).get("max_position_embeddings") or spec.horizon
+            what = f"model '{self.path}' speaks {size} tokens, the task has actions {spec.action}"
+            raise AssayError(f"{what}; give the task the model's tokens with with_model")
+        limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
         if spec.horizon > limit:
             raise AssayError(f"model '{self.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
         actor = PretrainedActor(spec.action, network)
@@ -83,7 +80,6 @@ def pinned(address: str) -> Pretrained:
 
 def folder_of(model: Pretrained) -> Path:
     """The model's folder, fetched where the path is a hub id; AssayError where it cannot be an actor."""
-    require("transformers", "language", f"model '{model.path}'")
     folder = Path(model.path).expanduser()
     if not folder.is_dir():
         lost = f"there is no folder '{model.path}' (looked up from {Path.cwd()})"
@@ -98,8 +94,8 @@ def folder_of(model: Pretrained) -> Path:
 
 def check_folder(folder: Path, name: str) -> None:
     """AssayError where the files say that this is no causal language model that can be trained here."""
-    files = [folder / "config.json", folder / "tokenizer_config.json"]
     with asking(f"'{name}' has a configuration that cannot be read") as library:
+        files = [folder / "config.json", folder / "tokenizer_config.json"]
         config, other = (json.loads(file.read_text()) if file.is_file() else {} for file in files)
         known = library.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     kind, classes = config.get("model_type"), config.get("architectures") or []
@@ -109,21 +105,19 @@ def check_folder(folder: Path, name: str) -> None:
     reasons = {
         "is an adapter; merge it into its base model and give that": (folder / "adapter_config.json").is_file(),
         "has no config.json, so it is no model of transformers": not config,
-        "wants to run code of its own (auto_map), which is never done here; where transformers knows the architecture, "
-        "remove auto_map from the json files of a copy": "auto_map" in config or "auto_map" in other,
+        "wants to run its own code (auto_map), refused; take one that transformers knows": "auto_map" in config | other,
         f"is no causal language model of transformers (model_type {kind}, architectures {classes})": not is_causal,
         "has quantised weights, which cannot be trained; take the model itself": "quantization_config" in config,
         "has no model.safetensors, and no pickle is read; save it with save_pretrained": not has_weights,
     }
-    for reason, holds in reasons.items():
-        if holds:
-            raise AssayError(f"'{name}' {reason}")
+    if any(reasons.values()):
+        raise AssayError(f"'{name}' {next(reason for reason, holds in reasons.items() if holds)}")
 
 
 @contextmanager
 def asking(trouble: str) -> Iterator[Any]:
     """transformers without its progress bars and reports; what it raises becomes an AssayError about `trouble`."""
-    library = require("transformers", "language")
+    library = require("transformers", "language", "pretrained models")
     log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
     log.set_verbosity_error()
     log.disable_progress_bar()
@@ -140,16 +134,15 @@ def asking(trouble: str) -> Iterator[Any]:
 def loaded(model: Pretrained) -> Any:
     """The network with every one of its weights out of the file, in evaluation mode for good: no dropout."""
     if model.dtype not in DTYPES:
-        way = "compute in bfloat16 with Placement(precision=torch.bfloat16)"
-        raise AssayError(f"dtype is '{model.dtype}'; weights train in {' or '.join(DTYPES)}, {way}")
+        what = f"dtype is '{model.dtype}'; weights train in {' or '.join(DTYPES)}"
+        raise AssayError(f"{what}, and Placement(precision=torch.bfloat16) computes in less")
     folder = folder_of(model)
-    options = {"dtype": DTYPES[model.dtype], "use_safetensors": True, "trust_remote_code": False}
+    options = {"dtype": DTYPES[model.dtype], "use_safetensors": True, "local_files_only": True}
     with asking(f"'{model.path}' cannot be loaded") as library:
-        network, report = library.AutoModelForCausalLM.from_pretrained(
-            folder, local_files_only=True, output_loading_info=True, **options
-        )
-    kinds = ("missing_keys", "mismatched_keys", "unexpected_keys")
-    wrong = [f"{kind[:-5]} {name}" for kind in kinds for name in sorted(map(str, report[kind]))]
+        make = partial(library.AutoModelForCausalLM.from_pretrained, trust_remote_code=False, output_loading_info=True)
+        network, report = make(folder, **options)
+    columns = ("missing_keys", "mismatched_keys", "unexpected_keys")
+    wrong = [f"{column[:-5]} {name}" for column in columns for name in sorted(map(str, report[column]))]
     if wrong:
         raise AssayError(f"'{model.path}': {len(wrong)} weights do not fit the architecture: {', '.join(wrong[:3])}")
     return network.to(DTYPES[model.dtype]).eval()
@@ -172,7 +165,6 @@ class PretrainedActor(nn.Module):
     def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
         super().__init__()
         self.vocabulary, self.network = vocabulary, network
-        self.takes_places = "position_ids" in inspect.signature(network.base_model.forward).parameters
 
     def logits(self, hidden_DW: Tensor) -> Tensor:
         """The network's own output layer and whatever it does to logits (scales, soft caps): [D, V]."""
@@ -186,10 +178,7 @@ class PretrainedActor(nn.Module):
         return Decoder(self, prompts, repeats)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the decided tokens, LOGITS_AT_ONCE at a time unless somebody asks for all logits.
-
-        Padding stands behind, where no decision sees it.
-        """
+        """Log-probabilities of the decided tokens, LOGITS_AT_ONCE at a time unless somebody asks for all logits."""
         mask_BT = batch.mask.clone()
         mask_BT[:, 0] = False
         hidden = next(self.parameters()).new_zeros(0, self.network.get_output_embeddings().weight.shape[1])
@@ -197,9 +186,8 @@ class PretrainedActor(nn.Module):
             tokens = batch.context["tokens"][:, :-1]
             hidden = self.network.base_model(input_ids=tokens, use_cache=False).last_hidden_state[mask_BT[:, 1:]]
         num = max(1, LOGITS_AT_ONCE // self.vocabulary.size)
-        measure: Callable[..., tuple[Tensor, Tensor]] = self.measured
-        if torch.is_grad_enabled() and len(hidden) > num:  # else all chunks' logits would wait for the backward pass
-            measure = partial(checkpoint, self.measured, use_reentrant=False)
+        is_long = torch.is_grad_enabled() and len(hidden) > num  # all chunks' logits would wait for the backward pass
+        measure: Any = partial(checkpoint, self.measured, use_reentrant=False) if is_long else self.measured
         chunks = zip(hidden.split(num), batch.action[mask_BT].split(num), strict=True)
         parts = [measure(some, action, needs) for some, action in chunks]
 
@@ -224,14 +212,12 @@ class Decoder:
     """Token by token with the network's own cache. Rows of one prompt share its prefill; padding stands in front."""
 
     def __init__(self, actor: PretrainedActor, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
-        self.actor = actor
-        self.cache: Any = None
-        device, longest = next(actor.parameters()).device, max(map(len, prompts))
-        length_N = torch.tensor([len(prompt) for prompt in prompts], device=device)
-        front = [[actor.vocabulary.pad] * (longest - len(prompt)) for prompt in prompts]
-        self.seen = torch.arange(longest, device=device) >= longest - length_N.unsqueeze(1)
+        self.actor, self.cache = actor, cast(Any, None)
+        device, longest, pad = next(actor.parameters()).device, max(map(len, prompts)), actor.vocabulary.pad
+        unused = torch.tensor([longest - len(prompt) for prompt in prompts], device=device)
+        self.seen = torch.arange(longest, device=device) >= unused.unsqueeze(1)
         self.is_even = bool(self.seen.all())
-        self.take(torch.tensor([[*pad, *prompt] for pad, prompt in zip(front, prompts, strict=True)], device=device))
+        self.take(torch.tensor([[pad] * (longest - len(prompt)) + [*prompt] for prompt in prompts], device=device))
         self.keep(torch.repeat_interleave(torch.tensor(repeats, device=device)))
 
     def take(self, tokens_NK: Tensor) -> None:
@@ -239,8 +225,7 @@ class Decoder:
         inputs: dict[str, Any] = {"input_ids": tokens_NK, "past_key_values": self.cache, "use_cache": True}
         if not self.is_even:
             inputs["attention_mask"] = self.seen.long()
-            if self.actor.takes_places:
-                inputs["position_ids"] = (self.seen.long().cumsum(1) - 1).clamp(min=0)[:, -tokens_NK.shape[1] :]
+            inputs["position_ids"] = (self.seen.long().cumsum(1) - 1).clamp(min=0)[:, -tokens_NK.shape[1] :]
         output = self.actor.network.base_model(**inputs)
         self.cache, self.hidden = output.past_key_values, output.last_hidden_state[:, -1]
 
@@ -275,8 +260,8 @@ def check_numbers(actor: PretrainedActor, name: str) -> None:
     expected = own[torch.arange(5), ids[1:]] * batch.mask[:, 1:]
     gap = max(float((decoded - own[[2, 4, 4, 5, 3]]).abs().max()), float((scored - expected).abs().max()))
     if not gap <= LARGEST_GAP:
-        what = "padding, cache or output layer work differently in this architecture"
-        raise AssayError(f"log-probabilities of '{name}' are {gap:.2g} off its own forward pass: {what}")
+        what = f"log-probabilities of '{name}' are {gap:.2g} off its own forward pass"
+        raise AssayError(f"{what}: padding, cache or output layer work differently in this architecture")
 
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer
@@ -307,8 +292,9 @@ class PretrainedTokenizer:
     def rendered(self, *turns: str) -> str:
         """The chat template around a prompt, or around a prompt and its reply."""
         chat = [{"role": role, "content": turn} for role, turn in zip(("user", "assistant"), turns, strict=False)]
-        options = {"add_generation_prompt": len(turns) == 1, "strftime_now": DAY.strftime}
         with asking(f"the chat template of '{self.path}' fails (chat=False does without)"):
+            template = TODAY + self.backend.get_chat_template()
+            options = {"chat_template": template, "add_generation_prompt": len(turns) == 1}
             return str(self.backend.apply_chat_template(chat, tokenize=False, **options))
 
     @cached_property
@@ -334,30 +320,25 @@ class PretrainedTokenizer:
         if any(self.frame):
             after_reply = self.raw(self.rendered(MARK, MARK).rpartition(MARK)[2])
             eos = next((index for index in after_reply if index in self.control), eos)
-            first = self.raw(MARK.join(self.frame))[0]
-            bos = first if first in self.control else bos
+            bos = next((index for index in self.raw(MARK.join(self.frame))[:1] if index in self.control), bos)
         if eos is None:
             raise AssayError(f"'{self.path}' has no end token; name its eos_token in tokenizer_config.json")
-        folder = folder_of(Pretrained(self.path, self.revision))
-        config = require("transformers", "language").AutoConfig.from_pretrained(folder, local_files_only=True)
-        size = int(config.get_text_config().vocab_size)
-        return Vocabulary(size, *(int(eos if one is None else one) for one in (pad, bos, eos)))
+        reader = require("transformers", "language").AutoConfig
+        config = reader.from_pretrained(self.backend.name_or_path, trust_remote_code=False, local_files_only=True)
+        given = [int(eos if one is None else one) for one in (pad, bos, eos)]
+        return Vocabulary(int(config.get_text_config().vocab_size), *given)
 
     def raw(self, written: str) -> list[int]:
         """Ids of text in which control tokens are control tokens."""
         return list(self.backend.encode(written, add_special_tokens=False, split_special_tokens=False))
 
     def encode(self, text: str) -> list[int]:
-        """Ids of plain text, or of a framed prompt without its bos; ValueError where it cannot be written.
-
-        Text that spells a control token is cut inside it.
-        """
+        """Ids of text (cut where it spells a control token), or of a framed prompt without its bos, or ValueError."""
         before, after = self.frame if isinstance(text, Framed) else ("", "")
+        whole, shift = before + text + after, len(before) + 1
         spelt = "|".join(re.escape(token) for token in self.control.values()) or "$^"
-        cuts = sorted({match.start() + 1 for match in re.finditer(f"(?={spelt})", text)})
-        pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-        pieces[0] = before + pieces[0]
-        pieces[-1] += after
+        cuts = sorted({match.start() + shift for match in re.finditer(f"(?={spelt})", text)})
+        pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
         ids = [index for piece in pieces for index in self.raw(piece)]
         allowed = len(re.findall(spelt, before)) + len(re.findall(spelt, after))
         if sum(index in self.control for index in ids) != allowed or max(ids, default=0) >= self.vocabulary.size:
@@ -370,9 +351,8 @@ class PretrainedTokenizer:
         shown = [index for index in ids if index not in (vocabulary.pad, vocabulary.bos, vocabulary.eos)]
         names = dict(zip(shown, self.backend.convert_ids_to_tokens(shown), strict=True))
         runs = itertools.groupby(shown, lambda one: names[one] is None or (one in added and added[one].special))
-        pieces = [(is_spoiled, list(run)) for is_spoiled, run in runs]
         read = partial(self.backend.decode, clean_up_tokenization_spaces=False)
-        return "".join(text.SPOILED * len(run) if is_spoiled else read(run) for is_spoiled, run in pieces)
+        return "".join(text.SPOILED * len(list(run)) if is_bad else read(list(run)) for is_bad, run in runs)
 
 
 # ---------------------------------------------------------------------------------------------------- the task
@@ -388,8 +368,7 @@ class ModelTask(PromptTask):
 def with_model(task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0) -> PromptTask | PairsTask:
     """The task in the model's tokens, its prompts in the model's chat template where it has one.
 
-    `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration. AssayError where the tokenizer
-    cannot write the items, or does not read back what it wrote.
+    `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration.
     """
     chosen = pinned(model) if isinstance(model, str) else model
     if isinstance(task, PairsTask):
@@ -397,23 +376,22 @@ def with_model(task: Task, model: str | Pretrained, chat: bool = True, max_token
     if not isinstance(task, PromptTask):
         raise AssayError(f"task '{task.name}' has no prompts; a language model needs a token task such as countdown")
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
+    frame = len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
     prompt, reply = longest(tokenizer, task.items)
     if not isinstance(task.items, TextFile):  # of items that were not seen, no token is shorter than a byte
         prompt = max(prompt, task.max_prompt)
-    max_prompt = prompt + len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
-    return ModelTask(task.name, task.items, tokenizer, max_prompt, max_tokens or max(reply + 1, task.max_tokens))
+    return ModelTask(task.name, task.items, tokenizer, prompt + frame, max_tokens or max(reply + 1, task.max_tokens))
 
 
 def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
-    """Tokens of the longest prompt and the longest reply: of all rows of a file, or of the first items of a task."""
-    both = itertools.product(range(NUM_MEASURED), (0, 1))
-    some = items.rows if isinstance(items, TextFile) else [items.item(ordinal, split) for ordinal, split in both]
+    """Tokens of the longest prompt and reply; AssayError where the tokenizer cannot write them and read them back."""
+    some = items.rows if isinstance(items, TextFile) else [items.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
     prompts, replies = [0], [0]
     with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
         for place, item in enumerate(some):
             words = (item.prompt, item.demonstration, str(item.facts.get("rejected", "")))
             written = [tokenizer.encode(one) for one in words]
-            for ids in written if place < 2 * NUM_MEASURED else ():
+            for ids in written if place < NUM_MEASURED else ():
                 read = tokenizer.decode(ids)
                 if tokenizer.encode(read) != ids:
                     raise ValueError(f"it writes {ids[:20]} and reads that as {read[:60]!a}, which has other ids")

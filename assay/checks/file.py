@@ -91,8 +91,10 @@ def load(path: Path) -> ModuleType:
         with searchable(path.resolve().parent):
             spec.loader.exec_module(module)
     except SyntaxError as error:
+        del sys.modules[name]
         raise AssayError(f"{path}, line {error.lineno}: {error.msg}; mend the syntax") from error
     except (Exception, SystemExit) as error:
+        del sys.modules[name]
         raise AssayError(f"{path} cannot be loaded: it {raised(error)}") from error
     return module
 

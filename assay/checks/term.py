@@ -15,7 +15,7 @@ from torch import Tensor
 
 from assay.checks.bench import STANDARD, Bench, BenchView, TermCase, Trial, columns_of, evaluate, fitting, seen_by
 from assay.checks.cases import extreme, normal, with_dtype
-from assay.checks.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, other_streams, runs, shown
+from assay.checks.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, other_streams, runs, settled, shown
 from assay.engine import whole_units
 from assay.types import AssayError, Experience, Need, Scored, pad
 
@@ -25,7 +25,7 @@ ROW_COLUMNS = ("group", "episode")
 
 def cases_on(term: Any, benches: Sequence[Bench] = STANDARD) -> list[TermCase] | list[Unsuited]:
     """The inputs of a term on the benches that suit it."""
-    cases, refusals = fitting(term, benches)
+    cases, refusals = fitting(settled(term), benches)
     return cases or [Unsuited("every bench", f"no bench suits it ({'; '.join(refusals)})")]
 
 

@@ -52,12 +52,12 @@ class LeaveOneOut:
 
 @dataclass(frozen=True)
 class BatchMean:
-    """Mean outcome of all rows with a decision."""
+    """Mean outcome of all episodes with a decision."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """One number for all rows."""
-        real = experience.mask.any(1).to(outcome_B.dtype)
-        return (((outcome_B * real).sum()) / real.sum().clamp(min=1)).expand_as(outcome_B)
+        share = groups.row_groups(experience).share.to(outcome_B.dtype)
+        return ((outcome_B * share).sum() / share.sum().clamp(min=1)).expand_as(outcome_B)
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class Informative:
     def __call__(self, experience: Experience) -> Tensor:
         """Bool [B]."""
         outcome = groups.outcome(experience)
-        return groups.deviation(outcome, groups.row_groups(experience)) > 0
+        return groups.differs(outcome, groups.row_groups(experience))
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class PairUp:
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
+    breaks: ClassVar[dict[str, str]] = {"permutation": "of equally good or bad members the first row is taken"}
 
     @torch.no_grad()
     def __call__(self, experience: Experience) -> Experience:
@@ -80,9 +81,10 @@ class PairUp:
         outcome = groups.outcome(experience)
         by_group = groups.row_groups(experience)
         chosen = torch.zeros_like(outcome)
-        best = first_extreme(outcome, by_group)
-        worst = first_extreme(-outcome, by_group)
-        differs = groups.deviation(outcome, by_group) > 0
+        there = by_group.share > 0
+        best = first_extreme(torch.where(there, outcome, -torch.inf), by_group)
+        worst = first_extreme(torch.where(there, -outcome, -torch.inf), by_group)
+        differs = groups.differs(outcome, by_group)
         chosen[best & differs] = 1.0
         chosen[worst & differs] = -1.0
         return replace(experience, mask=experience.mask & (chosen != 0).unsqueeze(1)).add({"chosen": chosen})

@@ -91,7 +91,7 @@ class DoubleQLearning:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask.sum()
+        return batch.mask[:, :-1].sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Huber loss of the actor's own action values."""
@@ -121,7 +121,7 @@ class SmoothedTwinLoss:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask.sum()
+        return batch.mask[:, :-1].sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors of all critics."""
@@ -147,7 +147,7 @@ class SoftTwinLoss:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask.sum()
+        return batch.mask[:, :-1].sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors of all critics."""

@@ -22,7 +22,7 @@ class MaximizeQ:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask.sum()
+        return batch.mask[:, :-1].sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action."""
@@ -43,7 +43,7 @@ class MaximizeSoftQ:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask.sum()
+        return batch.mask[:, :-1].sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft value of the actor's own action, negated."""
@@ -76,7 +76,7 @@ class MatchEntropy:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask.sum()
+        return batch.mask[:, :-1].sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The dual variable's loss; the policy gets no gradient."""
@@ -85,4 +85,5 @@ class MatchEntropy:
         _, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
         gap = (logp.detach() + self.target * actor.num_draws) * now.mask
         loss = -temperature.log_value * gap.sum()
-        return Loss(loss, self.count(batch), {"temperature": (temperature().detach() * 1.0, now.mask.any().long())})
+        count = self.count(batch)
+        return Loss(loss, count, {"temperature": (temperature().detach() * count, count)})

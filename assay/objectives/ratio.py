@@ -6,6 +6,7 @@ All return log ratios [B, T], zero where masked, with gradient into `logp` only.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -38,6 +39,10 @@ class SequenceRatio:
 @dataclass(frozen=True)
 class ProductRatio:
     """The whole sequence's ratio: the exact importance weight of an outcome, with its full variance."""
+
+    breaks: ClassVar[dict[str, str]] = {
+        "first_order": "the product stands on each decision: length times REINFORCE's gradient; weigh with SequenceMean"
+    }
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
         """The row's sum, on each decision."""

@@ -11,6 +11,14 @@ import torch
 from torch import Tensor
 
 
+LARGEST_LOG_RATIO = 20.0
+
+
+def bounded_ratio(log_ratio: Tensor) -> Tensor:
+    """exp(log ratio), at most e^20: an overflow would turn the gradient of decisions that are cut off into NaN."""
+    return log_ratio.clamp(max=LARGEST_LOG_RATIO).exp()
+
+
 @dataclass(frozen=True)
 class NoTrust:
     """-A * log pi: REINFORCE. The ratio is not used: for data of the current policy only."""
@@ -26,7 +34,7 @@ class Unclipped:
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, cut off)."""
-        return -advantage * log_ratio.exp(), torch.zeros_like(advantage, dtype=torch.bool)
+        return -advantage * bounded_ratio(log_ratio), torch.zeros_like(advantage, dtype=torch.bool)
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Clip:
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, cut off)."""
-        ratio = log_ratio.exp()
+        ratio = bounded_ratio(log_ratio)
         plain, clipped = ratio * advantage, ratio.clamp(1.0 - self.low, 1.0 + self.high) * advantage
         return -torch.minimum(plain, clipped), clipped < plain
 
@@ -72,6 +80,6 @@ class StopGradientWeight:
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, whether the weight was clipped)."""
-        ratio = log_ratio.detach().exp()
+        ratio = bounded_ratio(log_ratio.detach())
         weight = ratio.clamp(1.0 - self.low, 1.0 + self.high)
         return -advantage * weight * logp, weight != ratio

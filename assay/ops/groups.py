@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -12,11 +12,16 @@ from assay.types import Experience
 
 @dataclass(frozen=True)
 class Groups:
-    """Rows by group: `index` [B] in 0..num-1, `size` [G]."""
+    """Rows by group: `index` [B] in 0..num-1, `size` [G] in rows.
+
+    `share` [B]: what a row weighs in statistics. The rows of an episode share a weight of one; a row without a decision
+    (an infrastructure fault) has left training and weighs nothing.
+    """
 
     index: Tensor
     num: int
     size: Tensor
+    share: Tensor
 
 
 def groups_of(label: Tensor | None, num_rows: int, device: torch.device) -> Groups:
@@ -26,7 +31,7 @@ def groups_of(label: Tensor | None, num_rows: int, device: torch.device) -> Grou
     else:
         distinct, index = torch.unique(label, return_inverse=True)
         num = int(distinct.numel())
-    return Groups(index, num, torch.bincount(index, minlength=num))
+    return Groups(index, num, torch.bincount(index, minlength=num), torch.ones(num_rows, device=device))
 
 
 def total(value: Tensor, groups: Groups) -> Tensor:
@@ -35,28 +40,46 @@ def total(value: Tensor, groups: Groups) -> Tensor:
 
 
 def mean(value: Tensor, groups: Groups) -> Tensor:
-    """Mean of each row's group, [B]."""
-    return (total(value, groups) / groups.size)[groups.index]
+    """Mean over the episodes of each row's group, [B]; 0 where the group has none."""
+    share = groups.share.to(value.dtype)
+    weight = total(share, groups)
+    return (total(value * share, groups) / torch.where(weight > 0, weight, 1.0))[groups.index]
 
 
 def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
-    """Mean of the other rows of the group, [B]; 0 for a group of one."""
-    others = (groups.size[groups.index] - 1).to(value.dtype)
-    return torch.where(
-        others > 0, (total(value, groups)[groups.index] - value) / others.clamp(min=1), torch.zeros_like(value)
-    )
+    """Mean over the other episodes of the group, [B]; 0 for a group of one. Rows of one episode have one value."""
+    share = groups.share.to(value.dtype)
+    others = total(share, groups)[groups.index] - 1
+    rest = total(value * share, groups)[groups.index] - value
+    return torch.where(others > 0.5, rest / others.clamp(min=1), 0.0)
 
 
 def deviation(value: Tensor, groups: Groups) -> Tensor:
-    """Standard deviation (n - 1) of each row's group, [B]; 0 for a group of one."""
+    """Standard deviation (n - 1) over the episodes of each row's group, [B]; 0 for a group of one."""
+    share = groups.share.to(value.dtype)
     centred = value - mean(value, groups)
-    variance = total(centred.square(), groups) / (groups.size - 1).clamp(min=1)
+    variance = total(centred.square() * share, groups) / (total(share, groups) - 1).clamp(min=1)
     return variance.sqrt()[groups.index]
+
+
+def differs(value: Tensor, groups: Groups) -> Tensor:
+    """Bool [B]: whether the group's episodes have different values; exact, where a deviation may round to above 0."""
+    there = groups.share > 0
+    largest, smallest = (
+        value.new_full((groups.num,), -torch.inf).scatter_reduce(0, groups.index, one, "amax")
+        for one in (torch.where(there, value, -torch.inf), torch.where(there, -value, -torch.inf))
+    )
+    return (largest > -smallest)[groups.index]
 
 
 def row_groups(experience: Experience) -> Groups:
     """Groups by the column `group`."""
-    return groups_of(experience.group, len(experience), experience.mask.device)
+    groups = groups_of(experience.group, len(experience), experience.mask.device)
+    there = experience.mask.any(1).to(groups.share.dtype)
+    if experience.episode is not None:
+        episodes = episode_groups(experience)
+        there = there / total(there, episodes)[episodes.index].clamp(min=1)
+    return replace(groups, share=there)
 
 
 def episode_groups(experience: Experience) -> Groups:

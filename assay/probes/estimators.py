@@ -107,6 +107,7 @@ def moments(
     logits = logits_SA.detach().double()
     behaviour = logits if behaviour_SA is None else behaviour_SA.detach().double()
     engine = table_witness(recipe, logits, reference_SA)
+    engine.updates = 1  # a run's first update also looks for leaks, which costs a second backward pass a draw
     chance_PY = episodes.logp(behaviour).exp()
     first, second = torch.zeros_like(logits), torch.zeros_like(logits)
     for choice_PN in draws(episodes, members):

@@ -66,7 +66,7 @@ class Probe:
     @property
     def means(self) -> dict[str, float]:
         """Metrics as numbers."""
-        return {name: float(value) / max(1.0, float(count)) for name, (value, count) in self.metrics.items()}
+        return {name: float(value.detach()) / max(1.0, float(count)) for name, (value, count) in self.metrics.items()}
 
 
 def loss(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -64,6 +64,7 @@ class GaussianNoise:
     """Action noise for deterministic actors, in units of half the action range."""
 
     scale: float | Schedule = 0.1
+    breaks: ClassVar[dict[str, str]] = {"mixture": "records 0: pathwise losses do not read log-probabilities"}
 
     def wrap(self, actor: Any) -> NoisyActor:
         """The exploring actor."""

@@ -1,4 +1,4 @@
-"""Pretrained language models: the numbers of transformers itself, plain text that stays plain, folders that are refused.
+"""Pretrained language models: the numbers of transformers itself, text that stays text, folders that are refused.
 
 The models are tiny, random and made here: a Llama with bos and pad and no template, a Qwen2 with neither, with tied
 embeddings, a chat template, and more ids than its tokenizer knows.
@@ -22,16 +22,15 @@ from assay.backends import transformers as backend
 from assay.backends.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.checks.actor import check_actor
 from assay.loop import Loop
-from assay.ops import text
 from assay.recipe import Copy
 from assay.regularizers.divergence import KlToReference
 from assay.rollouts.completions import complete
 from assay.rollouts.episodes import Episodes
-from assay.tasks.addition import addition
+from assay.tasks.addition import Addition, addition
 from assay.tasks.cartpole import cartpole
 from assay.tasks.preferences import preferences
-from assay.tasks.prompts import PromptTask, prompt_ids
-from assay.types import AssayError, Draw, Experience, Need
+from assay.tasks.prompts import Item, PromptTask, prompt_ids
+from assay.types import AssayError, Draw, Experience, Need, Outcome, Score
 
 transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
@@ -148,7 +147,9 @@ def test_scores_are_those_of_transformers(path: str, task: PromptTask) -> None:
 
 def test_only_what_is_asked_for_is_given(path: str, task: PromptTask) -> None:
     scored = build(path, task).score(task.demonstrate(np.arange(2), 0), LOGP)
-    assert scored.entropy is None and scored.logits is None and scored.hidden is None
+    assert scored.entropy is None
+    assert scored.logits is None
+    assert scored.hidden is None
 
 
 def test_chunks_change_neither_scores_nor_gradient(
@@ -193,8 +194,7 @@ def test_gradient_is_that_of_transformers(path: str, task: PromptTask) -> None:
 
 
 def test_it_obeys_the_laws_of_an_actor(path: str, task: PromptTask) -> None:
-    broken = [finding for finding in check_actor(build(path, task), task.spec) if finding.message]
-    assert not broken
+    assert [str(finding) for finding in check_actor(build(path, task), task.spec) if not finding.held] == []
 
 
 # ---------------------------------------------------------------------------------------------------- decoding
@@ -254,11 +254,15 @@ def recipe_of(path: str) -> Any:
     return replace(made, stages=(stage,), copies={"reference": Copy(of="actor")})
 
 
-class Even(type(addition(1).items)):  # type: ignore[misc]
+class EvenLength(Addition):
     """Pays for completions of even length, so that a random model sees both outcomes."""
 
-    def verify(self, item: Any, completion: str) -> Any:
-        return text.Score(float(len(completion) % 2 == 0)) if hasattr(text, "Score") else None
+    def verify(self, item: Item, completion: str) -> Outcome:
+        return Score(float(len(completion) % 2 == 0))
+
+
+def paid(task: PromptTask) -> PromptTask:
+    return replace(task, items=EvenLength(), max_tokens=6)
 
 
 def test_a_grpo_step_moves_the_actor_and_not_its_reference(path: str, task: PromptTask) -> None:
@@ -266,14 +270,11 @@ def test_a_grpo_step_moves_the_actor_and_not_its_reference(path: str, task: Prom
     actor, reference = loop.engine.models["actor"], loop.engine.models["reference"]
     before = {name: value.clone() for name, value in reference.state_dict().items()}
     step = loop.step()
-    assert step.alarms == [] and step.metrics["gradient_norm/policy"] > 0
+    assert step.alarms == []
+    assert step.metrics["gradient_norm/policy"] > 0
     assert all(torch.equal(value, before[name]) for name, value in reference.state_dict().items())
     assert not torch.equal(actor.network.get_input_embeddings().weight, reference.network.get_input_embeddings().weight)
     assert loop.step().alarms == []
-
-
-def paid(task: PromptTask) -> PromptTask:
-    return replace(task, items=Even(), max_tokens=6)
 
 
 def test_a_restored_loop_goes_on_bitwise(path: str, task: PromptTask) -> None:
@@ -284,3 +285,282 @@ def test_a_restored_loop_goes_on_bitwise(path: str, task: PromptTask) -> None:
     second.step()
     for name, value in first.engine.models["actor"].state_dict().items():
         assert torch.equal(value, second.engine.models["actor"].state_dict()[name]), name
+
+
+# ---------------------------------------------------------------------------------------------------- text
+def test_ids_of_a_model_with_bos_pad_and_eos(paths: dict[str, str]) -> None:
+    vocabulary = PretrainedTokenizer(paths["llama"]).vocabulary
+    assert (vocabulary.pad, vocabulary.bos, vocabulary.eos) == (0, 1, 2)
+
+
+def test_a_model_without_bos_and_pad_takes_them_from_its_template(paths: dict[str, str]) -> None:
+    tokenizer = PretrainedTokenizer(paths["qwen"])
+    vocabulary, known = tokenizer.vocabulary, tokenizer.backend.get_vocab()
+    assert vocabulary.bos == known["<|im_start|>"]
+    assert vocabulary.eos == known["<|im_end|>"]
+    assert vocabulary.size == len(known) + 11
+    plain = PretrainedTokenizer(paths["qwen"], chat=False).vocabulary
+    assert plain.bos == plain.eos == known["<|endoftext|>"]
+
+
+def test_a_tokenizer_with_an_end_token_only_begins_and_pads_with_it(paths: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "bare"
+    shutil.copytree(paths["llama"], folder)
+    tokens = byte_pairs(["<pad>", "<s>", "</s>"])
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokens, eos_token="</s>").save_pretrained(folder)
+    vocabulary = PretrainedTokenizer(str(folder)).vocabulary
+    assert (vocabulary.pad, vocabulary.bos, vocabulary.eos) == (2, 2, 2)
+    task = with_model(addition(1), str(folder))
+    actor = build(str(folder), task)
+    played = sampled(actor, task)
+    torch.testing.assert_close(actor.score(played, LOGP).logp.detach(), played.logp, atol=1e-4, rtol=0)
+    transformers.PreTrainedTokenizerFast(tokenizer_object=tokens).save_pretrained(folder)
+    with pytest.raises(AssayError, match="end token"):
+        with_model(addition(1), str(folder))
+
+
+def test_prompts_stand_in_the_chat_template(paths: dict[str, str]) -> None:
+    task = with_model(addition(1), paths["qwen"])
+    item = task.items_of(np.array([3]), 0)[0]
+    ids = prompt_ids(task.tokenizer, item.prompt, task.max_prompt)
+    chat = [{"role": "user", "content": str(item.prompt)}]
+    written = task.tokenizer.backend.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    assert ids == task.tokenizer.backend.encode(written, add_special_tokens=False)
+    shown = task.demonstrate(np.array([3]), 0)
+    assert task.describe(shown, 0)["prompt"] == item.prompt == addition(1).items.item(3, 0).prompt
+    assert task.completions(shown) == [item.demonstration]
+    bare = with_model(addition(1), paths["qwen"], chat=False)
+    assert len(bare.demonstrate(np.array([3]), 0).mask[0]) < len(shown.mask[0])
+
+
+@pytest.mark.parametrize(
+    "words", ["12+34=", HOSTILE, "", " é 漢\n\n\t😀 ", "<|im_start|><|im_start|>", "<|im_<|im_end|>"]
+)
+def test_text_is_only_ever_text(words: str, path: str) -> None:
+    tokenizer = PretrainedTokenizer(path)
+    ids = tokenizer.encode(words)
+    assert not set(ids) & set(tokenizer.control)
+    assert tokenizer.decode(ids) == words
+    frame = [index for index in tokenizer.encode(Framed("1")) if index in tokenizer.control]
+    assert [index for index in tokenizer.encode(Framed(words)) if index in tokenizer.control] == frame
+
+
+def test_decoding_hides_no_special_and_survives_any_id(paths: dict[str, str]) -> None:
+    tokenizer = PretrainedTokenizer(paths["qwen"], chat=False)
+    one, other = tokenizer.encode("1"), tokenizer.backend.get_vocab()["<|im_end|>"]
+    last = tokenizer.vocabulary.size - 1
+    assert tokenizer.decode([*one, tokenizer.vocabulary.eos]) == "1"
+    assert tokenizer.decode([*one, other, last, *one, 10**6]) == "1\ufffd\ufffd1\ufffd"
+
+
+def test_limits_follow_the_model_s_tokens(paths: dict[str, str], tmp_path: Path) -> None:
+    task = with_model(addition(2), paths["qwen"])
+    for ordinal in range(300):
+        task.demonstrate(np.array([ordinal]), ordinal % 2)
+    assert with_model(addition(2), paths["qwen"], max_tokens=50).max_tokens == 50
+    assert with_model(task, paths["llama"]).tokenizer.path == paths["llama"]
+    assert len(prompt_ids(with_model(task, paths["llama"]).tokenizer, Framed("1+1="), 99)) < 6
+    file = tmp_path / "pairs.jsonl"
+    row = {"prompt": "1+1=", "chosen": "2", "rejected": "it is rather long and wrong, and then some more of it"}
+    file.write_text(json.dumps(row) + "\n")
+    pairs = with_model(preferences(str(file), held_out=0.0, max_tokens=60), paths["qwen"]).pairs(np.array([0]), 0)
+    assert pairs.mask.sum(1)[0] < pairs.mask.sum(1)[1]
+
+
+def test_a_tokenizer_that_does_not_read_back_its_ids_is_refused(tmp_path: Path) -> None:
+    folder = save_llama(tmp_path / "llama", tokenizers.normalizers.Prepend("x"))
+    with pytest.raises(AssayError, match="other ids"):
+        with_model(addition(1), folder)
+
+
+def test_a_tokenizer_that_cannot_write_the_task_is_refused(tmp_path: Path, paths: dict[str, str]) -> None:
+    folder = tmp_path / "words"
+    shutil.copytree(paths["llama"], folder)
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "</s>": 1, "hello": 2}, unk_token="<unk>"))
+    named = {"unk_token": "<unk>", "eos_token": "</s>"}
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, **named).save_pretrained(folder)
+    with pytest.raises(AssayError, match="cannot write"):
+        with_model(addition(1), str(folder))
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ bos_token }}hello", "{{ messages[0].content * 2 }}", "{{ raise_exception('no') }}"]
+)
+def test_a_template_that_loses_the_prompt_is_refused(template: str, tmp_path: Path) -> None:
+    folder = Path(save_llama(tmp_path / "llama"))
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(AssayError, match="chat=False"):
+        with_model(addition(1), str(folder))
+    assert with_model(addition(1), str(folder), chat=False).max_tokens == 3
+
+
+def test_a_template_with_todays_date_gives_the_same_prompt_every_day(tmp_path: Path) -> None:
+    folder = Path(save_llama(tmp_path / "llama"))
+    (folder / "chat_template.jinja").write_text("On {{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}")
+    assert PretrainedTokenizer(str(folder)).frame == ("On 26 Jul 2024: ", "")
+
+
+# ---------------------------------------------------------------------------------------------------- refusals
+def changed(folder: Path, file: str, **entries: Any) -> None:
+    """Writes entries into a JSON file of the folder; None removes one."""
+    content = json.loads((folder / file).read_text()) | entries
+    (folder / file).write_text(json.dumps({name: value for name, value in content.items() if value is not None}))
+
+
+def without_weights(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+
+
+def without_one_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    weights.pop("model.layers.1.mlp.up_proj.weight")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def with_another_weight(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors") | {"model.layers.0.self_attn.q_proj.bias": torch.ones(32)}
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+
+def cut_short(folder: Path) -> None:
+    content = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(content[: len(content) // 2])
+
+
+REFUSED = {
+    "no model.safetensors": without_weights,
+    "missing model.layers.1.mlp.up_proj.weight": without_one_weight,
+    "unexpected model.layers.0.self_attn.q_proj.bias": with_another_weight,
+    "cannot be loaded": cut_short,
+    "no config.json": lambda folder: (folder / "config.json").unlink(),
+    "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
+    "auto_map": lambda folder: changed(folder, "config.json", auto_map={"AutoModelForCausalLM": "other/repo--own.Own"}),
+    "auto_map.*knows": lambda folder: changed(
+        folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}
+    ),
+    "no causal language model.*bert": lambda folder: changed(
+        folder, "config.json", model_type="bert", architectures=["BertForMaskedLM"]
+    ),
+    "no causal language model.*Sequence": lambda folder: changed(
+        folder, "config.json", architectures=["LlamaForSequenceClassification"]
+    ),
+    "no causal language model.*None": lambda folder: changed(folder, "config.json", model_type=None),
+    "quantised": lambda folder: changed(folder, "config.json", quantization_config={"quant_method": "gptq"}),
+    "adapter": lambda folder: (folder / "adapter_config.json").write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("reason", REFUSED)
+def test_a_folder_that_cannot_be_an_actor_is_refused_in_one_sentence(
+    reason: str, paths: dict[str, str], tmp_path: Path
+) -> None:
+    spec = with_model(addition(1), paths["llama"]).spec
+    folder = tmp_path / "model"
+    shutil.copytree(paths["llama"], folder)
+    REFUSED[reason](folder)
+    with pytest.raises(AssayError, match=reason) as refusal:
+        Pretrained(str(folder)).build(spec)
+    assert "\n" not in str(refusal.value)
+    assert str(folder) in str(refusal.value)
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    for path in (str(tmp_path / "nothing"), "./nothing", "nothing", "a/b/c", "~/no such folder"):
+        with pytest.raises(AssayError, match="there is no folder"):
+            with_model(addition(1), path)
+
+
+def test_a_hub_id_is_pinned_to_its_commit(
+    paths: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import huggingface_hub
+
+    asked: list[str | None] = []
+
+    def snapshot(name: str, *, revision: str | None, allow_patterns: list[str]) -> str:
+        asked.append(revision)
+        assert name == "owner/name"
+        assert "*.safetensors" in allow_patterns
+        assert not any("bin" in p for p in allow_patterns)
+        return shutil.copytree(paths["llama"], tmp_path / "snapshots" / "c0ffee", dirs_exist_ok=True)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    assert pinned("owner/name") == Pretrained("owner/name", "c0ffee")
+    assert pinned("owner/name@main") == Pretrained("owner/name", "c0ffee")
+    task = with_model(addition(1), "owner/name")
+    assert task.tokenizer.revision == "c0ffee"
+    assert asked[:2] == [None, "main"]
+    assert "c0ffee" in asked
+    assert pinned(paths["llama"]) == Pretrained(paths["llama"])
+
+
+def test_a_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub
+
+    def snapshot(name: str, **settings: Any) -> str:
+        raise OSError("offline\nand more")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    with pytest.raises(AssayError, match=r"hub does not give this id: offline$"):
+        pinned("owner/name")
+
+
+def test_a_missing_extra_is_named(paths: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(
+        AssayError, match=r"transformers is needed for pretrained models: pip install 'assay\[language\]'"
+    ):
+        with_model(addition(1), paths["llama"])
+
+
+def test_what_does_not_fit_the_task_is_refused(paths: dict[str, str]) -> None:
+    task = with_model(addition(1), paths["llama"])
+    with pytest.raises(AssayError, match="with_model"):
+        Pretrained(paths["llama"]).build(addition(1).spec)
+    with pytest.raises(AssayError, match="96 tokens"):
+        Pretrained(paths["llama"]).build(replace(task.spec, horizon=97))
+    with pytest.raises(AssayError, match="Placement"):
+        Pretrained(paths["llama"], dtype="bfloat16").build(task.spec)
+    with pytest.raises(AssayError, match="has no prompts"):
+        with_model(cartpole(), paths["llama"])
+
+
+def test_an_architecture_with_other_numbers_is_refused(
+    path: str, task: PromptTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = backend.bypass
+    monkeypatch.setattr(backend, "bypass", lambda inputs_embeds, **rest: honest(inputs_embeds=2 * inputs_embeds))
+    with pytest.raises(AssayError, match="off its own forward pass"):
+        build(path, task)
+
+
+def test_transformers_keeps_its_own_settings(paths: dict[str, str]) -> None:
+    before = transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()
+    Pretrained(paths["llama"]).build(with_model(addition(1), paths["llama"]).spec)
+    assert (transformers.logging.get_verbosity(), transformers.logging.is_progress_bar_enabled()) == before
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("Gemma2", {"head_dim": 8, "sliding_window": 3, "final_logit_softcapping": 2.0}),
+        ("Mistral", {"sliding_window": 3}),
+        ("Granite", {"logits_scaling": 4.0}),
+        ("Mixtral", {"num_local_experts": 4}),
+        ("GPT2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 96}),
+        ("Bloom", {"hidden_size": 32, "n_layer": 2, "n_head": 4}),
+    ],
+)
+def test_other_architectures_have_their_own_numbers(
+    kind: str, settings: dict[str, Any], paths: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = with_model(addition(1), paths["llama"])
+    sizes = {} if kind in ("GPT2", "Bloom") else SIZES
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=task.spec.action.size, **sizes | settings | {"initializer_range": 0.3}
+    )
+    transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    monkeypatch.setattr(backend, "LARGEST_GAP", 1e-4)
+    actor = Pretrained(str(tmp_path)).build(task.spec)
+    played = sampled(actor, task)
+    torch.testing.assert_close(actor.score(played, LOGP).logp.detach(), played.logp, atol=1e-4, rtol=0)
