@@ -9,6 +9,7 @@ import json
 import pkgutil
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ import assay.methods
 import assay.tasks
 from assay.claims import Method
 from assay.recipe import Recipe
-from assay.slots import Task
+from assay.slots import ModelSpec, Task
 from assay.tasks import textfile
 from assay.tasks.preferences import preferences
 from assay.types import AssayError
@@ -27,6 +28,9 @@ from assay.worlds import world_of
 
 WARMUP = 200
 """Supervised steps before a token method, unless told."""
+
+PRETRAINED_RATE = 5e-6
+"""Learning rate of pretrained actors, unless told."""
 
 
 def modules_of(package: ModuleType) -> list[ModuleType]:
@@ -97,8 +101,22 @@ def task_from_file(path: str) -> Task:
     return textfile.textfile(path, next((pair for pair in known if set(pair) <= columns), known[0]))
 
 
-def recipe_for(name: str, task: Task, settings: Mapping[str, Any]) -> Recipe:
-    """The method's recipe for the task's world with settings changed; refuses a world it does not work in."""
+def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
+    """The recipe with a pretrained actor."""
+    stages = tuple(
+        replace(stage, optimizer=replace(stage.optimizer, learning_rate=PRETRAINED_RATE))
+        if "actor" in stage.trains
+        else stage
+        for stage in recipe.stages
+    )
+    return replace(recipe, actor=actor, stages=stages)
+
+
+def recipe_for(name: str, task: Task, settings: Mapping[str, Any], actor: ModelSpec | None = None) -> Recipe:
+    """The method's recipe for the task's world with settings changed; refuses a world it does not work in.
+
+    A pretrained `actor` takes the place of the world's own, with a learning rate that suits trained weights.
+    """
     key, method = find_method(name)
     world = world_of(task)
     if world not in method.worlds:
@@ -108,6 +126,8 @@ def recipe_for(name: str, task: Task, settings: Mapping[str, Any]) -> Recipe:
             "task or method"
         )
     recipe = method.recipe(world)
+    if actor is not None:
+        recipe = with_pretrained(recipe, actor)
     for path, value in settings.items():
         recipe = recipe.set(path, value)
     return recipe

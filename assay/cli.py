@@ -50,9 +50,7 @@ def parser() -> argparse.ArgumentParser:
     one = command("evaluate", evaluate, "score a trained policy on held-out starts")
     one.add_argument("folder", type=Path)
     one.add_argument("--starts", type=int, help="held-out starts (default 256 prompts or 20 episodes)")
-    one.add_argument(
-        "--samples", type=int, default=1, help="samples of each start"
-    )
+    one.add_argument("--samples", type=int, default=1, help="samples of each start")
     one.add_argument("--greedy", action="store_true", help="score the policy's mode (control always does)")
     command("check", check, "run the laws on your own loss, credit, reward or environment").add_argument(
         "file", type=Path
@@ -78,14 +76,15 @@ def add_run_options(one: argparse.ArgumentParser, seeds: int) -> None:
         "--set", action="append", default=[], metavar="PART.FIELD=VALUE", help="change a setting; repeatable"
     )
     one.add_argument("--warmup", type=int, help="supervised steps before token methods (0: none)")
+    one.add_argument(
+        "--model", metavar="PATH", help="a pretrained language model: a folder, or a hub id owner/name[@revision]"
+    )
 
 
 def add_train_options(one: argparse.ArgumentParser) -> None:
     """The options of `train`."""
     one.add_argument("name", nargs="?", help=f"method (default {DEFAULT_METHOD})")
-    one.add_argument(
-        "--task", help="task (default: the one that the method is shown on)"
-    )
+    one.add_argument("--task", help="task (default: the one that the method is shown on)")
     add_run_options(one, seeds=1)
     one.add_argument("--seed", type=int, default=0, help="first seed")
     one.add_argument("--device", default="cpu", help="cpu or cuda")
@@ -160,6 +159,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
             settings=settings,
             warmup=options.warmup,
             placement=Placement(device, micro_batch),
+            model=options.model,
         )
         for seed in range(first_seed, first_seed + options.seeds)
     ]

@@ -18,7 +18,9 @@ from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.credit.shaping import Informative, PairUp
 from assay.engine import Placement
 from assay.recipe import Recipe, describe, settings
-from assay.slots import Task
+from assay.slots import ModelSpec, Task
+from assay.tasks.preferences import PairsTask
+from assay.tasks.prompts import PromptTask
 from assay.types import AssayError, Vocabulary
 from assay.version import __version__
 
@@ -41,6 +43,8 @@ class Plan:
     evaluate_every: int = 0
     save_every: int = 1
     placement: Placement = Placement()
+    model: str | None = None
+    """Folder or hub id of a pretrained actor."""
 
     def config(self) -> dict[str, Any]:
         """The plan as JSON, and the fingerprint of what decides the numbers."""
@@ -51,6 +55,7 @@ class Plan:
             "steps": self.steps,
             "settings": {name: str(value) for name, value in self.settings.items()},
             "warmup": self.warmup,
+            "model": self.model,
             "evaluate_every": self.evaluate_every,
             "recipe": recorded(describe(self.recipe)),
             "task_settings": recorded(describe(self.task)),
@@ -87,16 +92,18 @@ def make_plan(
     warmup: int | None = None,
     evaluations: int = 10,
     placement: Placement = Placement(),
+    model: str | None = None,
 ) -> Plan:
     """Resolves names and defaults, and refuses what cannot work, before compute is spent."""
     address = task if isinstance(task, str) else None
     found = catalogue.find_task(task) if isinstance(task, str) else task
+    actor, found = (None, found) if model is None else pretrained(model, found)
     changes = dict(settings or {})
     if isinstance(method, str):
         name: str | None = catalogue.find_method(method)[0]
-        recipe = catalogue.recipe_for(method, found, changes)
+        recipe = catalogue.recipe_for(method, found, changes, actor)
     else:
-        name, recipe = None, method
+        name, recipe = None, method if actor is None else catalogue.with_pretrained(method, actor)
         for path, value in changes.items():
             recipe = recipe.set(path, value)
     check_values(recipe)
@@ -110,10 +117,22 @@ def make_plan(
     if warmup is not None and warmup < 0:
         raise AssayError(f"warmup is {warmup}; give 0 (none) or a number of supervised steps")
     if warmup is None:
-        needed = isinstance(found.spec.action, Vocabulary) and bool(recipe.rollout or recipe.copies)
+        untrained = isinstance(found.spec.action, Vocabulary) and actor is None
+        needed = untrained and bool(recipe.rollout or recipe.copies)
         warmup = catalogue.WARMUP if needed else 0
     every = max(1, budget // evaluations) if evaluations else 0
-    return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, max(1, budget // 10), placement)
+    save = max(1, budget // 10)
+    return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, save, placement, model)
+
+
+def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
+    """The pretrained actor, and the task in its tokens."""
+    from assay.backends.transformers import pinned, with_model
+
+    if not isinstance(task, PromptTask | PairsTask):
+        raise AssayError(f"--model needs a token task, and '{task.name}' is none; try countdown or a .jsonl file")
+    actor = pinned(model)
+    return actor, with_model(task, actor)
 
 
 def warmup_plan(plan: Plan) -> Plan:
@@ -131,7 +150,8 @@ def repeat_command(plan: Plan) -> str:
         return ""
     settings = "".join(f" --set {path}={value}" for path, value in plan.settings.items())
     options = f"--steps {plan.steps} --seed {plan.seed} --warmup {plan.warmup}"
-    return f"assay train {plan.method} --task {plan.address} {options}{settings}"
+    model = f" --model {plan.model}" if plan.model else ""
+    return f"assay train {plan.method} --task {plan.address} {options}{model}{settings}"
 
 
 def plan_of(folder: str | Path) -> Plan:
@@ -154,6 +174,7 @@ def plan_of(folder: str | Path) -> Plan:
         settings=config["settings"],
         warmup=config["warmup"],
         placement=Placement(config["device"], config["micro_batch"], precision_of(config["precision"])),
+        model=config["model"],
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
 
@@ -161,7 +182,7 @@ def plan_of(folder: str | Path) -> Plan:
 KINDS: dict[str, tuple[type, ...]] = {
     "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
     "warmup": (int,), "device": (str,), "micro_batch": (int,), "precision": (str,), "evaluate_every": (int,),
-    "save_every": (int,),
+    "save_every": (int,), "model": (str, type(None)),
 }  # fmt: skip
 """What config.json must hold so that a run can go on."""
 

@@ -150,9 +150,7 @@ def warmed_up(plan: Plan, folder: Path, mode: Mode | None) -> State:
 class Worker:
     """One run in one folder: begins or goes on, logs, evaluates, saves."""
 
-    def __init__(
-        self, plan: Plan, folder: Path, loop: Loop, journal: Journal, signal_seen: Callable[[], int]
-    ) -> None:
+    def __init__(self, plan: Plan, folder: Path, loop: Loop, journal: Journal, signal_seen: Callable[[], int]) -> None:
         self.plan, self.folder, self.journal, self.signal_seen = plan, folder, journal, signal_seen
         self.config = plan.config()
         self.loop = loop
@@ -315,13 +313,14 @@ def train(
     warmup: int | None = None,
     evaluations: int = 10,
     placement: Placement = Placement(),
+    model: str | None = None,
     mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
 
     `out` defaults to runs/<method>-<task>-<seed>. A folder that holds an unfinished run of the same settings is gone on
     with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
-    demonstrations.
+    demonstrations; with `model`, a folder or hub id, a pretrained language model takes the small transformer's place.
     """
     plan = make_plan(
         method,
@@ -332,6 +331,7 @@ def train(
         warmup=warmup,
         evaluations=evaluations,
         placement=placement,
+        model=model,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
     return execute(plan, folder, mode=mode)
