@@ -278,11 +278,11 @@ class Engine:
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> None:
-        """Moves the copies after an update."""
-        self.updates += 1
+        """Moves the copies that are due at this update, as stages are due, and counts the update."""
         for name, copy in copies.items():
             if copy.rate and self.updates % copy.every == 0:
                 self.flats[name].values.lerp_(self.flats[copy.of].values, copy.rate)
+        self.updates += 1
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Mixed precision, where the placement asks for it."""

@@ -26,6 +26,14 @@ def decisions_per_episode(batch: Experience) -> Tensor:
     return groups.total(per_row, episodes)[episodes.index].clamp(min=1)
 
 
+def num_episodes(batch: Experience) -> Tensor:
+    """Number of episodes with a decision."""
+    has_decision = batch.mask.any(1)
+    if batch.episode is None:
+        return has_decision.sum()
+    return has_decision.new_ones((), dtype=torch.long) * torch.unique(batch.episode[has_decision]).numel()
+
+
 @dataclass(frozen=True)
 class TokenMean:
     """Every decision of the batch weighs the same: long sequences weigh more (DAPO, arXiv:2503.14476)."""
@@ -53,45 +61,40 @@ class SequenceMean:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of episodes with a decision."""
-        has_decision = batch.mask.any(1)
-        return (
-            has_decision.sum()
-            if batch.episode is None
-            else torch.unique(batch.episode[has_decision]).numel() * batch.mask.new_ones((), dtype=torch.long)
-        )
+        return num_episodes(batch)
 
 
 @dataclass(frozen=True)
 class FixedLength:
-    """Sum over decisions divided by a constant, then mean over sequences: no length bias (Dr. GRPO,
+    """Sum over decisions divided by a constant, then mean over episodes: no length bias (Dr. GRPO,
     arXiv:2503.20783).
     """
 
     length: int
-    together: ClassVar[str | None] = None
+    together: ClassVar[str | None] = "episode"
 
     def weigh(self, batch: Experience) -> Tensor:
         """mask / length."""
         return batch.mask.to(batch.reward.dtype) / self.length
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of sequences with a decision."""
-        return batch.mask.any(1).sum()
+        """Number of episodes with a decision."""
+        return num_episodes(batch)
 
 
 @dataclass(frozen=True)
 class SequenceSum:
-    """Sum over decisions, mean over sequences: the likelihood of whole sequences (REINFORCE, RLOO)."""
+    """Sum over decisions, mean over episodes: the likelihood of whole episodes (REINFORCE, RLOO)."""
 
-    together: ClassVar[str | None] = None
+    together: ClassVar[str | None] = "episode"
 
     def weigh(self, batch: Experience) -> Tensor:
         """The mask."""
         return batch.mask.to(batch.reward.dtype)
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of sequences with a decision."""
-        return batch.mask.any(1).sum()
+        """Number of episodes with a decision."""
+        return num_episodes(batch)
 
 
 @dataclass(frozen=True)

@@ -333,3 +333,23 @@ def test_a_sequence_without_decisions_changes_nobodys_credit(base: Callable[...,
     for column in ("advantage", "chosen"):
         if column in mine.extra:
             assert torch.allclose(mine.extra[column][kept], other.extra[column], atol=1e-6), column
+
+
+def in_segments(batch: Experience, row: int) -> Experience:
+    """The same decisions, those of one row in two rows of one episode, as multi-turn rollouts record them."""
+    index = torch.cat([torch.arange(len(batch)), torch.tensor([row])])
+    decided = batch.mask[row].nonzero().flatten()
+    early = torch.arange(batch.num_columns) < decided[len(decided) // 2]
+    mask = batch.mask[index].clone()
+    mask[row] &= early
+    mask[-1] &= ~early
+    return replace(batch.rows(index), mask=mask, episode=torch.arange(len(batch))[index])
+
+
+@pytest.mark.parametrize("base", [bases.group_reinforce, bases.grpo, bases.dapo, bases.cispo])
+def test_an_episode_in_two_rows_is_credited_and_weighed_as_one(base: Callable[..., Recipe]) -> None:
+    whole = replace(tokens().map(lambda x: x.double() if x.is_floating_point() else x), episode=None)
+    parts = in_segments(whole, row=3)
+    mine, other = (probes.loss(base(LANGUAGE), record, record.logp + 0.05) for record in (whole, parts))
+    assert float(mine.loss) == pytest.approx(float(other.loss), abs=1e-12)
+    assert int(mine.counts["PolicyGradient"]) == int(other.counts["PolicyGradient"])

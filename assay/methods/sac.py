@@ -32,6 +32,10 @@ METHOD = Method(
     recipe=bases.sac,
     worlds=(CONTINUOUS,),
     home="pendulum",
-    departs=("Adam 1e-3 instead of 3e-4", "8 steps and 8 updates in turn", "no purely random first steps: the initial policy explores"),
+    departs=(
+        "Adam 1e-3 instead of 3e-4",
+        "8 steps and 8 updates in turn",
+        "no purely random first steps: the initial policy explores",
+    ),
     claims=(Exact("the squashed density integrates to one", total_probability, equals=1.0, tolerance=1e-4),),
 )

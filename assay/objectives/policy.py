@@ -18,6 +18,10 @@ from assay.types import Experience, Loss, Need
 class RatioLevel(Protocol):
     """Log ratios [B, T] of current to acting policy."""
 
+    @property
+    def together(self) -> str | None:
+        """Name of the column whose equal rows it needs at once."""
+
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
         """Zero where masked; gradient into `logp_BT` only."""
 
@@ -45,8 +49,8 @@ class PolicyGradient:
 
     @property
     def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
+        """As the aggregation says, else as the ratio does: a group holds whole episodes."""
+        return self.aggregate.together or self.ratio.together
 
     def count(self, batch: Experience) -> Tensor:
         """As the aggregation says."""

@@ -10,12 +10,15 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from assay.ops import groups
 from assay.types import Experience
 
 
 @dataclass(frozen=True)
 class TokenRatio:
     """log pi(a_t) - log pi_old(a_t) of each decision."""
+
+    together: ClassVar[str | None] = None
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
         """Per decision."""
@@ -24,27 +27,30 @@ class TokenRatio:
 
 @dataclass(frozen=True)
 class SequenceRatio:
-    """Geometric mean over the sequence's decisions: (pi(y) / pi_old(y))^(1/|y|), the same for all of them.
+    """Geometric mean over the episode's decisions: (pi(y) / pi_old(y))^(1/|y|), the same for all of them.
 
-    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is the sequence's, shared equally.
+    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is the episode's, shared equally.
     """
 
+    together: ClassVar[str | None] = "episode"
+
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """The row's mean, on each decision."""
+        """The episode's mean, on each decision."""
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
-        length = batch.mask.sum(1, keepdim=True).clamp(min=1)
-        return (log_ratio.sum(1, keepdim=True) / length) * batch.mask
+        length = groups.over_episode(batch.mask.sum(1), batch).clamp(min=1)
+        return (groups.over_episode(log_ratio.sum(1), batch) / length).unsqueeze(1) * batch.mask
 
 
 @dataclass(frozen=True)
 class ProductRatio:
-    """The whole sequence's ratio: the exact importance weight of an outcome, with its full variance."""
+    """The whole episode's ratio: the exact importance weight of an outcome, with its full variance."""
 
+    together: ClassVar[str | None] = "episode"
     breaks: ClassVar[dict[str, str]] = {
         "first_order": "the product stands on each decision: length times REINFORCE's gradient; weigh with SequenceMean"
     }
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """The row's sum, on each decision."""
+        """The episode's sum, on each decision."""
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
-        return log_ratio.sum(1, keepdim=True) * batch.mask
+        return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-
 LARGEST_LOG_RATIO = 20.0
 
 
@@ -34,7 +33,7 @@ class Unclipped:
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """(loss, cut off)."""
-        return -advantage * bounded_ratio(log_ratio), torch.zeros_like(advantage, dtype=torch.bool)
+        return -advantage * bounded_ratio(log_ratio), log_ratio > LARGEST_LOG_RATIO
 
 
 @dataclass(frozen=True)

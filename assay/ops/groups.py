@@ -31,7 +31,8 @@ def groups_of(label: Tensor | None, num_rows: int, device: torch.device) -> Grou
     else:
         distinct, index = torch.unique(label, return_inverse=True)
         num = int(distinct.numel())
-    return Groups(index, num, torch.bincount(index, minlength=num), torch.ones(num_rows, device=device))
+    share = torch.ones(num_rows, device=device, dtype=torch.float64)
+    return Groups(index, num, torch.bincount(index, minlength=num), share)
 
 
 def total(value: Tensor, groups: Groups) -> Tensor:
@@ -87,10 +88,14 @@ def episode_groups(experience: Experience) -> Groups:
     return groups_of(experience.episode, len(experience), experience.mask.device)
 
 
+def over_episode(row_total_B: Tensor, experience: Experience) -> Tensor:
+    """Each row's number summed over all rows of its episode, [B]."""
+    if experience.episode is None:
+        return row_total_B
+    episodes = episode_groups(experience)
+    return total(row_total_B, episodes)[episodes.index]
+
+
 def outcome(experience: Experience) -> Tensor:
     """Total reward of each row's whole episode, [B]."""
-    row_total = (experience.reward * experience.mask).sum(1)
-    if experience.episode is None:
-        return row_total
-    episodes = episode_groups(experience)
-    return total(row_total, episodes)[episodes.index]
+    return over_episode((experience.reward * experience.mask).sum(1), experience)

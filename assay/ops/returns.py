@@ -36,13 +36,12 @@ def accumulate(delta_BT: Tensor, decay: float, mask_BT: Tensor, goes_on_BT: Tens
     """x_t = delta_t + decay * goes_on_t * x_(next decision), zero where masked, [B, T]."""
     result = torch.zeros_like(delta_BT)
     carry = torch.zeros_like(delta_BT[:, 0])
-    decisions = mask_BT.to(delta_BT.dtype)
     weights = decay * goes_on_BT.to(delta_BT.dtype)
     for t in range(delta_BT.shape[1] - 1, -1, -1):
         here = delta_BT[:, t] + weights[:, t] * carry
-        carry = torch.lerp(carry, here, decisions[:, t])
+        carry = torch.where(mask_BT[:, t], here, carry)
         result[:, t] = here
-    return result * decisions
+    return torch.where(mask_BT, result, 0.0)
 
 
 def gae(

@@ -36,6 +36,11 @@ def test_the_share_of_uniform_numbers_that_choose_a_category_is_its_probability(
     assert bool((drawn[1:] >= drawn[:-1]).all()), "the inverse distribution function does not fall"
 
 
+def test_intervals_contain_their_lower_end() -> None:
+    even = torch.zeros(3, 2)
+    assert distributions.categorical_sample(even, torch.tensor([0.25, 0.5, 0.75])).tolist() == [0, 1, 1]
+
+
 @given(logits=st.lists(st.floats(-30, 30), min_size=2, max_size=6), action=st.integers(0, 1))
 def test_categorical_against_torch(logits: list[float], action: int) -> None:
     row = torch.tensor(logits, dtype=torch.float64)

@@ -42,6 +42,7 @@ SMALL = {
     "critics.value.hidden": "8",
     "critics.q.hidden": "8",
     "copies.target.every": 4,
+    "rollout.explore.epsilon.end": 0.5,
 }
 """Sizes at which a step takes milliseconds; those that a recipe does not have are left out."""
 

@@ -67,7 +67,9 @@ def nodes(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 
 def is_one(tree: Any) -> bool:
     """The scores of a step, or the alarms: one thing together."""
-    return isinstance(tree, list) and bool(tree) and (isinstance(tree[0], float) or "guard" in tree[0])
+    if not isinstance(tree, list) or not tree:
+        return False
+    return isinstance(tree[0], float) or (isinstance(tree[0], Mapping) and "guard" in tree[0])
 
 
 def looked_up(tree: Any, path: tuple[str, ...]) -> Any:

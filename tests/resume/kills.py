@@ -32,7 +32,7 @@ from tests.resume.points import Point, killing, recorded
 
 DEADLINE = 60.0
 FINISHED, BROKEN = 0, 11
-EVERY_CHANGE = {"reinforce bandit": 0, "dqn cartpole": 0, "grpo addition-1, warmed up": 1}
+EVERY_CHANGE = {"reinforce bandit": 0, "grpo addition-1, warmed up": 1}
 """Cases, and their phase, that are killed at every kind of change on the disk; what a save does is the same for all."""
 
 
