@@ -1,10 +1,29 @@
 """Assay: one reinforcement-learning library for tokens and torques."""
 
-from assay.engine import Placement
-from assay.recipe import Adam, Copy, Recipe, Stage
-from assay.run import Run, load, resume, train
-from assay.types import AssayError, Experience
+from typing import TYPE_CHECKING, Any
+
 from assay.version import __version__
+
+if TYPE_CHECKING:
+    from assay.engine import Placement
+    from assay.recipe import Adam, Copy, Recipe, Stage
+    from assay.run import Run, load, resume, train
+    from assay.types import AssayError, Experience
+
+HOMES = {
+    "Adam": "recipe",
+    "AssayError": "types",
+    "Copy": "recipe",
+    "Experience": "types",
+    "Placement": "engine",
+    "Recipe": "recipe",
+    "Run": "run",
+    "Stage": "recipe",
+    "load": "run",
+    "resume": "run",
+    "train": "run",
+}
+"""Where each public name lives; it is imported when it is first used, so that `import assay` is quick."""
 
 __all__ = [
     "Adam",
@@ -20,3 +39,12 @@ __all__ = [
     "resume",
     "train",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, from the module it lives in."""
+    import importlib
+
+    if name not in HOMES:
+        raise AttributeError(f"module 'assay' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"assay.{HOMES[name]}"), name)

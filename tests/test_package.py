@@ -49,6 +49,13 @@ def test_import_is_quick_and_loads_no_optional_package() -> None:
     assert min(seconds for seconds, _ in tries) <= IMPORT_SECONDS
 
 
+def test_every_public_name_is_found_where_it_is_said_to_live() -> None:
+    import assay
+
+    assert all(getattr(assay, name) is not None for name in assay.__all__)
+    assert set(assay.HOMES) | {"__version__"} == set(assay.__all__)
+
+
 def test_version_is_the_same_everywhere() -> None:
     import assay
 

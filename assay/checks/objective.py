@@ -14,6 +14,7 @@ from assay.checks.cases import normal
 from assay.checks.laws import TIGHT, Contract, Finding, declares, gap, law, shown
 from assay.checks.term import COMMON, cases_on
 from assay.objectives.policy import PolicyGradient
+from assay.ops import groups
 from assay.types import Experience
 
 
@@ -24,8 +25,9 @@ def weights(part: Any, batch: Experience) -> Tensor:
 
 
 def with_outcome_credit(batch: Experience) -> Experience:
-    """The same advantage on every decision of a row."""
-    return batch.add({"advantage": normal("outcomes", (len(batch), 1)).expand_as(batch.logp) * batch.mask})
+    """The same advantage on every decision of an episode."""
+    index = groups.episode_groups(batch).index
+    return batch.add({"advantage": normal("outcomes", (len(batch),))[index].unsqueeze(1) * batch.mask})
 
 
 def at_ratio_one(batch: Experience) -> Experience:

@@ -26,8 +26,8 @@ from assay.ops import text
 from assay.ops.text import ALPHABET, ByteTokenizer, CharacterTokenizer, escaped
 from assay.slots import DemonstratedTask, Task, VerifiedTask
 from assay.tasks import addition, countdown, sorting
-from assay.tasks.prompts import Item, PromptTask, generated_item
 from assay.tasks.preferences import PairsTask, preferences
+from assay.tasks.prompts import Item, PromptTask, generated_item
 from assay.tasks.textfile import textfile
 from assay.types import AssayError, Draw, Experience, InfraFault, Origin, Outcome, PolicyFault, Score, Vocabulary, pad
 
