@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -308,8 +310,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; what a user can mend is one sentence on stderr and exit code 2, never a traceback."""
     options = parser().parse_args(arguments)
     try:
-        code: int = options.run(options)
-        return code
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
+            code: int = options.run(options)
+            return code
     except (AssayError, CheckpointError, RunLocked) as error:
         print(f"assay: {error}", file=sys.stderr)
         return error.exit_code if isinstance(error, AssayError) else 2
@@ -326,7 +330,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        print(f"assay: not enough memory ({error}); lower the sizes, or set --micro-batch", file=sys.stderr)
+        asked = re.search(r"allocate ([\d.]+ ?\w+)", str(error))
+        what = f" ({asked[1]} were asked for)" if asked else ""
+        print(f"assay: not enough memory{what}; lower the sizes, or set --micro-batch", file=sys.stderr)
         return 2
 
 

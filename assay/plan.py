@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
@@ -71,7 +72,9 @@ class Plan:
 
 
 def recorded(value: Any) -> Any:
-    """A description as JSON: an array is its type, its shape and a digest of its numbers."""
+    """A description as JSON: an array is its type, its shape and a digest of its numbers; infinities are words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, Mapping):
         return {name: recorded(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -148,10 +151,13 @@ def repeat_command(plan: Plan) -> str:
     """The command that starts the same run elsewhere; nothing for a recipe that only Python knows."""
     if plan.method is None or plan.address is None:
         return ""
-    settings = "".join(f" --set {path}={value}" for path, value in plan.settings.items())
-    options = f"--steps {plan.steps} --seed {plan.seed} --warmup {plan.warmup}"
-    model = f" --model {plan.model}" if plan.model else ""
-    return f"assay train {plan.method} --task {plan.address} {options}{model}{settings}"
+    words = ["assay", "train", plan.method, "--task", plan.address, "--steps", plan.steps, "--seed", plan.seed]
+    words += ["--warmup", plan.warmup, *(["--model", plan.model] if plan.model else [])]
+    words += ["--device", plan.placement.device] if plan.placement.device != "cpu" else []
+    words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
+    for path, value in plan.settings.items():
+        words += ["--set", f"{path}={value}"]
+    return shlex.join(map(str, words))
 
 
 def plan_of(folder: str | Path) -> Plan:
@@ -279,7 +285,7 @@ def check_placement(placement: Placement) -> None:
     if placement.micro_batch < 0:
         raise AssayError(f"micro-batch is {placement.micro_batch}; give 0 (all rows at once) or a number of rows")
     try:
-        torch.empty(0, device=placement.device)
+        torch.zeros((), device=placement.device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
         known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
         raise AssayError(f"device '{placement.device}' cannot be used here; there is {known}") from None

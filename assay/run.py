@@ -5,6 +5,7 @@ A run is recipe + task + seed + steps. Killed at any moment and resumed, it equa
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
 import time
@@ -73,11 +74,16 @@ class Run:
         return [row["step"] for row in rows], [row[name] for row in rows]
 
 
+def resume_command(folder: str | Path) -> str:
+    """What goes on with a run, as a shell takes it."""
+    return shlex.join(["assay", "resume", str(folder)])
+
+
 class Stopped(AssayError):
     """The run was asked to stop (SIGTERM, Ctrl-C); its state is saved."""
 
     def __init__(self, folder: Path, number: int, how: str = "stopped and saved") -> None:
-        super().__init__(f"{how}; go on with: assay resume {folder}")
+        super().__init__(f"{how}; go on with: {resume_command(folder)}")
         self.number, self.how, self.exit_code = number, how, 128 + number
 
 
@@ -132,7 +138,7 @@ def check_folder(folder: Path) -> None:
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise AssayError(f"{folder} is a file; name a folder for the run with --out") from None
+        raise AssayError(f"{folder} cannot be a folder, a file is in its place; choose another --out") from None
     if "config.json" not in names and names - OWN_NAMES:
         other = ", ".join(sorted(names - OWN_NAMES)[:3])
         raise AssayError(f"{folder} is no run folder and is not empty (it holds {other}); choose another --out")
@@ -215,20 +221,23 @@ class Worker:
     def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
         """The steps that are left."""
         plan, loop = self.plan, self.loop
-        title = f"{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
+        phase = "warm-up: " if self.folder.name == PHASE else ""
+        title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
         with Display(title, plan.steps, first_step=loop.progress.step, mode=mode) as display:
             for note in self.notes:
                 display.note(note)
             if not self.scores:
                 self.journal.metrics(0, {"evaluation": self.evaluate(0, display)}, {})
-                self.save()
+                with display.timed("save"):
+                    self.save()
             while loop.progress.step < plan.steps:
                 step = loop.step()
                 self.record(step, display, sinks)
                 done, asked = loop.progress.step, self.signal_seen()
                 stops = [alarm for alarm in step.alarms if alarm.stop]
                 if stops or asked or done % plan.save_every == 0 or done == plan.steps:
-                    self.save()
+                    with display.timed("save"):
+                        self.save()
                 if stops:
                     raise GuardError(f"a guard stopped the run, its state is in {self.folder}: {stops[0].message}")
                 if asked:
@@ -275,7 +284,7 @@ class Worker:
             state=f"Finished after {self.plan.steps} steps.",
             settings={name: value for name, value in self.config.items() if name not in hidden},
             repeat=repeat_command(self.plan),
-            resume=f"assay resume {self.folder}",
+            resume=resume_command(self.folder),
             changes=[run.change],
             alarms=noted(self.alarms),
             seconds=self.seconds,
@@ -347,7 +356,7 @@ def load(folder: str | Path) -> tuple[Any, Plan, int]:
     plan = plan_of(folder)
     checkpoint = store.load(Path(folder) / "checkpoints")
     if checkpoint is None:
-        raise AssayError(f"{folder} has no checkpoint yet; start it with: assay resume {folder}")
+        raise AssayError(f"{folder} has no checkpoint yet; start it with: {resume_command(folder)}")
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     loop.restore(checkpoint.tree["loop"])
     return loop.actor, plan, checkpoint.step

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from assay import run, store
+from assay import evaluation, run, store
 from assay.engine import Placement
 from assay.loop import Loop
 from assay.plan import make_plan
@@ -21,7 +23,7 @@ from assay.report.progress import Mode
 from assay.types import AssayError
 from tests.resume.cases import CASES, named
 from tests.resume.drops import DROPPED, HARMLESS
-from tests.resume.kills import EVERY_CHANGE
+from tests.resume.kills import EVERY_CHANGE, result_of, started
 
 ROOT = Path(__file__).resolve().parents[1]
 Ask = Callable[[str, str], dict[str, Any]]
@@ -194,6 +196,26 @@ def test_a_run_of_another_number_type_goes_on_from_its_folder(tmp_path: Path) ->
     first = run.execute(plan, tmp_path / "run", mode=Mode.SILENT)
     again = run.resume(tmp_path / "run", mode=Mode.SILENT)
     assert not store.difference(first.scores_after, again.scores_after)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="transformers is not installed")
+def test_a_pretrained_model_stopped_and_gone_on_with_ends_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.backends.test_transformers import save_qwen
+
+    settings = {"rollout.starts": 2, "rollout.members": 2}
+    model = save_qwen(tmp_path / "model")
+    plan = make_plan("rloo", "addition-1", steps=3, settings=settings, warmup=2, model=model)
+    monkeypatch.setattr(evaluation, "PROMPTS", 4)
+    run.execute(plan, tmp_path / "whole", mode=Mode.SILENT)
+    with monkeypatch.context() as patch:
+        patch.setattr(run, "stop_signals", lambda: nullcontext(lambda: 15))
+        for _ in range(5):  # the two steps of the warm-up and the three after it
+            with pytest.raises(run.Stopped):
+                started(plan, tmp_path / "parts")
+    run.resume(tmp_path / "parts", mode=Mode.SILENT)
+    assert not store.difference(result_of(tmp_path / "whole"), result_of(tmp_path / "parts"))
 
 
 # ---------------------------------------------------------------------------------------------------- broken folders

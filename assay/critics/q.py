@@ -11,7 +11,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from assay.networks.perceptron import Ensemble, feature_size, features
 from assay.ops.distributions import normal_sample
@@ -81,8 +80,10 @@ def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Ten
 
 @dataclass(frozen=True)
 class DoubleQLearning:
-    """(Q(s, a) - y)^2 / 2 as a Huber loss, y = r + discount * Q_target(s', argmax Q(s', .)): double DQN
-    (arXiv:1509.06461).
+    """(Q(s, a) - y)^2 / 2, y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461).
+
+    Squared, not Huber: where values are large a Huber loss is a median, few terminal steps are outvoted, and values
+    grow without bound.
     """
 
     discount: float = 0.99
@@ -102,7 +103,7 @@ class DoubleQLearning:
             best = view.model("actor").values(after.context).argmax(-1, keepdim=True)
             value_next = view.model("target").values(after.context).gather(-1, best).squeeze(-1)
         target = one_step_target(now, value_next, self.discount)
-        loss = functional.smooth_l1_loss(chosen, target, reduction="none") * now.mask
+        loss = 0.5 * (chosen - target).square() * now.mask
         metrics = {"q": ((chosen.detach() * now.mask).sum(), now.mask.sum())}
         return Loss(loss.sum(), self.count(batch), metrics)
 

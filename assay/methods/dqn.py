@@ -1,6 +1,6 @@
 """dqn: temporal-difference learning of action values, the next action chosen by one network and valued by another.
 
-    y = r + discount * (1 - terminal) * Q_target(s', argmax_a Q(s', a)),  loss = mean huber(Q(s, a) - y)
+    y = r + discount * (1 - terminal) * Q_target(s', argmax_a Q(s', a)),  loss = mean (Q(s, a) - y)^2 / 2
 
 van Hasselt et al. 2016 (double DQN). A truncated step bootstraps, a terminal one does not.
 """
@@ -28,7 +28,11 @@ METHOD = Method(
     recipe=bases.dqn,
     worlds=(CONTROL,),
     home="cartpole",
-    departs=("8 environments, 8 steps and 8 updates in turn", "no frame stacking: observations are vectors"),
+    departs=(
+        "squared error instead of a clipped one",
+        "8 environments, 8 steps and 8 updates in turn",
+        "no frame stacking: observations are vectors",
+    ),
     claims=(
         Exact("a terminal step's target is its reward", lambda: target(True, False), equals=1.0),
         Exact("a truncated step's target contains the next value", lambda: target(False, True), equals=10.0),

@@ -147,7 +147,7 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
     """Before and after with intervals, the learning curve, and where everything is."""
     out = console()
     title = f"{runs[0].recipe.name} on {runs[0].task.name}: held-out score"
-    names = [f"seed {index}" for index in range(len(runs))] if len(runs) > 1 else ["held-out score"]
+    names = [run.folder.name.replace("-", " ") for run in runs] if len(runs) > 1 else ["held-out score"]
     out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
     series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
     out.print(Curve(series, title=title, x_label="step"))
