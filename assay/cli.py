@@ -18,7 +18,7 @@ from assay.store import CheckpointError, RunLocked
 from assay.types import AssayError
 
 DEFAULT_METHOD = "grpo"
-DEMONSTRATION = {"task": "sorting-5", "steps": 300, "warmup": 60}
+DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
 """What `assay train` without a method runs: minutes on two cores."""
 
 

@@ -15,6 +15,7 @@ from assay.credit.temporal import Gae
 from assay.critics.value import StateValue, TokenValue
 from assay.recipe import Adam
 from assay.rollouts.episodes import Episodes, Fragments
+from assay.schedules import Linear
 from assay.slots import ModelSpec, PairedTask, Rollout, Source, Task
 from assay.sources.demonstrations import Pairs
 from assay.sources.fresh import FreshDecisions, FreshSequences
@@ -59,10 +60,10 @@ CONTROL = World(
     value=StateValue(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=128, steps=16),
-    reuse=FreshDecisions(epochs=4, minibatches=4),
+    reuse=FreshDecisions(epochs=3, minibatches=4),
     once=FreshSequences(),
-    gae=Gae(discount=0.99, decay=0.95),
-    optimizer=Adam(learning_rate=2e-3, epsilon=1e-5, clip_norm=0.5),
+    gae=Gae(discount=0.98, decay=0.9),
+    optimizer=Adam(learning_rate=Linear(4e-3, 0.0), epsilon=1e-5, clip_norm=0.5),
     steps=100,
 )
 

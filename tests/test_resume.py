@@ -101,7 +101,7 @@ EXPECTED = {
         "loop.states.rollout.context", "loop.states.rollout.over", "loop.states.rollout.running",
         "loop.progress.decisions", "journal.samples.jsonl",
     },
-    "bc cartpole": MODELS | RUN | {"loop.states.source.next", "loop.engine.optimizers.likelihood.steps"},
+    "sft addition-1": MODELS | RUN | {"loop.states.source.next", "loop.engine.optimizers.likelihood.steps"},
     "ppo with a constraint": MODELS | RUN | {
         "loop.engine.models.value", "loop.engine.optimizers.policy", "loop.engine.optimizers.value",
         "loop.states.constraints.0.multiplier",

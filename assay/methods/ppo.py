@@ -33,7 +33,7 @@ METHOD = Method(
     departs=(
         "advantages are whitened over the whole batch, not over each minibatch",
         "actor and critic have their own networks, optimizers and gradient clipping",
-        "no value clipping, no learning-rate annealing",
+        "no value clipping",
     ),
     claims=(
         Exact(

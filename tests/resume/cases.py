@@ -141,7 +141,7 @@ CASES: dict[str, Callable[[], Plan]] = {
     "dqn cartpole": partial(named, "dqn", "cartpole", steps=5, save_every=2, seed=2),
     "td3 pendulum": partial(named, "td3", "pendulum", save_every=3),
     "sac pendulum": partial(named, "sac", "pendulum"),
-    "bc cartpole": partial(named, "bc", "cartpole", save_every=2),
+    "bc cartpole": partial(named, "bc", "cartpole", steps=3),
     "reinforce bandit": partial(named, "reinforce", "bandit", steps=5),
     "ppo with a constraint": constrained,
     "rloo with skipped updates": faulty,

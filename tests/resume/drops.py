@@ -31,7 +31,7 @@ HARMLESS = {
 
 DROPPED = (
     "dqn cartpole",
-    "bc cartpole",
+    "sft addition-1",
     "ppo with a constraint",
     "rloo with skipped updates",
     "grpo addition-1, warmed up",
