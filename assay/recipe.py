@@ -145,11 +145,11 @@ def children(value: Any) -> list[tuple[str, Any]]:
 
 
 def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """Every setting by its full path, in order."""
+    """Every setting by its full path, in order; a schedule is a setting, and so are its own numbers."""
     below = children(value)
     if not below:
         return {above: value} if not is_dataclass(value) else {}
-    found: dict[tuple[str, ...], Any] = {}
+    found: dict[tuple[str, ...], Any] = {above: value} if is_schedule(value) else {}
     for name, item in below:
         found |= settings(item, (*above, name))
     return found

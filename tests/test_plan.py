@@ -306,7 +306,7 @@ def test_a_schedule_stands_where_a_number_stands() -> None:
 
 
 def test_without_a_schedule_the_recipe_is_itself() -> None:
-    recipe = ppo()
+    recipe = bases.grpo()
     assert recipe.at(Progress(step=3, num_steps=9)) is recipe
 
 
