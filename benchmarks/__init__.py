@@ -1,0 +1,1 @@
+"""Speed, as ratios to peers in one run. `python -m benchmarks --help` lists them."""
