@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import assay
-from assay.store import CheckpointError, RunLocked
-from assay.types import AssayError
 
 DEFAULT_METHOD = "grpo"
 DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
@@ -125,6 +123,8 @@ def show_method(options: argparse.Namespace) -> int:
 
 def parsed_settings(words: Sequence[str]) -> dict[str, str]:
     """`--set a.b=c` as a dict."""
+    from assay.types import AssayError
+
     settings: dict[str, str] = {}
     for word in words:
         path, sign, value = word.partition("=")
@@ -147,6 +147,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
     """One plan a seed."""
     from assay.engine import Placement
     from assay.plan import make_plan
+    from assay.types import AssayError
 
     if options.seeds < 1:
         raise AssayError(f"--seeds is {options.seeds}; give at least 1")
@@ -231,6 +232,7 @@ def evaluate(options: argparse.Namespace) -> int:
     from assay import evaluation
     from assay.evidence.intervals import formatted, mean_interval
     from assay.run import load
+    from assay.types import AssayError
 
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
@@ -261,6 +263,7 @@ def check(options: argparse.Namespace) -> int:
     """`assay check`: exit code 1 where a law broke."""
     from assay.checks.file import check_file_apart
     from assay.report import tables
+    from assay.types import AssayError
 
     if not options.file.is_file():
         raise AssayError(
@@ -310,13 +313,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command; what a user can mend is one sentence on stderr and exit code 2, never a traceback."""
     options = parser().parse_args(arguments)
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
-            code: int = options.run(options)
-            return code
-    except (AssayError, CheckpointError, RunLocked) as error:
-        print(f"assay: {error}", file=sys.stderr)
-        return error.exit_code if isinstance(error, AssayError) else 2
+        return run_command(options)  # torch is imported in there, so that --help is quick and Ctrl-C always clean
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
         return 128 + signal.SIGINT
@@ -334,6 +331,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         what = f" ({asked[1]} were asked for)" if asked else ""
         print(f"assay: not enough memory{what}; lower the sizes, or set --micro-batch", file=sys.stderr)
         return 2
+
+
+def run_command(options: argparse.Namespace) -> int:
+    """The command's exit code; warnings, and what the package refuses, in one line each."""
+    from assay.store import CheckpointError, RunLocked
+    from assay.types import AssayError
+
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
+            code: int = options.run(options)
+            return code
+    except (AssayError, CheckpointError, RunLocked) as error:
+        print(f"assay: {error}", file=sys.stderr)
+        return error.exit_code if isinstance(error, AssayError) else 2
 
 
 def is_out_of_memory(error: Exception) -> bool:

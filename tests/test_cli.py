@@ -223,6 +223,31 @@ def test_a_corrupt_checkpoint_is_noted_and_the_one_before_is_used(assay: Command
     assert answered(assay("resume", run_folder, "--json")) == facts
 
 
+def test_help_needs_no_torch_so_that_it_is_quick_and_an_early_ctrl_c_is_clean() -> None:
+    code = "import sys; from assay import cli; cli.parser().format_help(); assert 'torch' not in sys.modules"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_ctrl_c_while_a_command_starts_is_one_line(
+    assay: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(options: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "run_command", interrupted)
+    assert assay("list") == (130, "", "assay: interrupted\n")
+
+
+def test_a_bug_of_our_own_is_not_hidden(assay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(options: Any) -> int:
+        raise RuntimeError("the shapes differ")
+
+    monkeypatch.setattr(cli, "run_command", broken)
+    with pytest.raises(RuntimeError, match="the shapes differ"):
+        assay("list")
+
+
 def test_a_reader_that_goes_away_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
