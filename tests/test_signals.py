@@ -22,7 +22,7 @@ from assay.report.progress import Mode
 from assay.types import AssayError
 
 DEADLINE = 120.0
-CARTPOLE = ["ppo", "--task", "cartpole", "--steps", "200", "--set", "policy.learning_rate=1e-6"]
+CARTPOLE = ["ppo", "--task", "cartpole", "--steps", "120", "--set", "policy.learning_rate=1e-6"]
 CARTPOLE += ["--set", "rollout.instances=4", "--set", "rollout.steps=8", "--set", "source.epochs=1"]
 TOKENS = ["grpo", "--task", "addition-1", "--steps", "4", "--warmup", "60"]
 TOKENS += ["--set", "rollout.starts=2", "--set", "rollout.members=2"]
@@ -106,7 +106,7 @@ def test_sigterm_saves_and_resuming_equals_the_untouched_run(
         process.send_signal(signal.SIGCONT)
         check_stopped(process, folder, signal.SIGTERM)
     step = store.load(folder / "checkpoints").step
-    assert 4 <= step < 200
+    assert 4 <= step < 120
     assert len(read_metrics(folder)) == step + 1
     check_goes_on_to_the_same_end(folder, CARTPOLE, tmp_path / "untouched")
 

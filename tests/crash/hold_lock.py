@@ -8,7 +8,6 @@ from pathlib import Path
 from assay import store
 
 with store.lock(Path(sys.argv[1])):
-    worker = os.fork()
-    if worker:
-        print(worker, flush=True)
+    if os.fork() == 0:
+        print(os.getpid(), flush=True)  # said by the worker: by now it has let go of the lock that it was born with
     time.sleep(120)
