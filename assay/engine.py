@@ -18,10 +18,12 @@ from torch import Tensor, nn
 
 from assay.ops import random
 from assay.recipe import Adam, Copy, Recipe, Stage
-from assay.slots import number
+from assay.slots import number, own_decisions
 from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, State
 
-Sums = dict[str, tuple[Tensor, Tensor]]
+Sums = dict[str, list[tuple[Tensor, Tensor]]]
+"""(sum, count) of each metric, one entry for each loss; added up when the step is over."""
+ONE = torch.ones(())
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,12 @@ class AdamState:
         self.steps += 1
         beta1, beta2 = settings.betas
         rate = number(settings.learning_rate)
-        scale1, scale2 = 1.0 - beta1**self.steps, (1.0 - beta2**self.steps) ** 0.5
-        for flat, first, second, gradient in zip(self.flats, self.first, self.second, gradients, strict=True):
-            first.lerp_(gradient, 1.0 - beta1)
-            second.mul_(beta2).addcmul_(gradient, gradient, value=1.0 - beta2)
-            if settings.weight_decay:
-                flat.values.mul_(1.0 - rate * settings.weight_decay)
-            flat.values.addcdiv_(first, (second.sqrt() / scale2).add_(settings.epsilon), value=-rate / scale1)
+        steps = [torch.tensor(float(self.steps), device=self.flats[0].values.device)] * len(self.flats)
+        torch._fused_adamw_(
+            [flat.values for flat in self.flats], list(gradients), self.first, self.second, [], steps,
+            lr=rate, beta1=beta1, beta2=beta2, weight_decay=settings.weight_decay, eps=settings.epsilon,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip
 
     def snapshot(self) -> State:
         """Moments and step count."""
@@ -108,6 +109,11 @@ class StageView:
         """The actor on the batch."""
         scored: Scored = self.model("actor").score(self.batch, self.needs)
         return scored
+
+    @cached_property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """The actor's own decisions in all columns but the last."""
+        return own_decisions(self, self.batch)
 
     def model(self, name: str) -> Any:
         """A model by name."""
@@ -186,8 +192,10 @@ class Engine:
     # ------------------------------------------------------------------------------------------------ columns
     @torch.no_grad()
     def annotate(self, experience: Experience, needs: frozenset[Need]) -> Experience:
-        """Adds the columns that parts declared and that are not there yet: `value`, `logp_ref`."""
-        columns: dict[str, Tensor] = {}
+        """Adds the columns that parts declared and that are not there yet: `value`, `logp_ref`; and `row`, the place in
+        this batch, from which a row has its random numbers in whichever micro-batch it is.
+        """
+        columns = {"row": torch.arange(len(experience), device=experience.mask.device)}
         if Need.VALUE in needs and "value" not in experience.extra:
             columns["value"] = torch.cat(
                 [self.models["value"](part.context) for part in self.micro_batches(experience, None)]
@@ -197,7 +205,7 @@ class Engine:
             columns["logp_ref"] = torch.cat(
                 [reference.score(part, frozenset({Need.LOGP})).logp for part in self.micro_batches(experience, None)]
             )
-        return experience.add(columns) if columns else experience
+        return experience.add(columns)
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
@@ -214,7 +222,6 @@ class Engine:
 
     def update(self, stage: Stage, batch: Experience) -> Update:
         """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""
-        batch = batch.add({"row": torch.arange(len(batch), device=batch.mask.device)})
         counts = [term.count(batch) for term in stage.terms]
         parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
         result = Update()
@@ -226,7 +233,10 @@ class Engine:
                 continue
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
             filled = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters, strict=True)]
-            total = filled if total is None else [mine + new for mine, new in zip(total, filled, strict=True)]
+            if total is None:
+                total = filled
+            else:
+                torch._foreach_add_(total, filled)
         if total is not None:
             self.apply(stage, total, result)
         if result.fault:
@@ -246,7 +256,9 @@ class Engine:
                 share = value.sum / count.clamp(min=1)
                 total = share if total is None else total + share
                 name = type(term).__name__
-                add_sums(result.sums, {**value.metrics, f"loss/{name}": (value.sum.detach(), value.count)})
+                for metric, entry in value.metrics.items():
+                    result.sums.setdefault(metric, []).append(entry)
+                result.sums.setdefault(f"loss/{name}", []).append((value.sum.detach(), value.count))
                 if self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, part.mask):
                     result.leaks.append(name)
         return total if total is not None and total.requires_grad else None
@@ -269,7 +281,7 @@ class Engine:
         if not np.isfinite(size):
             result.fault = f"the gradient of stage '{stage.name}' is not finite"
             return
-        add_sums(result.sums, {f"gradient_norm/{stage.name}": (norm, torch.ones(()))})
+        result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
         limit = stage.optimizer.clip_norm
         if limit and size > limit:
             flat_gradients = [g.mul_(limit / size) for g in flat_gradients]
@@ -306,16 +318,20 @@ def origin_of_fault(batch: Experience, sums: Sums) -> str:
         for name, column in batch.per_decision()
         if column.is_floating_point() and not bool(torch.isfinite(column[batch.mask]).all())
     ]
-    losses = [f"{name} is {float(value)}" for name, (value, _) in sums.items() if not bool(torch.isfinite(value))]
+    losses = [
+        f"{name} is {float(value)}"
+        for name, entries in sums.items()
+        for value, _ in entries
+        if not bool(torch.isfinite(value))
+    ]
     found = [*columns, *losses]
     return f" ({'; '.join(found)})" if found else " (losses and columns are finite: it overflowed in the backward pass)"
 
 
-def add_sums(into: Sums, new: Mapping[str, tuple[Tensor, Tensor]]) -> None:
-    """Adds (sum, count) metrics."""
-    for name, (value, count) in new.items():
-        old = into.get(name)
-        into[name] = (value, count) if old is None else (old[0] + value, old[1] + count)
+def add_sums(into: Sums, new: Sums) -> None:
+    """Appends (sum, count) metrics."""
+    for name, entries in new.items():
+        into.setdefault(name, []).extend(entries)
 
 
 def whole_units(batch: Experience, together: frozenset[str], size: int) -> Iterator[Tensor]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from assay.engine import Engine, Placement, Sums, add_sums
 from assay.guards import STANDARD, Alarm, Moment, Watch
@@ -192,7 +193,13 @@ def thawed(mine: Any, saved: Any) -> Any:
 # ---------------------------------------------------------------------------------------------------- metrics
 def means(sums: Sums) -> dict[str, float]:
     """(sum, count) metrics as means; and the effective share of samples from the ratios."""
-    result = {name: float(value) / max(1.0, float(count)) for name, (value, count) in sums.items()}
+    flat = [number for entries in sums.values() for entry in entries for number in entry]
+    numbers = torch.stack([number.double() for number in flat]).view(-1, 2).tolist() if flat else []
+    result, start = {}, 0
+    for name, entries in sums.items():
+        some = numbers[start : start + len(entries)]
+        start += len(entries)
+        result[name] = sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
     squared = result.pop("ratio_squared", None)
     if squared:
         result["effective_samples"] = result["ratio"] ** 2 / squared

@@ -42,11 +42,11 @@ class TokenMean:
 
     def weigh(self, batch: Experience) -> Tensor:
         """The mask."""
-        return batch.mask.to(batch.reward.dtype)
+        return batch.weight
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask.sum()
+        return batch.num_decisions
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class FixedLength:
 
     def weigh(self, batch: Experience) -> Tensor:
         """mask / length."""
-        return batch.mask.to(batch.reward.dtype) / self.length
+        return batch.weight / self.length
 
     def count(self, batch: Experience) -> Tensor:
         """Number of episodes with a decision."""
@@ -90,7 +90,7 @@ class SequenceSum:
 
     def weigh(self, batch: Experience) -> Tensor:
         """The mask."""
-        return batch.mask.to(batch.reward.dtype)
+        return batch.weight
 
     def count(self, batch: Experience) -> Tensor:
         """Number of episodes with a decision."""

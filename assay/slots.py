@@ -55,11 +55,22 @@ class View(Protocol):
     def scored(self) -> Scored:
         """The actor on the batch, computed once and shared by the stage's terms."""
 
+    @property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """(action, logp) that the actor itself takes in all columns but the last, with gradient; sampled once."""
+
     def model(self, name: str) -> Any:
         """`actor`, a critic, or a copy such as `reference`. Gradient reaches only what the stage trains."""
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Uniform numbers in (0, 1) that belong to this update and this `tag`."""
+
+
+def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
+    """What `View.sampled` returns: the actor's reparameterised decisions in the columns of `batch.now`."""
+    actor, now = view.model("actor"), batch.now
+    action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
+    return action, logp
 
 
 # ---------------------------------------------------------------------------------------------------- tasks

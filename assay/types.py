@@ -10,8 +10,9 @@ transition of replay is a sequence of two columns, one decision and what followe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -157,6 +158,26 @@ class Experience:
         """T, padding included."""
         return self.mask.shape[1]
 
+    @cached_property
+    def num_decisions(self) -> Tensor:
+        """How many decisions it holds, computed once."""
+        return self.mask.sum()
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The mask as numbers: 1 for a decision, 0 elsewhere; computed once."""
+        return self.mask.to(self.reward.dtype)
+
+    @cached_property
+    def now(self) -> Experience:
+        """All columns but the last; made once."""
+        return self.columns(0, self.num_columns - 1)
+
+    @cached_property
+    def after(self) -> Experience:
+        """All columns but the first: what followed each column of `now`; made once."""
+        return self.columns(1, self.num_columns)
+
     def column(self, name: str) -> Tensor:
         """A column that a part added; says which are there when it is missing."""
         if name not in self.extra:
@@ -168,22 +189,29 @@ class Experience:
 
     def add(self, columns: Mapping[str, Tensor]) -> Experience:
         """The same record with these extra columns."""
-        return replace(self, extra={**self.extra, **columns})
+        return self.with_columns(extra={**self.extra, **columns})
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Experience:
         """Applies `change` to every tensor."""
-        known = {
-            f.name: change(value)
-            for f in fields(self)
-            if f.name not in ("context", "extra") and (value := getattr(self, f.name)) is not None
-        }
-        context = {name: change(value) for name, value in self.context.items()}
-        return replace(
-            self, context=context, extra={name: change(value) for name, value in self.extra.items()}, **known
-        )
+        changed: dict[str, Any] = {}
+        for name in COLUMNS:
+            value = self.__dict__[name]
+            if isinstance(value, Tensor):
+                changed[name] = change(value)
+            elif value:
+                changed[name] = {key: change(column) for key, column in value.items()}
+        return self.with_columns(**changed)
+
+    def with_columns(self, **columns: Any) -> Experience:
+        """`dataclasses.replace` for the hot path: the same record with these fields."""
+        new = object.__new__(Experience)
+        new.__dict__.update({name: self.__dict__[name] for name in COLUMNS}, **columns)
+        return new
 
     def rows(self, index: Tensor | slice) -> Experience:
         """The sequences at `index`."""
+        if isinstance(index, Tensor) and index.dtype == torch.int64:
+            return self.map(lambda column: column.index_select(0, index))
         return self.map(lambda column: column[index])
 
     def to(self, device: torch.device | str) -> Experience:
@@ -214,6 +242,9 @@ class Experience:
             used = used | torch.nn.functional.pad(used, (1, 0))[:-1]
         last = int(used.nonzero()[-1]) + 1 if bool(used.any()) else 1
         return self if last == self.num_columns else self.columns(0, last)
+
+
+COLUMNS = tuple(f.name for f in fields(Experience))
 
 
 def concatenate(parts: Sequence[Experience]) -> Experience:

@@ -229,9 +229,7 @@ def test_help_needs_no_torch_so_that_it_is_quick_and_an_early_ctrl_c_is_clean() 
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_ctrl_c_while_a_command_starts_is_one_line(
-    assay: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_while_a_command_starts_is_one_line(assay: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(options: Any) -> int:
         raise KeyboardInterrupt
 

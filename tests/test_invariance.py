@@ -140,7 +140,8 @@ def updates(recipe: Recipe, spec: Spec, batch: Experience, micro_batch: int = 0)
     batch = probes.credited(recipe, engine.annotate(batch, recipe.needs))
     found: dict[str, Tensor] = {}
     for stage in recipe.stages:
-        sums = engine.update(stage, batch).sums
+        entries = engine.update(stage, batch).sums
+        sums = {name: torch.tensor(some, dtype=torch.float64).sum(0) for name, some in entries.items()}
         assert max(float(value.abs().max()) for value in engine.gradients.values()) > 1e-6, stage.name
         found |= {f"{stage.name}: {name}": value for name, value in engine.gradients.items()}
         found |= {f"{stage.name}: {name}, mean": pair[0].double() / pair[1].clamp(min=1) for name, pair in sums.items()}

@@ -90,9 +90,7 @@ def check_goes_on_to_the_same_end(folder: Path, words: list[str], untouched: Pat
     assert (folder / "README.md").exists()
 
 
-def test_sigterm_saves_and_resuming_equals_the_untouched_run(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_sigterm_saves_and_resuming_equals_the_untouched_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "stopped"
     words = ["train", *CARTPOLE, "--out", str(folder)]
     with started(*words) as process:

@@ -21,6 +21,7 @@ class MlpSquashedGaussian(nn.Module):
 
     centre: Tensor
     half_range: Tensor
+    log_half_range: Tensor
 
     def __init__(self, num_inputs: int, space: Box, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -29,6 +30,7 @@ class MlpSquashedGaussian(nn.Module):
         low, high = bounds(space)
         self.register_buffer("centre", (high + low) / 2)
         self.register_buffer("half_range", (high - low) / 2)
+        self.register_buffer("log_half_range", self.half_range.log())
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation of x; the latter clamped to [-20, 2] as in the authors' code."""
@@ -38,8 +40,12 @@ class MlpSquashedGaussian(nn.Module):
     def sample(self, context: Context, uniform: Tensor) -> tuple[Tensor, Tensor]:
         """A reparameterised action and its log-density: gradient flows through both."""
         mean, log_std = self.parameters_of(context)
-        latent = mean + log_std.exp() * distributions.normal_sample(uniform)
-        return self.squash(latent), self.log_density(latent, mean, log_std)
+        noise = distributions.normal_sample(uniform)
+        latent = mean + log_std.exp() * noise
+        # (x - mean) / std is the noise itself: one density less to differentiate through.
+        density = (-0.5 * noise.square() - distributions.HALF_LOG_TWO_PI) - log_std
+        slope = distributions.log_tanh_slope(latent) + self.log_half_range
+        return self.squash(latent), (density - slope).sum(-1)
 
     def squash(self, latent: Tensor) -> Tensor:
         """centre + half_range * tanh(x)."""
@@ -47,7 +53,7 @@ class MlpSquashedGaussian(nn.Module):
 
     def log_density(self, latent: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
         """log N(x) - sum log |da/dx|."""
-        slope = (distributions.log_tanh_slope(latent) + self.half_range.log()).sum(-1)
+        slope = (distributions.log_tanh_slope(latent) + self.log_half_range).sum(-1)
         return distributions.normal_logp(latent, mean, log_std) - slope
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:

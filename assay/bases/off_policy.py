@@ -59,8 +59,7 @@ def sac(world: World = CONTINUOUS) -> Recipe:
         source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
         stages=(
             Stage("critic", trains=("q",), critic=(SoftTwinLoss(0.99),), optimizer=STEP),
-            Stage("actor", trains=("actor",), objective=(MaximizeSoftQ(),), optimizer=STEP),
-            Stage("temperature", trains=("temperature",), objective=(MatchEntropy(-1.0),), optimizer=STEP),
+            Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=STEP),
         ),
         steps=1_000,
     )

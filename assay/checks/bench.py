@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from assay.critics.q import Temperature, TwinQ
 from assay.critics.value import StateValue, TokenValue
 from assay.ops import random
 from assay.recipe import Recipe
-from assay.slots import ModelSpec
+from assay.slots import ModelSpec, own_decisions
 from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, Vocabulary
 
 COPIED = {"reference": "actor", "target": "actor", "old": "actor", "teacher": "actor"}
@@ -184,6 +184,11 @@ class BenchView:
     def model(self, name: str) -> Any:
         """A model in the batch's precision; copies take no gradient, as in the engine."""
         return self.asked.setdefault(name, self.bench.model(name, self.record.reward.dtype))
+
+    @cached_property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """The actor's own decisions."""
+        return own_decisions(self, self.record)
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Uniform numbers of each row and tag, whichever rows are with it."""

@@ -30,6 +30,11 @@ class EnsembleQ(nn.Module):
         rows = torch.cat((features(context), action), -1)
         return self.net(rows.flatten(0, -2)).view(-1, *rows.shape[:-1])
 
+    def first(self, context: Context, action: Tensor) -> Tensor:
+        """Q_1 alone, [B, T]."""
+        rows = torch.cat((features(context), action), -1)
+        return self.net(rows.flatten(0, -2), 1).view(rows.shape[:-1])
+
 
 @dataclass(frozen=True)
 class TwinQ:
@@ -68,11 +73,6 @@ class Temperature:
         return Exponential(self.initial)
 
 
-def now_and_next(batch: Experience) -> tuple[Experience, Experience]:
-    """Columns 0..T-2 and 1..T-1."""
-    return batch.columns(0, batch.num_columns - 1), batch.columns(1, batch.num_columns)
-
-
 def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Tensor:
     """r + discount * V(s'), where V(s') counts unless the step is terminal; truncated steps bootstrap. No gradient."""
     return (now.reward + discount * value_next * (~now.terminal)).detach()
@@ -92,19 +92,19 @@ class DoubleQLearning:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask[:, :-1].sum()
+        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Huber loss of the actor's own action values."""
-        now, after = now_and_next(batch)
+        """Squared errors of the actor's own action values."""
+        now, after = batch.now, batch.after
         values = view.model("actor").values(now.context)
         chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)
         with torch.no_grad():
             best = view.model("actor").values(after.context).argmax(-1, keepdim=True)
             value_next = view.model("target").values(after.context).gather(-1, best).squeeze(-1)
         target = one_step_target(now, value_next, self.discount)
-        loss = 0.5 * (chosen - target).square() * now.mask
-        metrics = {"q": ((chosen.detach() * now.mask).sum(), now.mask.sum())}
+        loss = 0.5 * (chosen - target).square() * now.weight
+        metrics = {"q": ((chosen.detach() * now.weight).sum(), now.num_decisions)}
         return Loss(loss.sum(), self.count(batch), metrics)
 
 
@@ -122,11 +122,11 @@ class SmoothedTwinLoss:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask[:, :-1].sum()
+        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors of all critics."""
-        now, after = now_and_next(batch)
+        now, after = batch.now, batch.after
         with torch.no_grad():
             actor = view.model("actor_target")
             action = actor.decide(after.context)
@@ -148,11 +148,11 @@ class SoftTwinLoss:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask[:, :-1].sum()
+        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors of all critics."""
-        now, after = now_and_next(batch)
+        now, after = batch.now, batch.after
         with torch.no_grad():
             actor = view.model("actor")
             action, logp = actor.sample(after.context, view.uniform((*now.mask.shape, actor.num_draws), tag=2))
@@ -162,6 +162,6 @@ class SoftTwinLoss:
 
 def squared_errors(now: Experience, view: View, target: Tensor, count: Tensor) -> Loss:
     """Half squared errors of the critic `q`, summed over its members and the decisions."""
-    error = (view.model("q")(now.context, now.action) - target) * now.mask
-    metrics = {"td_error": (error.detach().abs().mean(0).sum(), now.mask.sum())}
+    error = (view.model("q")(now.context, now.action) - target) * now.weight
+    metrics = {"td_error": (error.detach().abs().mean(0).sum(), now.num_decisions)}
     return Loss(0.5 * error.square().sum(), count, metrics)

@@ -111,5 +111,5 @@ class ValueLoss:
         error = view.model("value")(batch.context) - batch.column("return").detach()
         weight = self.aggregate.weigh(batch)
         half_square = 0.5 * error.square()
-        metrics = {"value_error": ((error.detach().square() * batch.mask).sum(), batch.mask.sum())}
+        metrics = {"value_error": ((error.detach().square() * batch.weight).sum(), batch.num_decisions)}
         return Loss(self.coefficient * (half_square * weight).sum(), self.count(batch), metrics)

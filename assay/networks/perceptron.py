@@ -64,11 +64,12 @@ class Ensemble(nn.Module):
             self.weights.append(nn.Parameter(torch.empty(num, fan_in, fan_out).uniform_(-bound, bound)))
             self.biases.append(nn.Parameter(torch.empty(num, 1, fan_out).uniform_(-bound, bound)))
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """Each member on all rows."""
-        hidden = rows.expand(self.weights[0].shape[0], *rows.shape)
-        last = len(self.weights) - 1
-        for layer, (weight, bias) in enumerate(zip(self.weights, self.biases, strict=True)):
-            hidden = torch.baddbmm(bias, hidden, weight)
-            hidden = hidden if layer == last else hidden.relu()
-        return hidden
+        self.layers = tuple(zip(self.weights, self.biases, strict=True))
+
+    def forward(self, rows: Tensor, num: int | None = None) -> Tensor:
+        """Each member (or the first `num`) on all rows."""
+        layers = self.layers if num is None else [(weight[:num], bias[:num]) for weight, bias in self.layers]
+        hidden = rows.expand(len(layers[0][0]), *rows.shape)
+        for weight, bias in layers[:-1]:
+            hidden = torch.baddbmm(bias, hidden, weight).relu_()
+        return torch.baddbmm(layers[-1][1], hidden, layers[-1][0])

@@ -29,35 +29,35 @@ class Block(nn.Module):
         self.up = nn.Linear(width, 4 * width, bias=False)
         self.down = nn.Linear(4 * width, width, bias=False)
 
-    def project(self, x: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries and keys, and values, each [B, H, T, D]."""
         batch, length, width = x.shape
-        normed = functional.rms_norm(x, (width,), self.norm_attention, eps=1e-6)
-        heads = self.qkv(normed).view(batch, length, 3 * self.num_heads, width // self.num_heads).transpose(1, 2)
-        rotated = rotate(heads[:, : 2 * self.num_heads], angles)
-        return rotated[:, : self.num_heads], rotated[:, self.num_heads :], heads[:, 2 * self.num_heads :]
+        normed = functional.layer_norm(x, (width,), self.norm_attention)
+        query_key, value = self.qkv(normed).split((2 * width, width), -1)
+        query, key = rotate(query_key, turn).split(width, -1)
+        shape = batch, length, self.num_heads, width // self.num_heads
+        return query.view(shape).transpose(1, 2), key.view(shape).transpose(1, 2), value.view(shape).transpose(1, 2)
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
         """Adds the attention's output [B, H, T, D] and the perceptron."""
         batch, length, width = x.shape
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
-        normed = functional.rms_norm(x, (width,), self.norm_mlp, eps=1e-6)
-        return x + self.down(functional.gelu(self.up(normed), approximate="tanh"))
+        normed = functional.layer_norm(x, (width,), self.norm_mlp)
+        return x + self.down(functional.gelu(self.up(normed)))
 
-    def forward(self, x: Tensor, angles: tuple[Tensor, Tensor], allowed: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, turn: Tensor, allowed: Tensor | None) -> Tensor:
         """One layer over whole sequences; `allowed` [B, 1, T, T] replaces the causal mask where rows are packed."""
-        query, key, value = self.project(x, angles)
+        query, key, value = self.project(x, turn)
         attended = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, is_causal=allowed is None
         )
         return self.finish(x, attended)
 
 
-def rotate(heads: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotary position embedding (arXiv:2104.09864) on the two halves of each head."""
-    cos, sin = angles
-    first, second = heads.chunk(2, -1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+def rotate(heads: Tensor, turn: Tensor) -> Tensor:
+    """Rotary position embedding (arXiv:2104.09864): neighbouring numbers are a point of the plane, turned by `turn`."""
+    points = torch.view_as_complex(heads.to(turn.real.dtype).unflatten(-1, (-1, 2)))
+    return torch.view_as_real(points * turn).flatten(-2).to(heads.dtype)
 
 
 class Trunk(nn.Module):
@@ -79,26 +79,26 @@ class Trunk(nn.Module):
         """The blocks, typed."""
         return [block for block in self.blocks if isinstance(block, Block)]
 
-    def angles(self, position: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin of position * 10000^(-2i/D), with an axis for the heads: [..., 1, T, D/2]."""
+    def turn(self, position: Tensor) -> Tensor:
+        """exp(i * position * 10000^(-2k/D)) for every pair k of all queries and keys: complex [..., T, width]."""
         half = self.head_size // 2
         frequency = torch.exp(torch.arange(half, device=position.device) * (-math.log(10000.0) / half))
-        angle = (position.unsqueeze(-1) * frequency).unsqueeze(-3).to(self.norm.dtype)
-        return angle.cos(), angle.sin()
+        angle = (position.unsqueeze(-1) * frequency).to(self.norm.dtype)
+        return torch.polar(torch.ones_like(angle), angle).repeat(*[1] * position.dim(), self.norm.shape[0] // half)
 
     def forward(self, tokens: Tensor, position: Tensor | None = None, document: Tensor | None = None) -> Tensor:
         """Hidden states; `document` [B, T] keeps packed sequences apart, `position` [B, T] restarts in each."""
         if position is None:
             position = torch.arange(tokens.shape[1], device=tokens.device)
         allowed = None if document is None else packing.same_document_before(document).unsqueeze(1)
-        x, angles = self.embedding(tokens), self.angles(position)
+        x, turn = self.embedding(tokens), self.turn(position)
         for block in self.blocks:
-            x = block(x, angles, allowed)
+            x = block(x, turn, allowed)
         return self.last_norm(x)
 
     def last_norm(self, x: Tensor) -> Tensor:
         """The norm after the last layer."""
-        return functional.rms_norm(x, (x.shape[-1],), self.norm, eps=1e-6)
+        return functional.layer_norm(x, (x.shape[-1],), self.norm)
 
     def states_before(self, context: Context, pack_to: int) -> Tensor:
         """The state before each token: hidden states shifted by one, zeros at column 0, [B, T, width]."""
@@ -134,9 +134,9 @@ class Cache:
             allowed = (causal & seen.unsqueeze(1) | torch.eye(longest, dtype=torch.bool, device=device)).unsqueeze(1)
         row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(device)
         self.layers: list[tuple[Tensor, Tensor]] = []
-        x, angles = trunk.embedding(tokens), trunk.angles(position)
+        x, turn = trunk.embedding(tokens), trunk.turn(position)
         for block in trunk.layers():
-            query, key, value = block.project(x, angles)
+            query, key, value = block.project(x, turn)
             x = block.finish(
                 x,
                 functional.scaled_dot_product_attention(
@@ -156,9 +156,9 @@ class Cache:
         if self.ragged:
             slot = torch.arange(self.used + 1, device=tokens.device)
             seen = (slot >= self.unused.unsqueeze(1))[:, None, None]
-        x, angles = self.trunk.embedding(tokens).unsqueeze(1), self.trunk.angles(position)
+        x, turn = self.trunk.embedding(tokens).unsqueeze(1), self.trunk.turn(position)
         for block, (keys, values) in zip(self.trunk.layers(), self.layers, strict=True):
-            query, key, value = block.project(x, angles)
+            query, key, value = block.project(x, turn)
             keys[:, :, self.used] = key[:, :, 0]
             values[:, :, self.used] = value[:, :, 0]
             end = self.used + 1

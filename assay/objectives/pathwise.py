@@ -22,14 +22,14 @@ class MaximizeQ:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask[:, :-1].sum()
+        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action."""
-        now = batch.columns(0, batch.num_columns - 1)
+        now = batch.now
         action = view.model("actor").decide(now.context)
-        value = view.model("q")(now.context, action)[0] * now.mask
-        return Loss(-value.sum(), self.count(batch), {"q": (value.detach().sum(), now.mask.sum())})
+        value = view.model("q").first(now.context, action) * now.weight
+        return Loss(-value.sum(), self.count(batch), {"q": (value.detach().sum(), now.num_decisions)})
 
 
 @dataclass(frozen=True)
@@ -43,19 +43,18 @@ class MaximizeSoftQ:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask[:, :-1].sum()
+        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft value of the actor's own action, negated."""
-        now = batch.columns(0, batch.num_columns - 1)
-        actor = view.model("actor")
-        action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
+        now = batch.now
+        action, logp = view.sampled
         value = view.model("q")(now.context, action).amin(0)
-        loss = (view.model("temperature")().detach() * logp - value) * now.mask
-        count = now.mask.sum()
+        loss = (view.model("temperature")().detach() * logp - value) * now.weight
+        count = now.num_decisions
         metrics = {
-            "q": ((value.detach() * now.mask).sum(), count),
-            "entropy": ((-logp.detach() * now.mask).sum(), count),
+            "q": ((value.detach() * now.weight).sum(), count),
+            "entropy": ((-logp.detach() * now.weight).sum(), count),
         }
         return Loss(loss.sum(), self.count(batch), metrics)
 
@@ -76,14 +75,14 @@ class MatchEntropy:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
-        return batch.mask[:, :-1].sum()
+        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The dual variable's loss; the policy gets no gradient."""
-        now = batch.columns(0, batch.num_columns - 1)
+        now = batch.now
         actor, temperature = view.model("actor"), view.model("temperature")
-        _, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
-        gap = (logp.detach() + self.target * actor.num_draws) * now.mask
+        _, logp = view.sampled
+        gap = (logp.detach() + self.target * actor.num_draws) * now.weight
         loss = -temperature.log_value * gap.sum()
         count = self.count(batch)
         return Loss(loss, count, {"temperature": (temperature().detach() * count, count)})

@@ -62,12 +62,14 @@ class PolicyGradient:
         log_ratio = self.ratio(logp, batch)
         loss, cut = self.trust(log_ratio, advantage, logp)
         weighed = torch.where(mask, loss, 0.0) * self.aggregate.weigh(batch)
-        count = mask.sum()
-        moved = log_ratio.detach()
-        metrics = {
-            "clipped": ((cut & mask).sum(), count),
-            "ratio": ((moved.exp() * mask).sum(), count),
-            "ratio_squared": (((2 * moved).exp() * mask).sum(), count),
-            "kl_to_old": (((torch.expm1(moved) - moved) * mask).sum(), count),
-        }
-        return Loss(weighed.sum(), self.count(batch), metrics)
+        return Loss(weighed.sum(), self.count(batch), ratio_metrics(log_ratio.detach(), cut, batch))
+
+
+def ratio_metrics(moved: Tensor, cut: Tensor, batch: Experience) -> dict[str, tuple[Tensor, Tensor]]:
+    """Share cut off, mean ratio and its square, and the KL to who acted, estimated by ratio - 1 - log ratio."""
+    above = torch.expm1(moved)
+    ratio = above + 1.0
+    columns = torch.stack((cut.to(ratio.dtype), ratio, ratio.square(), above - moved))
+    sums = (columns * batch.weight).sum((1, 2)).unbind()
+    names = ("clipped", "ratio", "ratio_squared", "kl_to_old")
+    return {name: (value, batch.num_decisions) for name, value in zip(names, sums, strict=True)}

@@ -18,24 +18,40 @@ from assay.types import Draw
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)
 SECOND = np.uint64(0x94D049BB133111EB)
+THIRTY, TWENTY_SEVEN, THIRTY_ONE = np.uint64(30), np.uint64(27), np.uint64(31)
+PLAIN_GOLDEN, PLAIN_FIRST, PLAIN_SECOND, ONES = int(GOLDEN), int(FIRST), int(SECOND), (1 << 64) - 1
 
 
 def mix(word: np.ndarray) -> np.ndarray:
     """SplitMix64's finaliser, element by element."""
-    with np.errstate(over="ignore"):
-        word = (word ^ (word >> np.uint64(30))) * FIRST
-        word = (word ^ (word >> np.uint64(27))) * SECOND
-        return word ^ (word >> np.uint64(31))
+    word = word ^ (word >> THIRTY)
+    word *= FIRST
+    word ^= word >> TWENTY_SEVEN
+    word *= SECOND
+    word ^= word >> THIRTY_ONE
+    return word
+
+
+def mix_plain(word: int) -> int:
+    """`mix` of one Python integer below 2^64."""
+    word = ((word ^ (word >> 30)) * PLAIN_FIRST) & ONES
+    word = ((word ^ (word >> 27)) * PLAIN_SECOND) & ONES
+    return word ^ (word >> 31)
 
 
 def hashed(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
     """64-bit hashes of the draw's path followed by `coordinates`, which broadcast against each other."""
+    plain = mix_plain((draw.seed + PLAIN_GOLDEN) & ONES)
+    rest: tuple[int | np.ndarray, ...] = (*draw.path, *coordinates)
+    while rest and isinstance(rest[0], int):
+        plain = mix_plain(plain ^ mix_plain((rest[0] + PLAIN_GOLDEN) & ONES))
+        rest = rest[1:]
+    word = np.asarray(plain, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        word = mix(np.asarray(draw.seed & 0xFFFFFFFFFFFFFFFF, dtype=np.uint64) + GOLDEN)
-        for coordinate in (*draw.path, *coordinates):
+        for coordinate in rest:
             part = np.asarray(coordinate).astype(np.int64).view(np.uint64)
             word = mix(word ^ mix(part + GOLDEN))
-        return word
+    return word
 
 
 def uniform(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:

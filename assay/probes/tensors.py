@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.engine import Sums, add_sums
 from assay.ops import random
 from assay.recipe import Recipe, Stage
 from assay.slots import Term
@@ -42,6 +41,11 @@ class TensorView:
             raise NoModelError(f"a term asks for the model '{name}' (given: {given}); probes.gradient takes models")
         return self.outputs[name]
 
+    @property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """Not to be had without an actor."""
+        raise NoModelError("a term asks for the actor's own decisions; probes.gradient takes models")
+
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Uniform numbers of this tag."""
         return random.uniform_tensor(Draw(0, (tag,)), shape)
@@ -59,7 +63,7 @@ class Probe:
     loss: Tensor
     sums: Mapping[str, Tensor]
     counts: Mapping[str, Tensor]
-    metrics: Sums
+    metrics: Mapping[str, tuple[Tensor, Tensor]]
     experience: Experience
     left_out: tuple[str, ...] = field(default=())
 
@@ -112,7 +116,7 @@ def evaluated(stages: Sequence[Stage], experience: Experience, view: TensorView)
     total = view.scored.logp.new_zeros(())
     sums: dict[str, Tensor] = {}
     counts: dict[str, Tensor] = {}
-    metrics: Sums = {}
+    metrics: dict[str, tuple[Tensor, Tensor]] = {}
     left_out: list[str] = []
     for stage in stages:
         for term in stage.terms:
@@ -123,7 +127,9 @@ def evaluated(stages: Sequence[Stage], experience: Experience, view: TensorView)
                 continue
             sums[name], counts[name] = value.sum, term.count(experience)
             total = total + value.sum / counts[name].clamp(min=1)
-            add_sums(metrics, value.metrics)
+            for metric, (amount, count) in value.metrics.items():
+                old_amount, old_count = metrics.get(metric, (0.0, 0))
+                metrics[metric] = (amount + old_amount, count + old_count)
     return Probe(total, sums, counts, metrics, experience, tuple(left_out))
 
 

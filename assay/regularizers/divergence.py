@@ -72,5 +72,5 @@ class EntropyBonus:
         entropy = view.scored.entropy
         assert entropy is not None, "the engine gives what `needs` declares"
         value = entropy * self.aggregate.weigh(batch)
-        metrics = {"entropy": ((entropy.detach() * batch.mask).sum(), batch.mask.sum())}
+        metrics = {"entropy": ((entropy.detach() * batch.weight).sum(), batch.num_decisions)}
         return Loss(-number(self.coefficient) * value.sum(), self.count(batch), metrics)

@@ -40,7 +40,7 @@ class Replay:
             return
         for update in range(self.updates):
             index = torch.from_numpy(random.integers(draw.at(4, update), state["size"], self.batch))
-            yield from_columns({name: ring[index] for name, ring in state["columns"].items()})
+            yield from_columns({name: ring.index_select(0, index) for name, ring in state["columns"].items()})
 
     def store(self, columns: dict[str, Tensor], state: State) -> None:
         """Writes rows into the ring, oldest first out."""

@@ -60,7 +60,7 @@ def first_columns(path: str | Path) -> set[str]:
         row = parsed(line.removeprefix(b"\xef\xbb\xbf"), f"{path}, line {number}")
         if row is not None:
             return set(row)
-    raise AssayError(f"{path} has no rows; each line must be an object such as {{\"prompt\": ..., \"answer\": ...}}")
+    raise AssayError(f'{path} has no rows; each line must be an object such as {{"prompt": ..., "answer": ...}}')
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -182,9 +182,7 @@ def strike(reference: Reference, folder: Path, target: Point, outcome: Outcome) 
     return False
 
 
-def finish_and_compare(
-    reference: Reference, folder: Path, what: str, outcome: Outcome, *, tidy: bool = True
-) -> None:
+def finish_and_compare(reference: Reference, folder: Path, what: str, outcome: Outcome, *, tidy: bool = True) -> None:
     """Goes on to the end in a fresh fork; every difference is a failure."""
     code, said = forked(lambda descriptor: started(reference.plan, folder))
     outcome.runs += 1
