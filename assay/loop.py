@@ -95,10 +95,14 @@ class Loop:
         return step
 
     def gather(self, recipe: Recipe, draw: Draw, step: Step) -> Experience:
-        """Fresh, rewarded experience; gathers again where the recipe's selection asks for more."""
+        """Fresh, rewarded experience; gathers again where the recipe's selection asks for more.
+
+        Selection keeps at most as many groups as one round has. Where it keeps none, nothing is left to learn from: the
+        step has no decisions.
+        """
         assert recipe.rollout is not None
         kept: list[Experience] = []
-        asked = recipe.rollout.num_starts
+        asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
             starts = np.empty(0, dtype=np.int64)
             if recipe.curriculum is not None:
@@ -117,10 +121,13 @@ class Loop:
             rows = recipe.select(fresh)
             step.metrics["selected"] = float(rows.float().mean())
             if bool(rows.any()):
-                kept.append(fresh.rows(rows))
-            if sum(groups.row_groups(part).num for part in kept) >= asked:
+                part = fresh.rows(rows)
+                found = groups.row_groups(part)
+                kept.append(part.rows(found.index < missing))
+                missing -= min(missing, found.num)
+            if not missing:
                 break
-        return concatenate(kept) if kept else fresh
+        return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
 
     def prepare(self, recipe: Recipe, fresh: Experience, step: Step) -> Experience:
         """Adds the columns that parts need, then shaping, credit and constraints in order."""

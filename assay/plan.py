@@ -98,8 +98,12 @@ def make_plan(
     model: str | None = None,
 ) -> Plan:
     """Resolves names and defaults, and refuses what cannot work, before compute is spent."""
-    address = task if isinstance(task, str) else None
-    found = catalogue.find_task(task) if isinstance(task, str) else task
+    if isinstance(task, str):
+        address = task if task in catalogue.tasks() else anchored(task)
+        found = catalogue.find_task(address)
+    else:
+        address, found = None, task
+    model = None if model is None else anchored(model)
     actor, found = (None, found) if model is None else pretrained(model, found)
     changes = dict(settings or {})
     if isinstance(method, str):
@@ -126,6 +130,11 @@ def make_plan(
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
     return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, save, placement, model)
+
+
+def anchored(address: str) -> str:
+    """The full path of what is a file or folder here, so that a run can go on from another folder; else as given."""
+    return str(Path(address).resolve()) if address and Path(address).exists() else address
 
 
 def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -133,15 +134,30 @@ class Recipe:
 # ---------------------------------------------------------------------------------------------------- parts as trees
 def children(value: Any) -> list[tuple[str, Any]]:
     """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's
-    name).
+    name; the second of a class in one tuple is Class-2).
     """
     if is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init]
     if isinstance(value, Mapping):
         return [(str(name), item) for name, item in value.items()]
     if isinstance(value, tuple) and any(is_dataclass(item) for item in value):
-        return [(item.name if isinstance(item, Stage) else type(item).__name__, item) for item in value]
+        return list(zip(numbered([own_name(item) for item in value]), value, strict=True))
     return []
+
+
+def own_name(part: Any) -> str:
+    """A stage's name, or a part's class."""
+    return part.name if isinstance(part, Stage) else type(part).__name__
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The names, each different: a, b, a -> a, b, a-2."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name in names:
+        seen[name] += 1
+        result.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return result
 
 
 def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
@@ -163,9 +179,11 @@ def read(value: Any, path: tuple[str, ...]) -> Any:
 
 
 def find_setting(recipe: Recipe, path: str) -> tuple[str, ...]:
-    """The one full path that `path` can mean: its words in order, the last one at the end."""
+    """The one full path that `path` can mean: its words in order, the last one at the end; a full path means itself."""
     words = path.split(".")
     known = settings(recipe)
+    if tuple(words) in known:
+        return tuple(words)
     matches = [full for full in known if full[-1] == words[-1] and is_subsequence(words, full)]
     if len(matches) == 1:
         return matches[0]
@@ -197,6 +215,9 @@ def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
     return replace(value, **{path[0]: changed(getattr(value, path[0]), path[1:], new)})
 
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", tuple: "values separated by commas"}
+
+
 def coerced(path: str, old: Any, new: Any) -> Any:
     """`new` as a value of the same kind as `old`; text is parsed, what does not fit is refused."""
     kind = float if is_schedule(old) else type(old)
@@ -206,11 +227,13 @@ def coerced(path: str, old: Any, new: Any) -> Any:
             return parsed_bool(new)
         if issubclass(kind, int | float) and not is_schedule(new):
             return parsed_number(new, kind)
-        if issubclass(kind, tuple) and text:
+        if issubclass(kind, tuple):
             inner = type(old[0]) if old else int
-            return tuple(inner(word) for word in new.strip("() ").split(",") if word.strip())
+            words = new.strip("() ").split(",") if text else list(new)
+            return tuple(inner(word) for word in words if str(word).strip())
     except (TypeError, ValueError):
-        raise AssayError(f"{path} is {old!r}, so '{new}' does not fit: give a {kind.__name__}") from None
+        wanted = next(words for known, words in KINDS.items() if issubclass(kind, known))
+        raise AssayError(f"{path} is {old!r}, so '{new}' does not fit: give {wanted}") from None
     if text and not issubclass(kind, str):
         raise AssayError(f"{path} is a part ({kind.__name__}); it can be replaced in Python, not on the command line")
     return new

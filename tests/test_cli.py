@@ -286,7 +286,7 @@ TRAIN = {
     "method in capitals with a dash is found, its task is not": (["DR-GRPO", "--task", "x"], "there is no task 'x'"),
     "unknown task": (["ppo", "--task", "cartpol"], "there is no task 'cartpol'; the nearest is 'cartpole'"),
     "misspelt setting": (["ppo", "--set", "rollout.instance=4"], "the nearest is 'rollout.instances'"),
-    "wrong type": (["ppo", "--set", "rollout.instances=many"], "give a int"),
+    "wrong type": (["ppo", "--set", "rollout.instances=many"], "give a whole number"),
     "a fraction of an instance": (["ppo", "--set", "rollout.instances=1.5"], "rollout.instances"),
     "not a truth value": (["ppo", "--set", "Whiten.centre=perhaps"], "centre"),
     "ambiguous setting": (["ppo", "--set", "learning_rate=1"], "ambiguous"),

@@ -67,7 +67,7 @@ class KeepFirst:
     [
         ([4], 1, 4),
         ([3, 1], 2, 4),
-        ([3, 4], 2, 7),
+        ([3, 4], 2, 4),
         ([1, 1, 1], 3, 3),
         ([0, 0, 4], 3, 4),
         ([0, 4], 2, 4),
@@ -85,11 +85,13 @@ def test_gathers_until_as_many_groups_are_kept_as_were_asked_for(kept: list[int]
     assert loop.progress.decisions == 4 * 3 * rounds, "what was thrown away was sampled too"
 
 
-def test_where_nothing_is_kept_the_last_round_is_trained_on_and_changes_nothing() -> None:
+def test_where_nothing_is_kept_there_is_nothing_to_learn_from() -> None:
     loop = Loop(bandit_recipe(select=KeepFirst([0, 0, 0])), catalogue.find_task("bandit"), seed=0, num_steps=1)
+    before = loop.engine.flats["actor"].values.clone()
     step = loop.step()
     assert step.metrics["selected"] == 0.0
-    assert len(torch.unique(step.fresh.group)) == 4
+    assert not step.fresh.mask.any()
+    assert torch.equal(loop.engine.flats["actor"].values, before)
 
 
 def test_dynamic_sampling_drops_the_groups_without_signal() -> None:

@@ -290,7 +290,6 @@ def test_every_setting_can_be_set_to_what_it_is_by_its_full_path(pair: tuple[str
             assert recipe.set(".".join(path), value) == recipe
 
 
-@pytest.mark.xfail(reason="find_setting asks for one match and does not prefer the exact one")
 @pytest.mark.parametrize("path", ["name", "steps"])
 def test_a_full_path_is_never_ambiguous(path: str) -> None:
     assert ppo().set(path, settings(ppo())[(path,)]) == ppo()
@@ -325,11 +324,12 @@ def test_a_schedule_in_python_can_be_replaced_by_a_number() -> None:
     assert plain.set("explore.epsilon", "0.2").rollout.explore.epsilon == 0.2
 
 
-@pytest.mark.xfail(reason="parts of one class in one place share a name: the first one's value goes to both")
 def test_two_parts_of_one_class_keep_their_own_schedules() -> None:
     stage = replace(ppo().stages[0], regularizers=(EntropyBonus(Linear(1.0, 1.0)), EntropyBonus(Linear(2.0, 2.0))))
     now = replace(ppo(), stages=(stage,)).at(Progress())
     assert [part.coefficient for part in now.stages[0].regularizers] == [1.0, 2.0]
+    second = replace(ppo(), stages=(stage,)).set("EntropyBonus-2.coefficient", 3.0).stages[0].regularizers
+    assert second == (stage.regularizers[0], EntropyBonus(3.0))
 
 
 # ---------------------------------------------------------------------------------------------------- refusals

@@ -241,7 +241,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, code: bo
 
 def commands(facts: Facts) -> list[str]:
     """How to run it again and how to go on."""
-    pairs = (("Run it again:", facts.repeat), ("Go on where it stopped, or with more steps:", facts.resume))
+    pairs = (("Run it again:", facts.repeat), ("Go on where it stopped:", facts.resume))
     return [line for words, text in pairs if text for line in ("", words, "", f"    {printable(text, 2000)}")]
 
 

@@ -50,6 +50,11 @@ class Replay:
                 f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); "
                 "raise source.capacity"
             )
+        if state["columns"] and (odd := set(columns) ^ set(state["columns"])):
+            raise AssayError(
+                f"the replay has been holding {', '.join(state['columns'])}; what comes now differs in "
+                f"{', '.join(sorted(odd))}: one replay takes one kind of experience"
+            )
         room = self.room(state["size"] + count)
         for name, value in columns.items():
             ring = state["columns"].get(name, value[:0])
