@@ -67,13 +67,13 @@ class Informative:
 
 @dataclass(frozen=True)
 class PairUp:
-    """The best and the worst member of each group as a pair; groups without a difference are masked.
+    """The best and the worst member of each group as a pair; groups without a difference are masked. Of equally good or
+    bad members the first row counts.
 
-    Writes `chosen` [B]: +1 and -1 for the pair, 0 for rows that are in none.
+    Writes `chosen` [B]: +1 and -1 for the pair (for every row of an episode), 0 for rows that are in none.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
-    breaks: ClassVar[dict[str, str]] = {"permutation": "of equally good or bad members the first row is taken"}
 
     @torch.no_grad()
     def __call__(self, experience: Experience) -> Experience:
@@ -87,6 +87,7 @@ class PairUp:
         differs = groups.differs(outcome, by_group)
         chosen[best & differs] = 1.0
         chosen[worst & differs] = -1.0
+        chosen = groups.over_episode(chosen, experience)
         return replace(experience, mask=experience.mask & (chosen != 0).unsqueeze(1)).add({"chosen": chosen})
 
 

@@ -18,7 +18,7 @@ from assay.types import Experience, Loss, Need
 class PreferencePair:
     """-log sigmoid(beta * (h(chosen) - h(rejected))), h(y) = log pi(y) - log pi_ref(y): DPO (arXiv:2305.18290).
 
-    Reads `chosen` [B]: +1, -1, or 0 for rows in no pair; a pair is a group with one +1 and one -1.
+    Reads `chosen` [B]: +1, -1, or 0 for rows in no pair; a pair is a group with one +1 and one -1 episode.
     Degenerate: no pair gives sum 0 and count 0.
     """
 
@@ -30,7 +30,7 @@ class PreferencePair:
 
     def count(self, batch: Experience) -> Tensor:
         """Number of pairs."""
-        return (batch.column("chosen") > 0).sum()
+        return has_pair(batch, groups.row_groups(batch)).sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Logistic loss of the pairs' margins."""
@@ -38,9 +38,14 @@ class PreferencePair:
         log_ratio = ((view.scored.logp - batch.column("logp_ref").detach()) * batch.mask).sum(1)
         pairs = groups.row_groups(batch)
         margin = self.beta * groups.total(log_ratio * chosen, pairs)
-        is_pair = groups.total((chosen > 0).to(margin.dtype), pairs) > 0
+        is_pair = has_pair(batch, pairs)
         loss = torch.where(is_pair, -functional.logsigmoid(margin), 0.0)
         count = is_pair.sum()
         correct = ((margin > 0) & is_pair).sum()
         metrics = {"pair_accuracy": (correct, count), "margin": ((margin.detach() * is_pair).sum(), count)}
         return Loss(loss.sum(), count, metrics)
+
+
+def has_pair(batch: Experience, by_group: groups.Groups) -> Tensor:
+    """Bool [G]: whether a row of the group was chosen."""
+    return groups.total((batch.column("chosen") > 0).to(batch.reward.dtype), by_group) > 0
