@@ -32,7 +32,7 @@ from assay.slots import Task
 from assay.types import AssayError, State
 from assay.version import __version__
 
-SAMPLES = 4
+SAMPLES = 8
 """Sequences written to samples.jsonl at each evaluation."""
 
 PHASE = "phase-1-warmup"

@@ -52,7 +52,13 @@ def text_row(completion: str, prompt: str = "1+2=", answer: str = "3") -> dict[s
 
 def control_row(total: float, length: int) -> dict[str, Any]:
     """One episode, as a stepping task describes it."""
-    return {"return": total, "length": length, "ending": ["terminal"], "first_actions": [0, 1, 0]}
+    return {
+        "return": total,
+        "length": length,
+        "ending": ["terminal"],
+        "actions": [0, 1, 0],
+        "rewards": [0.0, 0.0, total],
+    }
 
 
 TEXT_CASES = (

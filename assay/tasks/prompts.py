@@ -25,6 +25,10 @@ MAX_ATTEMPTS = 10_000
 
 
 # ---------------------------------------------------------------------------------------------------- items
+TOKENS_SHOWN = 1000
+"""Tokens of a sample that are written down one by one."""
+
+
 @dataclass(frozen=True)
 class Item:
     """One prompt: what is asked, the answer for people to read, a completion that verifies, and facts to verify by."""
@@ -124,7 +128,7 @@ class PromptTask:
         ]
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """Prompt, completion, answer, reward, and what was wrong; safe to print."""
+        """Prompt, completion, answer, reward, and what was wrong; each token with its credit; safe to print."""
         one = experience.rows(slice(row, row + 1))
         split = int(one.extra["split"]) if "split" in one.extra else 0
         item, completion = self.items_of(one.column("start"), split)[0], self.completions(one)[0]
@@ -136,6 +140,17 @@ class PromptTask:
             "reward": float(one.reward.sum()),
             "cut": bool((one.truncated & one.mask).any()),
             "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
+        } | self.credits(one)
+
+    def credits(self, one: Experience) -> dict[str, Any]:
+        """The completion's tokens with the advantage and the log-probability of each, for one row that has credit."""
+        if "advantage" not in one.extra:
+            return {}
+        chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
+        return {
+            "tokens": [text.escaped(self.tokenizer.decode([token])) for token in one.action[0, chosen].tolist()],
+            "credit": one.extra["advantage"][0, chosen].double().round(decimals=4).tolist(),
+            "logp": one.logp[0, chosen].double().round(decimals=4).tolist(),
         }
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:

@@ -140,6 +140,10 @@ def start_seeds(split: int, starts: np.ndarray) -> np.ndarray:
     return ((words << np.uint64(1)) | np.uint64(split & 1)).astype(np.int64)
 
 
+DECISIONS_SHOWN = 500
+"""Decisions of a sample that are written down one by one."""
+
+
 @dataclass(frozen=True)
 class Scripted:
     """An actor that follows a function of the context, with log-probability 0."""
@@ -179,16 +183,17 @@ class SteppedTask:
         return experience.add({"score": (experience.reward * experience.mask).sum(1)})
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """Return, length, how it ended, and the first ten actions, rounded."""
+        """Return, length, how it ended, and the first decisions: action, reward and, where known, credit, rounded."""
         decided = experience.mask[row]
-        actions = experience.action[row][decided][:10]
+        columns = {"actions": experience.action, "rewards": experience.reward}
+        if "advantage" in experience.extra:
+            columns["credit"] = experience.extra["advantage"]
         ending = {"terminal": experience.terminal, "truncated": experience.truncated}
         return {
             "return": float(experience.reward[row][decided].sum()),
             "length": int(decided.sum()),
             "ending": [name for name, flag in ending.items() if bool(flag[row][decided].any())],
-            "first_actions": (actions.double().round(decimals=3) if actions.is_floating_point() else actions).tolist(),
-        }
+        } | {name: rounded(column[row][decided][:DECISIONS_SHOWN]) for name, column in columns.items()}
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """One episode of the scripted expert for each start."""
@@ -198,3 +203,9 @@ class SteppedTask:
         shown = self.play(Scripted(self.expert), starts, samples, Draw(0), split=split, greedy=True)
         source = torch.full((len(shown),), int(Origin.DATASET))
         return replace(shown, logp=torch.zeros_like(shown.logp), source=source)
+
+
+def rounded(values: Tensor) -> list[Any]:
+    """Numbers for a log."""
+    shown: list[Any] = (values.double().round(decimals=3) if values.is_floating_point() else values).tolist()
+    return shown

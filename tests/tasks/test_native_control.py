@@ -306,7 +306,7 @@ def test_experts_do_well_from_every_start(task: SteppedTask, least: float, mean:
 
 
 @by_name
-def test_a_description_is_short_and_can_be_written_as_json(task: SteppedTask) -> None:
+def test_a_description_has_bounds_and_can_be_written_as_json(task: SteppedTask) -> None:
     text = json.dumps(task.describe(task.demonstrate(np.arange(2), 0), 1))
-    assert len(text) < 300
-    assert {"return", "length", "ending", "first_actions"} == set(json.loads(text))
+    assert len(text) < 20_000
+    assert {"return", "length", "ending", "actions", "rewards"} == set(json.loads(text))

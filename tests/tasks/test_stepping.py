@@ -121,7 +121,7 @@ def test_the_score_is_the_undiscounted_return(task: SteppedTask) -> None:
         told = task.describe(judged, row)
         assert told["return"] == pytest.approx(float(judged.column("score")[row]))
         assert told["length"] == int(experience.mask[row].sum())
-        assert len(told["first_actions"]) == min(10, told["length"])
+        assert len(told["actions"]) == len(told["rewards"]) == min(500, told["length"])
 
 
 @by_name
