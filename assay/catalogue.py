@@ -41,13 +41,20 @@ def modules_of(package: ModuleType) -> list[ModuleType]:
 
 @cache
 def methods() -> Mapping[str, Method]:
-    """Every method by its name: the module's own, with '-' for '_' accepted when looked up."""
-    return {module.__name__.rsplit(".", 1)[1]: module.METHOD for module in modules_of(assay.methods)}
+    """Every method by its name: its `key`, or the module's name with '-' for '_'."""
+    found = [(module.METHOD, name_of(module)) for module in modules_of(assay.methods)]
+    return {method.key or name.replace("_", "-"): method for method, name in found}
+
+
+def name_of(module: ModuleType) -> str:
+    """The last part of a module's name."""
+    return module.__name__.rsplit(".", 1)[1]
 
 
 def method_text(name: str) -> str:
     """The method's own words: what it changes, the formula, the reason."""
-    return (importlib.import_module(f"{assay.methods.__name__}.{name}").__doc__ or name).strip()
+    module = importlib.import_module(f"{assay.methods.__name__}.{name.replace('-', '_')}")
+    return (module.__doc__ or name).strip()
 
 
 def verdict(name: str) -> dict[str, Any] | None:
@@ -72,9 +79,10 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
 
 
 def find_method(name: str) -> tuple[str, Method]:
-    """A method and its canonical name."""
-    key = name.replace("-", "_").lower()
-    if key not in methods():
+    """A method and its name; '-' and '_' are the same."""
+    spelt = {key.replace("-", "_"): key for key in methods()}
+    key = spelt.get(name.replace("-", "_").lower())
+    if key is None:
         unknown("method", name, methods(), "assay list shows all")
     return key, methods()[key]
 

@@ -8,7 +8,7 @@ MiniMax 2025. Where a clipped ratio would drop a token from the update, cispo on
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import Exact, Measured, Method
 from assay.worlds import EVERY
 
 LOGITS_A = torch.zeros(2)
@@ -31,5 +31,16 @@ METHOD = Method(
     claims=(
         Exact("inside the bound the weight is the ratio", lambda: push_at(3.0), equals=3.0),
         Exact("beyond it the weight stays at the bound, never 0", lambda: push_at(50.0), equals=5.0),
+        Measured(
+            "is not worse than grpo by more than 0.1",
+            "sorting-5",
+            bases.cispo(),
+            bases.grpo(),
+            margin=-0.1,
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
     ),
 )

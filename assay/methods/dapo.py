@@ -10,7 +10,7 @@ keeps every group informative.
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import Average, Exact, Expect, Measured, Method
 from assay.worlds import EVERY
 
 LOGITS_A = torch.zeros(2)
@@ -44,5 +44,18 @@ METHOD = Method(
         Exact("a ratio of 1.25 still learns", lambda: push_at(1.25), at_least=1e-3),
         Exact("a ratio of 1.30 does not", lambda: push_at(1.30), equals=0.0),
         Exact("a group with equal rewards is dropped", kept_without_signal, equals=0.0),
+        Measured(
+            "fewer groups without signal reach the update than in grpo",
+            "sorting-5",
+            bases.dapo(),
+            bases.grpo(),
+            metric=Average("zero_advantage_groups"),
+            expect=Expect.BELOW,
+            margin=0.05,
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
     ),
 )

@@ -11,7 +11,7 @@ import math
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import Exact, Gain, Measured, Method
 from assay.worlds import EVERY, PREFERENCES
 
 LOGITS_A = torch.tensor([0.5, -0.5])
@@ -37,5 +37,16 @@ METHOD = Method(
     claims=(
         Exact("at the reference a pair costs log 2", lambda: at_the_reference().loss, equals=math.log(2.0)),
         Exact("at the reference a chosen answer is pulled by beta / 2", pull_at_the_reference, equals=0.05),
+        Measured(
+            "learns: held-out score rises",
+            "sorting-5",
+            bases.dpo(),
+            0.0,
+            metric=Gain(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
     ),
 )

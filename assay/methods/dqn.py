@@ -8,7 +8,7 @@ van Hasselt et al. 2016 (double DQN). A truncated step bootstraps, a terminal on
 import torch
 
 from assay import bases
-from assay.claims import Exact, Method
+from assay.claims import Exact, Gain, Measured, Method
 from assay.critics.q import one_step_target
 from assay.types import Experience
 from assay.worlds import CONTROL
@@ -36,5 +36,6 @@ METHOD = Method(
     claims=(
         Exact("a terminal step's target is its reward", lambda: target(True, False), equals=1.0),
         Exact("a truncated step's target contains the next value", lambda: target(False, True), equals=10.0),
+        Measured("learns: return rises by 100", "cartpole", bases.dqn(), 100.0, metric=Gain(), seeds=5, minutes=5),
     ),
 )

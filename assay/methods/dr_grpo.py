@@ -8,7 +8,7 @@ Liu et al. 2025. On-policy its expected gradient points exactly along the gradie
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import Exact, Expect, Measured, Method
 from assay.worlds import EVERY
 
 LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
@@ -31,5 +31,18 @@ METHOD = Method(
             direction_on_uneven_prompts,
             equals=1.0,
         ),
+        Measured(
+            "scores like grpo after 100 steps",
+            "sorting-5",
+            bases.dr_grpo(),
+            bases.grpo(),
+            expect=Expect.WITHIN,
+            margin=0.1,
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
     ),
+    key="dr_grpo",
 )

@@ -10,7 +10,7 @@ their outcomes are (shown below), and the mean within a sequence weighs short wr
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import Exact, Measured, Method
 from assay.worlds import EVERY
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
@@ -53,6 +53,16 @@ METHOD = Method(
             "dividing by the deviation weighs an easy prompt more than an even one",
             weight_of_easy_over_even,
             at_least=1.1,
+        ),
+        Measured(
+            "scores higher than reinforce after 100 steps",
+            "sorting-5",
+            bases.grpo(),
+            bases.reinforce(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
         ),
     ),
 )

@@ -8,7 +8,7 @@ Zheng et al. 2025. A sequence is kept or cut as a whole, as it was rewarded as a
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import Average, Exact, Measured, Method
 from assay.worlds import EVERY
 
 EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
@@ -28,5 +28,18 @@ METHOD = Method(
     worlds=EVERY,
     home="countdown",
     departs=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
-    claims=(Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),),
+    claims=(
+        Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
+        Measured(
+            "cuts off a larger share of tokens than grpo",
+            "sorting-5",
+            bases.gspo(),
+            bases.grpo(),
+            metric=Average("clipped"),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
+    ),
 )

@@ -10,7 +10,7 @@ terminated one does not.
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import DecisionsTo, Exact, Expect, Measured, Method
 from assay.credit.temporal import Gae
 from assay.worlds import EVERY
 
@@ -38,6 +38,17 @@ METHOD = Method(
     claims=(
         Exact(
             "with decay 1 the return is the outcome, whatever the critic says", distance_from_monte_carlo, equals=0.0
+        ),
+        Measured(
+            "reaches 475 on CartPole in fewer decisions than a2c",
+            "cartpole",
+            bases.ppo(),
+            bases.a2c(),
+            metric=DecisionsTo(475.0),
+            expect=Expect.BELOW,
+            seeds=10,
+            minutes=6,
+            steps=100,
         ),
     ),
 )

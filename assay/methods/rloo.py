@@ -9,7 +9,7 @@ group-mean form times n / (n - 1).
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Method
+from assay.claims import Exact, Measured, Method
 from assay.worlds import EVERY
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
@@ -40,6 +40,16 @@ METHOD = Method(
             "groups of four have less variance than four samples without a baseline",
             variance_against_no_baseline,
             at_most=0.9,
+        ),
+        Measured(
+            "scores higher than reinforce after 100 steps",
+            "sorting-5",
+            bases.rloo(),
+            bases.reinforce(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
         ),
     ),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from assay import bases
-from assay.claims import Exact, Method
+from assay.claims import Exact, Measured, Method
 from assay.types import Box, Spec
 from assay.worlds import CONTINUOUS
 
@@ -37,5 +37,8 @@ METHOD = Method(
         "8 steps and 8 updates in turn",
         "no purely random first steps: the initial policy explores",
     ),
-    claims=(Exact("the squashed density integrates to one", total_probability, equals=1.0, tolerance=1e-4),),
+    claims=(
+        Exact("the squashed density integrates to one", total_probability, equals=1.0, tolerance=1e-4),
+        Measured("swings the pendulum up: return above -300", "pendulum", bases.sac(), -300.0, seeds=5, minutes=8),
+    ),
 )

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from assay import bases
-from assay.claims import Exact, Method
+from assay.claims import Exact, Measured, Method
 from assay.types import Box, Spec
 from assay.worlds import CONTINUOUS
 
@@ -36,5 +36,8 @@ METHOD = Method(
         "8 steps and 8 updates in turn",
         "no purely random first steps: the initial policy plus noise explores",
     ),
-    claims=(Exact("actions stay inside the bounds", largest_action, at_most=2.0),),
+    claims=(
+        Exact("actions stay inside the bounds", largest_action, at_most=2.0),
+        Measured("swings the pendulum up: return above -300", "pendulum", bases.td3(), -300.0, seeds=5, minutes=5),
+    ),
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 from rich.padding import Padding
 from rich.panel import Panel
@@ -16,10 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from assay import catalogue
-from assay.claims import Finding, Measured
-from assay.evidence.intervals import Series, difference_interval, mean_interval
+from assay.evidence.intervals import Series
 from assay.recipe import describe, settings
-from assay.report import folder as run_folder
+from assay.report import claims
 from assay.report.plot import curve, learning_curve
 from assay.report.terminal import Curve, before_after
 from assay.types import AssayError
@@ -77,16 +75,37 @@ def method_rows() -> list[dict[str, Any]]:
 def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> None:
     """The list of methods and tasks."""
     out = console()
-    table = Table(title=f"{len(rows)} methods", title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for heading in ("method", "world", "what it is", "paper", "exact claims"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(row["name"], row["world"], row["summary"], row["paper"], str(len(row["claims"])))
-    out.print(table)
-    out.print(
-        f"\n[bold]tasks[/]  {', '.join(tasks)}, any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs"
+    table = Table(
+        title=f"{len(rows)} methods", title_justify="left", header_style="bold", box=None, pad_edge=False, expand=True
     )
+    for heading, ratio in (("method", None), ("world", None), ("what it is", 3), ("verdict", None), ("measured", 2)):
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", ratio=ratio)
+    for row in rows:
+        verdict = row["verdict"]
+        measured = [claim for claim in verdict["claims"] if claim["kind"] == "measured"] if verdict else []
+        table.add_row(
+            Text(row["name"], style="bold"),
+            row["world"],
+            Text(row["summary"]),
+            claims.word(verdict["verdict"]) if verdict else Text("not measured", style="dim"),
+            Text("; ".join(f"{claims.found(claim)}: {claim['name']}" for claim in measured), style="dim"),
+        )
+    out.print(table)
+    more = "any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs"
+    out.print(f"\n[bold]tasks[/]  {', '.join(families(tasks))}, {more}")
     out.print("[dim]assay show METHOD explains one; assay train METHOD --task TASK trains it[/]")
+
+
+def families(tasks: Sequence[str]) -> list[str]:
+    """Task names, levels together: sorting, sorting-3, sorting-4 -> sorting (-3 to -4)."""
+    levels: dict[str, list[str]] = {}
+    for task in tasks:
+        stem, dash, level = task.rpartition("-")
+        if dash and level.isdigit() and stem in levels:
+            levels[stem].append(level)
+        else:
+            levels[task] = []
+    return [f"{name} (-{found[0]} to -{found[-1]})" if found else name for name, found in levels.items()]
 
 
 def method_facts(name: str) -> dict[str, Any]:
@@ -116,18 +135,20 @@ def print_method(facts: Mapping[str, Any]) -> None:
         )
     )
     out.print(f"[bold]worlds[/]  {', '.join(facts['worlds'])}")
-    out.print("[bold]parts and settings[/]")
+    out.print(f"[bold]parts[/]  {', '.join(facts['parts'])}")
+    out.print("[bold]settings[/]")
     for path, value in facts["settings"].items():
-        out.print(f"  {path} = {json.dumps(value)}", markup=False)
-    for title, lines in (
-        ("departures from the paper", facts["departs"]),
-        ("claims", [f"{c['name']} ({c['kind']})" for c in facts["claims"]]),
-    ):
-        out.print(f"[bold]{title}[/]" + ("" if lines else "  none"))
-        for line in lines:
-            out.print(f"  - {line}", markup=False)
-    verdict = facts["verdict"]
-    out.print("[bold]verdict[/]  " + (f"{verdict['verdict']}" if verdict else "not measured yet"))
+        if value not in (None, [], {}):
+            out.print(f"  {path} = {json.dumps(value)}", markup=False)
+    out.print("[bold]departures from the paper[/]" + ("" if facts["departs"] else "  none"))
+    for line in facts["departs"]:
+        out.print(f"  - {line}", markup=False)
+    if facts["verdict"]:
+        out.print(claims.verdict_table(facts["verdict"]))
+        return
+    out.print("[bold]claims[/]  not measured yet")
+    for claim in facts["claims"]:
+        out.print(f"  - {claim['name']} ({claim['kind']})", markup=False)
 
 
 # ---------------------------------------------------------------------------------------------------- results
@@ -150,7 +171,7 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
     names = [run.folder.name.replace("-", " ") for run in runs] if len(runs) > 1 else ["held-out score"]
     out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
     series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
-    out.print(Curve(series, title=title, x_label="step"))
+    out.print(Curve(series, x_label="step"))
     out.print(f"curve       {picture_of(runs, base, series)}\nrun folder  {base}", markup=False)
 
 
@@ -167,93 +188,7 @@ def picture_of(runs: Sequence[Any], base: Path, series: Sequence[Series]) -> str
     return str(path)
 
 
-def print_comparison(arms: Mapping[str, Sequence[Any]], base: Path, as_json: bool) -> int:
-    """One row an arm: final score over seeds with its interval, and the paired difference to the first arm."""
-    rows: list[dict[str, Any]] = []
-    finals = {name: np.asarray([run.scores_after.mean() for run in runs]) for name, runs in arms.items()}
-    first = next(iter(finals))
-    for name, values in finals.items():
-        gap = difference_interval(values, finals[first], paired=True) if name != first and len(values) > 1 else None
-        rows.append(
-            {
-                "method": name,
-                "seeds": len(values),
-                "score": vars(mean_interval(values)),
-                "minus_first": vars(gap) if gap else None,
-            }
-        )
-    if as_json:
-        print(json.dumps({"folder": str(base), "arms": rows}, indent=2))
-        return 0
-    table = Table(title=f"compared with {first}, paired seeds", title_justify="left")
-    for heading in ("method", "seeds", "final score", f"minus {first}"):
-        table.add_column(heading)
-    for row in rows:
-        table.add_row(
-            row["method"],
-            str(row["seeds"]),
-            shown(row["score"]),
-            shown(row["minus_first"]) if row["minus_first"] else "",
-        )
-    out = console()
-    out.print(table)
-    out.print(f"[bold]runs[/]  {base}")
-    return 0
-
-
-def shown(estimate: Mapping[str, float]) -> str:
-    """'0.42 [0.37, 0.47]' without square brackets being read as markup."""
-    return f"{estimate['value']:.3g} \\[{estimate['low']:.3g}, {estimate['high']:.3g}]"
-
-
-def print_report(folders: Iterable[Path], as_json: bool) -> int:
-    """One row a run folder: last evaluation, steps, alarms."""
-    rows = []
-    for path in folders:
-        metrics = run_folder.read_metrics(path)
-        evaluations = [row["evaluation"] for row in metrics if row.get("evaluation") is not None]
-        if not evaluations:
-            raise AssayError(f"{path} has no evaluation yet; give a run folder that 'assay train' wrote")
-        alarms = sum(len(row.get("alarms", ())) for row in metrics)
-        rows.append(
-            {
-                "folder": str(path),
-                "steps": metrics[-1]["step"],
-                "first": evaluations[0],
-                "last": evaluations[-1],
-                "alarms": alarms,
-            }
-        )
-    if as_json:
-        print(json.dumps(rows, indent=2))
-        return 0
-    table = Table()
-    for heading in ("folder", "steps", "first score", "last score", "alarms"):
-        table.add_column(heading, overflow="fold")
-    for row in rows:
-        table.add_row(
-            str(row["folder"]), str(row["steps"]), f"{row['first']:.3g}", f"{row['last']:.3g}", str(row["alarms"])
-        )
-    console().print(table)
-    return 0
-
-
-# ---------------------------------------------------------------------------------------------------- laws and claims
-def print_claims(name: str, findings: Sequence[Finding], measured: Sequence[Measured]) -> None:
-    """Exact claims as they came out, measured ones as planned."""
-    out = console()
-    if not findings and not measured:
-        out.print(f"{name} states no claims yet")
-    for finding in findings:
-        mark = "[green]holds[/]" if finding.holds else "[red]fails[/]"
-        out.print(f"{mark}  {finding.claim}: {finding.value:.3g}, expected {finding.expected}")
-    for claim in measured:
-        out.print(
-            f"[yellow]not run[/]  {claim.name} (measured: {claim.seeds} paired seeds on {claim.task}, about "
-            f"{claim.minutes:g} minutes)"
-        )
-
-
+# ---------------------------------------------------------------------------------------------------- laws
 def print_checks(reports: Sequence[Report], as_json: bool) -> int:
     """What the laws found on each object of a file: which broke, on what input, and which held; 1 where one broke."""
     if as_json:

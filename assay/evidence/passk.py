@@ -1,0 +1,308 @@
+"""What many samples for each problem say: pass@k, votes, coverage, and where a base model overtakes a trained one.
+
+    pass@k      1 - C(n - c, k) / C(n, k): the share of k-subsets of n samples that hold one of the c correct ones
+    maj@k       the chance that the commonest answer of a random k-subset is right; m tied answers win 1/m each
+    crossover   the k from which the base stays ahead of the trained model, up to the largest k that was sampled
+
+Sources: Chen et al. 2021 (arXiv:2107.03374) for the estimator, Wang et al. 2022 (arXiv:2203.11171) for the vote, Yue et
+al. 2025 (arXiv:2504.13837) for the comparison of a base with a trained model. All of it assumes that the n samples of a
+problem are independent draws of one policy, and that the problems are independent of each other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from assay.evidence.intervals import Estimate, Values, checked
+from assay.types import AssayError
+
+Counts = NDArray[np.int64]
+RESAMPLES = 2000
+
+
+class Vary(Enum):
+    """What another experiment would draw anew, and so what an interval is about.
+
+    PROBLEMS    problems of the same kind, each with samples of its own. A problem's estimate carries the noise of its
+                samples already, so drawing problems alone covers both levels (Davison & Hinkley 1997, section 3.8).
+    SAMPLES     the same problems, sampled again: what the score on this very benchmark is worth. Covers too little for
+                k near n (71 % instead of 95 % at k = n = 64), where problems with c = 0 or few right ones decide.
+    BOTH        problems and then samples within them, the default. Counts the noise of the samples twice, so it is
+                never narrower than PROBLEMS: 1 % to 5 % wider at 16 to 64 samples, more with fewer.
+    """
+
+    PROBLEMS = "problems"
+    SAMPLES = "samples"
+    BOTH = "both"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Places of the problems that both, only the first, only the second, or neither solved at least once."""
+
+    both: tuple[int, ...]
+    only_first: tuple[int, ...]
+    only_second: tuple[int, ...]
+    neither: tuple[int, ...]
+
+    @property
+    def overlap(self) -> float:
+        """Shared among those that anyone solved (Jaccard); nan where nobody solved anything."""
+        solved = len(self.both) + len(self.only_first) + len(self.only_second)
+        return len(self.both) / solved if solved else math.nan
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """The k from which the base stays ahead; None is never, as an end of the interval too.
+
+    `share` is the share of resamples in which the base overtakes at all; `largest` is the largest k looked at.
+    """
+
+    k: int | None
+    low: int | None
+    high: int | None
+    share: float
+    largest: int
+
+
+# ---------------------------------------------------------------------------------------------------- pass@k
+def pass_at_k(correct: ArrayLike, samples: ArrayLike, k: ArrayLike) -> Values:
+    """1 - Π_{j<k} (n - c - j) / (n - j), unbiased for 1 - (1 - p)^k: problems by ks, an axis only for what was a list.
+
+    The product needs no factorial, so n = 10000 is exact to rounding; with n - c < k it is 1, with c = 0 it is 0.
+    """
+    right, drawn, ks = checked_counts(correct, samples, k)
+    values = 1.0 - missing(right, drawn, ks)
+    scalars = tuple(axis for axis, given in enumerate((correct, k)) if np.ndim(given) == 0)
+    return np.asarray(values.squeeze(axis=scalars))
+
+
+def pass_at_k_intervals(
+    correct: ArrayLike,
+    samples: ArrayLike,
+    k: ArrayLike,
+    *,
+    level: float = 0.95,
+    vary: Vary = Vary.BOTH,
+    seed: int = 0,
+) -> tuple[Estimate, ...]:
+    """Mean pass@k over problems with a bootstrap interval, one for each k; its count is the number of problems.
+
+    A resample draws problems with replacement, or c* of a problem from Binomial(n, c / n), or first one and then the
+    other (`vary`). pass@k of c* is not centred at pass@k of c but at 1 - (1 - c / n)^k, so the interval is the estimate
+    plus the quantiles of the deviation from that centre, cut to [0, 1]. A single problem has no spread over problems:
+    its interval is [0, 1] unless only samples vary. Problems that are all never or all always solved give no width,
+    which says that the resampling saw no spread, not that there is none.
+    """
+    right, drawn, ks = checked_counts(correct, samples, k)
+    confidence = checked(level)
+    values = 1.0 - missing(right, drawn, ks)
+    means, count = values.mean(0), right.size
+    if count == 1 and vary is not Vary.SAMPLES:
+        return tuple(Estimate(float(mean), 0.0, 1.0, 1) for mean in means)
+    deviations = resampled_deviations(right, drawn, ks, vary, np.random.default_rng(seed))
+    lows, highs = np.quantile(deviations, (0.5 - confidence / 2, 0.5 + confidence / 2), axis=0)
+    return tuple(
+        Estimate(float(mean), float(max(0.0, mean + min(low, 0.0))), float(min(1.0, mean + max(high, 0.0))), count)
+        for mean, low, high in zip(means, lows, highs, strict=True)
+    )
+
+
+def resampled_deviations(
+    right: Counts, drawn: Counts, ks: Counts, vary: Vary, generator: np.random.Generator
+) -> Values:
+    """Resampled mean pass@k minus its centre: resamples by ks."""
+    count = right.size
+    everyone = np.arange(count)
+    values = 1.0 - missing(right, drawn, ks)
+    plain = 1.0 - (1.0 - right / drawn)[:, None] ** ks
+    centre = (values if vary is Vary.PROBLEMS else plain).mean(0)
+    tables = {int(n): 1.0 - missing(np.arange(n + 1), np.full(n + 1, n), ks) for n in np.unique(drawn)}
+    if vary is Vary.PROBLEMS:
+        weights = generator.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+        return np.asarray(weights @ values / count - centre)
+    rows = np.empty((RESAMPLES, ks.size))
+    for row in rows:
+        chosen = everyone if vary is Vary.SAMPLES else generator.integers(count, size=count)
+        again = generator.binomial(drawn[chosen], right[chosen] / drawn[chosen])
+        sums = [tables[int(n)][again[drawn[chosen] == n]].sum(0) for n in tables]
+        row[:] = np.sum(sums, 0) / count
+    return np.asarray(rows - centre)
+
+
+def missing(right: Counts, drawn: Counts, ks: Counts) -> Values:
+    """C(n - c, k) / C(n, k) as a running product over j < k: problems by ks."""
+    steps = np.arange(int(ks.max()))
+    left = np.maximum(drawn[:, None] - right[:, None] - steps, 0)
+    factors = left / np.maximum(drawn[:, None] - steps, 1)
+    return np.asarray(np.cumprod(factors, axis=1)[:, ks - 1])
+
+
+# ---------------------------------------------------------------------------------------------------- votes
+def majority_vote(answers: Sequence[Hashable]) -> tuple[Hashable, ...]:
+    """The commonest answers in the order of their first appearance: one, or all that are tied.
+
+    None is a sample without an answer and has no vote; no votes give no winner.
+    """
+    votes = Counter(answer for answer in answers if answer is not None)
+    most = max(votes.values(), default=0)
+    return tuple(answer for answer, count in votes.items() if count == most)
+
+
+def majority_at_k(answers: Sequence[Hashable], truth: Hashable, k: int | None = None) -> float:
+    """The chance that the vote of k samples, drawn from these without replacement, is the truth; ties share the win.
+
+    Exact: given that the truth has a votes among k, the other answers draw from what is left one after the other
+    (hypergeometric) with at most a each, and e of them with exactly a leave it a share of 1 / (1 + e). Without k all
+    samples vote. k = 1 is pass@1.
+    """
+    if not len(answers):
+        raise AssayError("answers must hold at least one sample to vote, got none: leave the problem out")
+    if truth is None:
+        raise AssayError("truth must be an answer, got None: None stands for a sample without an answer")
+    size = len(answers) if k is None else whole("k", k, least=1)[()]
+    if size > len(answers):
+        raise AssayError(f"k must be at most the {len(answers)} samples, got k={size}: draw more samples or lower k")
+    votes = Counter(answer for answer in answers if answer is not None)
+    right = votes.pop(truth, 0)
+    silent, others = len(answers) - right - sum(votes.values()), list(votes.values())
+    return float(sum(won_with(each, right, others, silent, int(size)) for each in range(1, min(right, int(size)) + 1)))
+
+
+def won_with(mine: int, right: int, others: Sequence[int], silent: int, k: int) -> float:
+    """The chance of exactly `mine` votes for the truth, times its expected share of the win."""
+    pool = right + sum(others) + silent
+    left = pool - right
+    state = np.zeros((k + 1, len(others) + 1))  # votes still to draw, others tied with the truth
+    state[k - mine, 0] = chances(right, left, k)[mine]
+    for count in others:
+        after = np.zeros_like(state)
+        for todo in np.flatnonzero(state.any(1)):
+            odds = chances(count, left - count, int(todo))
+            for votes in range(min(count, mine, int(todo)) + 1):
+                tied = np.roll(state[todo], 1) if votes == mine else state[todo]
+                after[todo - votes] += odds[votes] * tied
+        state, left = after, left - count
+    shares = 1.0 / (1.0 + np.arange(len(others) + 1))
+    return float((state[: silent + 1] @ shares).sum())
+
+
+def chances(marked: int, plain: int, draws: int) -> Values:
+    """Hypergeometric: the chance of 0, 1, ... marked ones among `draws` from marked + plain; 0 where impossible."""
+    total = log_choose(marked + plain, draws)
+    logs = [log_choose(marked, each) + log_choose(plain, draws - each) - total for each in range(draws + 1)]
+    return np.asarray(np.exp(logs))
+
+
+def log_choose(n: int, k: int) -> float:
+    """log C(n, k), minus infinity where there is no such choice."""
+    if not 0 <= k <= n:
+        return -math.inf
+    return math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)
+
+
+# ---------------------------------------------------------------------------------------------------- two models
+def coverage(first: ArrayLike, second: ArrayLike) -> Coverage:
+    """Which problems each model solved at least once, from its counts of correct samples, problem by problem.
+
+    Assumes equal numbers of samples: the model that draws more covers more.
+    """
+    a, b = np.atleast_1d(whole("first", first, least=0)), np.atleast_1d(whole("second", second, least=0))
+    same_problems(a, b)
+    masks = ((a > 0) & (b > 0), (a > 0) & (b == 0), (a == 0) & (b > 0), (a == 0) & (b == 0))
+    return Coverage(*(tuple(np.flatnonzero(mask).tolist()) for mask in masks))
+
+
+def crossover(
+    base: ArrayLike, trained: ArrayLike, samples: ArrayLike, *, level: float = 0.95, seed: int = 0
+) -> Crossover:
+    """The smallest k from which the base's mean pass@k stays above the trained model's, up to the fewest samples.
+
+    Counts of correct samples of the same problems in the same order. The interval holds the quantiles over resamples
+    of the problems (both models together), never counting as infinitely late. Equal curves do not cross; a base that is
+    ahead from the start gives 1.
+    """
+    confidence = checked(level)
+    largest = int(whole("samples", samples, least=1).min())
+    ks = np.arange(1, largest + 1)
+    a, drawn, _ = checked_counts(base, samples, ks, name="base")
+    b, _, _ = checked_counts(trained, samples, ks, name="trained")
+    same_problems(a, b)
+    ahead = missing(b, drawn, ks) - missing(a, drawn, ks)
+    generator = np.random.default_rng(seed)
+    weights = generator.multinomial(a.size, np.full(a.size, 1 / a.size), size=RESAMPLES)
+    late = np.sort([overtaken(row) for row in weights @ ahead / a.size])
+    low, high = np.quantile(late, (0.5 - confidence / 2, 0.5 + confidence / 2), method="inverted_cdf")
+    k = overtaken(ahead.mean(0))
+    share = float(np.isfinite(late).mean())
+    return Crossover(finite_or_none(k), finite_or_none(low), finite_or_none(high), share, largest)
+
+
+def overtaken(ahead: Values) -> float:
+    """The first k after the last one without a lead (rounding is no lead); infinity where the last k has none."""
+    behind = np.flatnonzero(ahead <= 1e-12)
+    after = int(behind[-1]) + 1 if behind.size else 0
+    return math.inf if after == ahead.size else float(after + 1)
+
+
+def finite_or_none(k: float) -> int | None:
+    """k as an integer, None for infinity."""
+    return int(k) if math.isfinite(k) else None
+
+
+# ---------------------------------------------------------------------------------------------------- input
+def checked_counts(
+    correct: ArrayLike, samples: ArrayLike, k: ArrayLike, *, name: str = "correct"
+) -> tuple[Counts, Counts, Counts]:
+    """Correct and drawn samples of each problem and the ks, as vectors that fit each other."""
+    right = np.atleast_1d(whole(name, correct, least=0))
+    drawn = whole("samples", samples, least=1)
+    if right.ndim != 1 or not right.size:
+        raise AssayError(f"{name} must be a count for each of one or more problems, got shape {right.shape}")
+    if drawn.ndim > 1 or drawn.size not in (1, right.size):
+        raise AssayError(f"samples must be one number or {right.size}, one for each problem, got shape {drawn.shape}")
+    drawn = np.broadcast_to(drawn.ravel(), right.shape)
+    ks = np.atleast_1d(whole("k", k, least=1))
+    if ks.ndim != 1 or not ks.size:
+        raise AssayError(f"k must be a number or a list of numbers, got shape {ks.shape}")
+    if (right > drawn).any():
+        place = int(np.flatnonzero(right > drawn)[0])
+        raise AssayError(f"{name} must be at most samples, got {right[place]} of {drawn[place]} at problem {place}")
+    if ks.max() > drawn.min():
+        place = int(drawn.argmin())
+        raise AssayError(
+            f"k must be at most the samples of every problem, got k={ks.max()} with {drawn[place]} samples at problem "
+            f"{place}: draw more samples or lower k"
+        )
+    return right, drawn, ks
+
+
+def whole(name: str, values: ArrayLike, *, least: int) -> Counts:
+    """The values as integers of at least `least`; what is not a whole number is refused by its place."""
+    try:
+        given = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise AssayError(f"{name} must be whole numbers ({error})") from error
+    with np.errstate(invalid="ignore"):
+        bad = ~np.isfinite(given) | (given != np.floor(given)) | (given < least) | (given >= 2**53)
+    if bad.any():
+        place = int(np.flatnonzero(bad.ravel())[0])
+        value = given.ravel()[place]
+        raise AssayError(
+            f"{name} must be whole numbers of at least {least}, got {value} at place {place}: mend the count"
+        )
+    return given.astype(np.int64)
+
+
+def same_problems(first: Counts, second: Counts) -> None:
+    """Both models answered the same problems."""
+    if first.shape != second.shape:
+        raise AssayError(f"both models need the same problems, got {first.shape[0]} and {second.shape[0]} counts")
