@@ -152,7 +152,8 @@ class Measured:
 
     holds where the 95 % interval of d lies inside what `expect` and `margin` allow, fails where it lies outside, else
     inconclusive. A margin below 0 makes ABOVE a claim of not being worse. A side is a recipe, trained on `task`, or a
-    function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides; `minutes` is what it took when it was planned.
+    function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides, None each
+    recipe's own; `minutes` is what it took when it was planned.
     """
 
     name: str

@@ -248,17 +248,20 @@ class Worker:
         """Logs a step, evaluates when it is due."""
         done = self.loop.progress.step
         values: dict[str, Any] = {"decisions_total": self.loop.progress.decisions, **step.metrics}
+        for phase, seconds in step.seconds.items():
+            self.count(phase, seconds)
+        clock = dict(step.seconds)
         if done == self.plan.steps or (self.plan.evaluate_every and done % self.plan.evaluate_every == 0):
+            begin = time.perf_counter()
             values["evaluation"] = self.evaluate(done, display)
+            clock["evaluate"] = time.perf_counter() - begin
             if step.fresh is not None:
                 for row in range(min(SAMPLES, len(step.fresh))):
                     self.journal.sample(done, self.plan.task.describe(step.fresh, row))
-        for phase, seconds in step.seconds.items():
-            self.count(phase, seconds)
         self.alarms += step.alarms
         if step.alarms:
             values["alarms"] = [alarm.message for alarm in step.alarms]
-        self.journal.metrics(done, values, step.seconds)
+        self.journal.metrics(done, values, clock)
         for sink in sinks:
             sink.write(done, step.metrics)
         for alarm in step.alarms:

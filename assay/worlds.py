@@ -32,13 +32,17 @@ class World:
     episodes: Rollout | None
     """Whole episodes in groups: what group methods gather."""
     fragments: Rollout | None
-    """What actor-critic methods gather."""
+    """What actor-critic methods gather when they use it several times."""
+    short: Rollout | None
+    """What they gather when they use it once."""
     reuse: Source
     """How often a batch is used when there is a trust region."""
     once: Source
     gae: Gae
     optimizer: Adam
     steps: int
+    more_steps: int = 8
+    """How many times as many steps go with `short`."""
 
 
 LANGUAGE = World(
@@ -47,11 +51,13 @@ LANGUAGE = World(
     value=TokenValue(),
     episodes=Episodes(starts=32, members=8),
     fragments=Episodes(starts=64, members=4),
+    short=Episodes(starts=64, members=4),
     reuse=FreshSequences(epochs=1, minibatches=2),
     once=FreshSequences(),
     gae=Gae(discount=1.0, decay=0.95),
     optimizer=Adam(learning_rate=3e-4, clip_norm=1.0),
     steps=150,
+    more_steps=1,
 )
 
 CONTROL = World(
@@ -60,6 +66,7 @@ CONTROL = World(
     value=StateValue(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=128, steps=16),
+    short=Fragments(instances=16, steps=16),
     reuse=FreshDecisions(epochs=3, minibatches=4),
     once=FreshSequences(),
     gae=Gae(discount=0.98, decay=0.9),
@@ -73,6 +80,7 @@ CONTINUOUS = World(
     value=StateValue(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=16, steps=128),
+    short=Fragments(instances=16, steps=16),
     reuse=FreshDecisions(epochs=10, minibatches=16),
     once=FreshSequences(),
     gae=Gae(discount=0.95, decay=0.95),
@@ -86,15 +94,19 @@ TABLE = World(
     value=StateValue(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=16, steps=16),
+    short=Fragments(instances=16, steps=8),
     reuse=FreshDecisions(epochs=2, minibatches=2),
     once=FreshSequences(),
     gae=Gae(discount=0.99, decay=0.95),
     optimizer=Adam(learning_rate=0.1, clip_norm=1.0),
     steps=60,
+    more_steps=2,
 )
 
 
-PREFERENCES = replace(LANGUAGE, name="preference pairs", episodes=None, fragments=None, reuse=Pairs(), once=Pairs())
+PREFERENCES = replace(
+    LANGUAGE, name="preference pairs", episodes=None, fragments=None, short=None, reuse=Pairs(), once=Pairs()
+)
 
 EVERY = (LANGUAGE, CONTROL, CONTINUOUS, TABLE)
 

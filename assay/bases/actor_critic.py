@@ -42,7 +42,13 @@ def ppo(world: World = CONTROL) -> Recipe:
 
 
 def a2c(world: World = CONTROL) -> Recipe:
-    """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio."""
+    """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio.
+
+    Without a ratio a batch serves one step, so steps are many and batches small: an eighth of PPO's on CartPole.
+    """
     base = ppo(world)
     policy = replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),))
-    return replace(base, name="a2c", stages=(policy, base.stages[1]), source=world.once, steps=4 * world.steps)
+    steps = world.more_steps * world.steps
+    return replace(
+        base, name="a2c", stages=(policy, base.stages[1]), rollout=world.short, source=world.once, steps=steps
+    )

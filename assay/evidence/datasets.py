@@ -6,7 +6,7 @@
 Source: Schweighofer et al. 2022, arXiv:2111.04714. D_min comes from the worst policy (uniformly random), D_best from
 the best policy found online, D_ref is the replay of that online run, as long as D. Neither measure is bounded by 1:
 better episodes than the best policy's and pairs that the replay never met exist. SACo assumes a deterministic task, in
-which a pair says everything about its outcome; continuous states all differ, so they need `decimals` to be counted.
+which a pair says everything about its outcome; continuous states all differ, so they need `binned` or `decimals`.
 
 Counting is exact, or by HyperLogLog (Flajolet et al. 2007): 2^p registers hold the largest number of leading zeros + 1
 of the hashes that fell to them, unique = alpha m^2 / Σ 2^-register, by linear counting where that is below 2.5 m. Its
@@ -155,6 +155,25 @@ def pair_words(states: ArrayLike, actions: ArrayLike, decimals: int | None = Non
         flat = finite(rows, name).reshape(len(rows), -1)
         parts.append(flat if decimals is None else np.round(flat, decimals))
     return np.ascontiguousarray(np.concatenate(parts, axis=1) + 0.0).view(np.int64)
+
+
+def binned(rows: ArrayLike, low: ArrayLike, high: ArrayLike, edges: int = 100) -> NDArray[np.int64]:
+    """Continuous states or actions as whole numbers, as in the paper: the place among equal steps of each axis.
+
+    Use the same ends for a dataset and its reference, those of the task or of both together. What lies outside falls
+    into the bin beyond the end; an axis whose ends are equal has the two bins below and from there on.
+    """
+    if isinstance(edges, bool) or not isinstance(edges, int) or edges < 2:
+        raise AssayError(f"edges must be a whole number of at least 2, got {edges!r}: 100 is usual")
+    given = np.asarray(rows)
+    flat = finite(given, "rows").reshape(len(given), -1)
+    ends = [np.broadcast_to(finite(end, name), flat.shape[1:]) for name, end in (("low", low), ("high", high))]
+    if (ends[0] > ends[1]).any():
+        raise AssayError(f"low must not be above high, got {ends[0].tolist()} and {ends[1].tolist()}: swap them")
+    columns = [
+        np.digitize(flat[:, axis], np.linspace(a, b, edges)) for axis, (a, b) in enumerate(zip(*ends, strict=True))
+    ]
+    return np.stack(columns, axis=1).astype(np.int64)
 
 
 def unique_rows(words: Words) -> int:

@@ -11,7 +11,8 @@ places for all pairs. The boundary is the smallest value that keeps the error sp
 
 The pair with the largest T_k is decided if that exceeds the boundary; then the others are tried again without it
 (step-down). Pairs still undecided after K interims are called equal. With beta > 0 a pair whose T_k lies below the
-share beta k / K of the null may be called equal early; this saves runs, costs power and cannot raise the error.
+share beta k / K of the null may be called equal early, which saves runs and costs power. For one pair it cannot raise
+the error; with several, the pairs left are tested as if the accepted one had never been compared.
 
 Source: Mathieu et al. 2023, arXiv:2306.10882. All C(2n, n)^k choices are enumerated while there are at most
 `permutations` of them, afterwards that many are drawn by a hash of `seed`, the observed one included. Assumes that the

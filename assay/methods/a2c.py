@@ -8,7 +8,7 @@ Mnih et al. 2016 without the asynchrony. At ratio one its gradient is ppo's.
 import torch
 
 from assay import bases, probes
-from assay.claims import Exact, Gain, Measured, Method
+from assay.claims import Exact, Measured, Method
 from assay.worlds import EVERY
 
 
@@ -29,8 +29,6 @@ METHOD = Method(
     departs=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
     claims=(
         Exact("at ratio one its gradient is ppo's", distance_from_ppo_at_ratio_one, equals=0.0),
-        Measured(
-            "learns: return rises by 100", "cartpole", bases.a2c(), 100.0, metric=Gain(), seeds=10, minutes=2, steps=100
-        ),
+        Measured("balances: return above 400", "cartpole", bases.a2c(), 400.0, seeds=10, minutes=4),
     ),
 )

@@ -48,7 +48,6 @@ METHOD = Method(
             expect=Expect.BELOW,
             seeds=10,
             minutes=6,
-            steps=100,
         ),
     ),
 )

@@ -5,8 +5,8 @@ asks the network for nothing. What a sample or a name holds is text: it enters t
 it as text content, and a Content-Security-Policy lets only this style and this script run.
 
 Where `assay compare` gives no comparison: the score of a run is its last evaluation, an arm's estimate the mean over
-seeds with Student's t, the profile the share of runs at or above a threshold, the probability of improvement the share
-of pairs in which one arm beats the other (ties half), averaged over tasks.
+seeds with `mean_interval`, the profile the share of runs at or above a threshold, the probability of improvement the
+share of pairs in which one arm beats the other (ties half), averaged over tasks.
 """
 
 from __future__ import annotations
@@ -243,7 +243,7 @@ def gather_samples(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int, list
     """Samples of all runs within the limits, evenly spaced over each run; how many there are; notes."""
     notes: list[str] = []
     indexes = [sample_lines(run, notes) for run in runs]
-    quota = max(map(len, indexes), default=0)
+    quota = min(MOST_SAMPLES, max(map(len, indexes), default=0))
     while quota:
         chosen = [spaced(range(len(index)), quota) for index in indexes]
         sizes = [

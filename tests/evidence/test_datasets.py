@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from assay.evidence.datasets import (
     Dataset,
+    binned,
     described,
     episode_returns,
     hyperloglog,
@@ -144,6 +145,17 @@ def test_coverage_of_itself_is_one_and_may_exceed_it() -> None:
     small, large = Dataset([0, 1], [0, 0], [0, 0], [0, 1]), Dataset([0, 1, 2], [0, 0, 0], [0, 0, 0], [0, 0, 1])
     assert state_action_coverage(small, small) == 1.0
     assert state_action_coverage(large, small) == 1.5
+
+
+def test_bins_are_places_among_the_edges() -> None:
+    rows = [[0.0, 5.0], [0.49, 5.0], [0.51, 4.0], [1.0, 6.0], [-3.0, 5.0]]
+    found = binned(rows, [0.0, 5.0], [1.0, 5.0], edges=3)  # edges 0, 0.5 and 1; and 5 three times
+    assert found.tolist() == [[1, 3], [1, 3], [2, 0], [3, 3], [0, 3]]
+    assert binned([0.2, 0.7], 0.0, 1.0).shape == (2, 1)
+    with pytest.raises(AssayError, match="low must not be above high"):
+        binned(rows, 1.0, 0.0)
+    with pytest.raises(AssayError, match=r"edges .* got 1"):
+        binned(rows, 0.0, 1.0, edges=1)
 
 
 def test_zero_has_one_sign() -> None:

@@ -187,6 +187,9 @@ def test_many_samples_are_no_trouble() -> None:
     answers = ["a"] * 120 + ["b"] * 80 + [str(i) for i in range(10)]
     assert majority_at_k(answers, "a", 1) == pytest.approx(120 / 210)
     assert majority_at_k(answers, "a", 31) > majority_at_k(answers, "a", 5) > 120 / 210
+    assert majority_at_k(answers, "a", 209) == pytest.approx(1.0)
+    assert majority_at_k(answers, "a") == pytest.approx(1.0)
+    assert majority_at_k(answers, "b") == 0.0
 
 
 @pytest.mark.parametrize(

@@ -693,6 +693,39 @@ def test_watch_updates_in_place(browser: Browser, served: watch.Server, monkeypa
 
 
 @needs_browser
+def test_a_given_comparison_is_shown(browser: Browser, tmp_path: Path) -> None:
+    rows = [
+        {"arm": "a", "estimate": 0.5, "low": 0.4, "high": 0.6, "improvement": None, "seconds": 90, "decisions": 1e6,
+         "seeds": 5, "failed": 1},
+        {"arm": "b", "estimate": 0.7, "low": 0.6, "high": 0.8, "improvement": [0.9, 0.8, 0.95], "seconds": 9000,
+         "decisions": 10, "seeds": [0, 1], "failed": ["seed 3: out of memory"]},
+        {"arm": "c", "estimate": None, "improvement": {"estimate": 0.5, "low": None, "high": None}},
+    ]  # fmt: skip
+    lines = [[1, 0.5], [0.9, 0.4], [1, 0.6]]
+    half = [[0.5, 0.1], [0.9, 0.5]]
+    given = {
+        "rows": rows,
+        "profile": {"thresholds": [0, 1], "arms": {"a": lines, "b": lines}},
+        "improvement": {"arms": ["a", "b"], "matrix": half, "low": half, "high": half},
+    }
+    browser.open(page.write(page.gather([], comparison=given), tmp_path / "page.html").as_uri())
+    words = browser.run("document.getElementById('results').innerText")
+    for text in (
+        "90% [80%, 95%]",
+        "1 min 30 s",
+        "2.5 h",
+        "1.00 M",
+        "1 stopped",
+        "seed 3: out of memory",
+        "no evaluation yet",
+    ):
+        assert text in words
+    assert "0.10–0.10" in browser.run("document.getElementById('improvement').textContent")
+    assert browser.run("document.querySelectorAll('#profiles path.line').length") == 2
+    assert browser.complaints() == []
+
+
+@needs_browser
 def test_every_bad_folder_has_a_page(browser: Browser, tmp_path: Path) -> None:
     folder = make_run(tmp_path / "a" / "x", last=0, samples=0)
     (folder / "metrics.jsonl").write_bytes(bytes(range(256)))

@@ -158,7 +158,7 @@
     for (const value of values) if (isNumber(value)) { low = Math.min(low, value); high = Math.max(high, value); }
     if (low > high) return [0, 1];
     const room = high > low ? (high - low) * pad : Math.abs(low) * 0.1 || 1;
-    return [low - (high > low || pad ? room : room), high + room];
+    return [low - room, high + room];
   }
   const path = (xs, ys, isStep) => {
     let text = "", pen = "M";
@@ -463,11 +463,11 @@
     from = Math.max(Math.min(from, ...bars), from - room);
     to = Math.min(Math.max(to, ...bars), to + room);
     const over = rows.find((row) => row.over);
-    const heads = ["Arm", "Score", "95% interval", over && rows.length > 1 ? `P(better than ${visible(over.over).slice(0, 24)})` : "P(improvement)", "Time per run", "Decisions", "Seeds"];
+    const heads = ["Arm", "Score", "95% interval", over && rows.length > 1 ? `P(better than ${visible(over.over).slice(0, 24)})` : "P(improvement)", "Time per run", "Decisions", "Seeds done"];
     const cells = (row) => {
       const failures = Array.isArray(row.failed) ? row.failed.length : row.failed || 0;
       const one = !isNumber(row.low) && isNumber(row.estimate);
-      const seeds = isNumber(row.finished) ? `${row.finished} of ${row.seeds} done` : Array.isArray(row.seeds) ? `${row.seeds.length}` : `${row.seeds ?? "–"}`;
+      const seeds = isNumber(row.finished) ? `${row.finished} / ${row.seeds}` : Array.isArray(row.seeds) ? `${row.seeds.length}` : `${row.seeds ?? "–"}`;
       return [
         el("th", { scope: "row" }, swatch(row.arm), el("span", { text: visible(row.arm) })),
         el("td", { class: "num strong", text: isNumber(row.estimate) ? number(row.estimate, decimalsFor(row.low, row.high)) : "no evaluation yet" }),
@@ -515,7 +515,7 @@
       return [...tasks.map((task) => el("div", { class: "wide" }, comparisonTable(task))), ...stopped()];
     });
     const lede = data.comparison.given ? "Scores as the comparison computed them." :
-      "Mean over seeds of each run's last evaluation, with the interval of the mean by Student's t.";
+      "Mean over seeds of each run's last evaluation, with the 95% interval of the mean.";
     const runs = data.runs.length ? [keepOpen(live(runsTable))] : [];
     section("results", "Results", lede, tables, ...runs);
   }
@@ -701,7 +701,7 @@
         const lines = [{ head: true, name: `${row.arm}: ${phase}` }, { name: duration(row.spent[i]), value: share(row.spent[i] / row.total) }];
         root.append(draw("rect", { x: at, y: line + 3, width: Math.max(0.5, size - 1), height: 22, rx: 2, style: { fill: `var(--phase-${i})` },
           on: { pointermove: (event) => showTip(lines, event.clientX, event.clientY), pointerleave: hideTip } }));
-        if (size > 42) root.append(draw("text", { x: at + size / 2, y: line + 18, class: "on-bar", "text-anchor": "middle", text: share(row.spent[i] / row.total) }));
+        if (size > 42) root.append(draw("text", { x: at + size / 2, y: line + 18, class: [1, 3, 5, 6].includes(i) ? "on-bar on-pale" : "on-bar", "text-anchor": "middle", text: share(row.spent[i] / row.total) }));
         at += size;
       });
       root.append(draw("text", { x: at + 8, y: line + 18, class: "tick", text: duration(row.total) }));
