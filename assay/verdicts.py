@@ -51,7 +51,8 @@ def measure(
         for side in SIDES
         if isinstance(recipe := getattr(claim, side), Recipe)
     }
-    jobs = [job_of(claim, side, seed, folder) for seed in chosen for side, folder in folders.items()]
+    first = {folder: side for side, folder in reversed(folders.items())}
+    jobs = [job_of(claim, side, seed, folder) for seed in chosen for folder, side in first.items()]
     found: dict[tuple[str, int], float] = {}
     seconds = 0.0
     cores = workers or os.cpu_count() or 1
@@ -65,7 +66,8 @@ def measure(
     if len(found) < len(jobs):
         return None
     begin = time.monotonic()
-    scores = {side: [value_of(claim, side, seed, found) for seed in chosen] for side in SIDES}
+    runs = {side: first[folder] for side, folder in folders.items()}  # equal recipes run once, under the first's name
+    scores = {side: [value_of(claim, side, seed, runs, found) for seed in chosen] for side in SIDES}
     return entry(claim, scores, chosen, fingerprint(method, claim), (seconds + time.monotonic() - begin) / 60)
 
 
@@ -81,11 +83,13 @@ def score(claim: Measured, result: Result) -> float:
     return float(claim.metric(curves))
 
 
-def value_of(claim: Measured, side: str, seed: int, found: Mapping[tuple[str, int], float]) -> float:
-    """A side's score with a seed."""
+def value_of(
+    claim: Measured, side: str, seed: int, runs: Mapping[str, str], found: Mapping[tuple[str, int], float]
+) -> float:
+    """A side's score with a seed: of its run, or computed now."""
+    if side in runs:
+        return found[runs[side], seed]
     what = getattr(claim, side)
-    if isinstance(what, Recipe):
-        return found[side, seed]
     return float(what(seed)) if callable(what) else float(what)
 
 

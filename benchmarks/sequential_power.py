@@ -1,6 +1,6 @@
 """The sequential test by simulation: false alarms among equal arms, power and seeds used against the size of an effect.
 
-    python -m benchmarks.sequential_power           one process, about four minutes; prints the tables of the docs
+    python -m benchmarks.sequential_power           one process, about six minutes; prints the tables of the docs
     python -m benchmarks.sequential_power quick     a tenth of the repetitions
 
 Every experiment is replayed as a runner would: scores are revealed interim by interim to the arms that still need them.

@@ -79,7 +79,7 @@ def test_show_gives_the_formula_the_settings_and_the_departures(assay: Command, 
     assert {"text", "parts", "recipe", "settings", "departs", "claims", "verdict", "paper", "worlds"} <= set(facts)
     code, out, errors = assay("show", name)
     assert (code, errors) == (0, "")
-    assert all(word in out for word in (name, "parts and settings", "departures from the paper", "verdict"))
+    assert all(word in out for word in (name, "parts", "settings", "departures from the paper", "claim"))
 
 
 def test_train_resume_evaluate_and_report_speak_json(assay: Command, tmp_path: Path) -> None:
@@ -91,8 +91,10 @@ def test_train_resume_evaluate_and_report_speak_json(assay: Command, tmp_path: P
     scores = answered(assay("evaluate", "run", "--json"))
     assert scores["mean"] == facts["after"]["value"]
     assert scores["step"] == 3
-    (row,) = answered(assay("report", "run", "--json"))
-    assert (row["steps"], row["last"]) == (3, facts["after"]["value"])
+    report = answered(assay("report", "run", "--json", "--out", "page.html"))
+    (row,) = report["runs"]
+    assert (row["steps"], row["score"]) == (3, facts["after"]["value"])
+    assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
 def test_several_seeds_get_a_folder_each(assay: Command, tmp_path: Path) -> None:
@@ -108,21 +110,21 @@ def test_several_seeds_get_a_folder_each(assay: Command, tmp_path: Path) -> None
 def test_compare_gives_every_arm_and_its_difference_to_the_first(assay: Command) -> None:
     words = ["compare", "rloo", "reinforce", "--task", "bandit", "--steps", "2", "--seeds", "2", "--out", "arms"]
     facts = answered(assay(*words, "--json"))
-    assert [arm["method"] for arm in facts["arms"]] == ["rloo", "reinforce"]
-    assert facts["arms"][0]["minus_first"] is None
-    assert facts["arms"][1]["minus_first"]["count"] == 2
+    assert [row["arm"] for row in facts["rows"]] == ["rloo", "reinforce"]
+    assert facts["rows"][0]["difference"] is None
+    assert facts["rows"][1]["difference"]["count"] == 2
     code, out, errors = assay(*words)
     assert (code, errors) == (0, "")
-    assert "minus rloo" in out
+    assert all(word in out for word in ("minus rloo", "P(better than rloo)", "curves.png", "curves.svg", "report.html"))
 
 
 def test_claim_runs_the_exact_claims(assay: Command) -> None:
     facts = answered(assay("claim", "grpo", "--exact", "--json"))
-    assert facts["method"] == "grpo"
-    assert all(finding["holds"] for finding in facts["exact"])
-    code, out, errors = assay("claim", "grpo")
+    assert facts["name"] == "grpo"
+    assert {claim["verdict"] for claim in facts["claims"]} == {"holds"}
+    code, out, errors = assay("claim", "grpo", "--exact")
     assert (code, errors) == (0, "")
-    assert out.count("holds") == len(facts["exact"])
+    assert out.count("holds") == len(facts["claims"]) + 1
 
 
 GOOD = """
@@ -165,7 +167,7 @@ def test_check_says_which_law_broke_and_on_what_input(assay: Command, tmp_path: 
     ("words", "expected"),
     [
         (["list"], ["methods", "tasks", "cartpole"]),
-        (["report", "RUN"], ["first score", "3"]),
+        (["report", "RUN"], ["held-out score", "3/3", "report.html"]),
         (["evaluate", "RUN"], ["reinforce on bandit", "after 3 steps", "held-out episodes"]),
         (["evaluate", "RUN", "--starts", "5", "--samples", "2", "--greedy"], ["over 10 held-out episodes"]),
         (["resume", "RUN"], ["held-out score", "run folder"]),
@@ -264,7 +266,7 @@ def test_a_warning_is_one_line_without_source_code(assay: Command, tmp_path: Pat
     words = [sys.executable, "-m", "assay.cli", "train", "sft", "--task", "told.jsonl", "--steps", "0", *small]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stderr.splitlines() == [
-        "assay: told.jsonl: in 30 of 30 rows the prompt contains the answer",
+        f"assay: {tmp_path / 'told.jsonl'}: in 30 of 30 rows the prompt contains the answer",
         "assay: steps is 0; give at least 1",
     ]
 
@@ -330,14 +332,14 @@ TRAIN = {
     "a task file that is no text": (["sft", "--task", "bytes.jsonl"], "bytes.jsonl, line 1 is not UTF-8"),
     "a task file of numbers": (["sft", "--task", "numbers.jsonl"], "not a JSON object"),
     "a task file with other fields": (["sft", "--task", "fields.jsonl"], "has no field 'prompt'"),
-    "a task that is a folder": (["sft", "--task", "folder"], "there is no file 'folder'"),
+    "a task that is a folder": (["sft", "--task", "folder"], "/folder'"),
     "pairs for a method that samples": (["grpo", "--task", "pairs.jsonl"], "'pairs' is preference pairs"),
     "an output folder that is a file": (["ppo", "--out", "empty.jsonl"], "choose another --out"),
     "an output folder below a file": (["ppo", "--out", "empty.jsonl/run"], "choose another --out"),
     "an output folder that cannot be": (["ppo", "--steps", "1", "--out", "/proc/no/run"], "/proc/no"),
     "an output folder of something else": (["ppo", "--out", "folder"], "folder is no run folder and is not empty"),
     "a model that is not there": (["sft", "--task", "addition-1", "--model", "no"], "there is no folder 'no'"),
-    "a folder that is no model": (["sft", "--task", "addition-1", "--model", "folder"], "'folder' has no config.json"),
+    "a folder that is no model": (["sft", "--task", "addition-1", "--model", "folder"], "/folder' has no config.json"),
     "a language model for a pole": (["ppo", "--task", "cartpole", "--model", "folder"], "--model needs a token task"),
     "an unknown option": (["ppo", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
 }
@@ -387,7 +389,7 @@ OTHERS = {
     "evaluate nothing": (["evaluate", "nowhere"], "is no run folder"),
     "evaluate without starts": (["evaluate", "RUN", "--starts", "0"], "--starts is 0; give at least 1"),
     "evaluate without samples": (["evaluate", "RUN", "--samples", "-1"], "--samples is -1; give at least 1"),
-    "report nothing": (["report", "nowhere"], "holds no metrics.jsonl"),
+    "report nothing": (["report", "nowhere"], "nowhere is not a folder"),
     "report a file": (["report", "empty.jsonl"], "empty.jsonl"),
     "check nothing": (["check", "nowhere.py"], "there is no file nowhere.py"),
     "check what is no code": (["check", "empty.jsonl"], "must end in .py"),
