@@ -24,6 +24,8 @@ HOMES = {
     "train": "run",
 }
 """Where each public name lives; it is imported when it is first used, so that `import assay` is quick."""
+MODULES = ("bases", "checks", "evidence", "probes", "schedules", "worlds")
+"""Public modules, imported when they are first used."""
 
 __all__ = [
     "Adam",
@@ -45,6 +47,8 @@ def __getattr__(name: str) -> Any:
     """A public name, from the module it lives in."""
     import importlib
 
+    if name in MODULES:
+        return importlib.import_module(f"assay.{name}")
     if name not in HOMES:
         raise AttributeError(f"module 'assay' has no attribute '{name}'")
     return getattr(importlib.import_module(f"assay.{HOMES[name]}"), name)

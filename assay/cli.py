@@ -1,4 +1,6 @@
-"""The command line: assay list, show, train, resume, evaluate, check, claim, compare, report, watch."""
+"""The command line: assay list, show, train, resume, evaluate, check, claim, compare, tune, report,
+watch.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     command("check", "run the laws on your own loss, credit, reward or environment").add_argument("file", type=Path)
     add_claim_options(command("claim", "test what a method promises, and write its verdict"))
     add_compare_options(command("compare", "train several methods on the same seeds and tasks, and compare them"))
+    add_tune_options(command("tune", "search settings on some seeds, report on others"))
     one = command("report", "one HTML page of runs: curves, tables, samples")
     one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders of them")
     one.add_argument("--verdicts", action="store_true", help="the committed verdicts")
@@ -97,6 +100,20 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
     )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="no run starts after so many minutes")
     one.add_argument("--jobs", type=int, help="runs at a time (default: the cores)")
+
+
+def add_tune_options(one: argparse.ArgumentParser) -> None:
+    """The options of `tune`."""
+    one.add_argument("name", help="method")
+    one.add_argument("--task", required=True)
+    one.add_argument("search", nargs="+", metavar="PATH=LOW:HIGH[:log]", help="a setting and its range, or PATH=A,B,C")
+    one.add_argument("--trials", type=int, default=16, help="settings to try")
+    one.add_argument("--tuning-seeds", type=int, default=2, help="seeds of each trial")
+    one.add_argument("--seeds", type=int, default=5, help="fresh seeds on which the chosen settings are reported")
+    one.add_argument("--hyperband", action="store_true", help="short runs first, whole ones for the better (Optuna)")
+    one.add_argument("--steps", type=int, help="steps of a whole run (default: the recipe's)")
+    one.add_argument("--warmup", type=int, help="supervised steps before token methods (0: none)")
+    one.add_argument("--out", type=Path, help="folder for the runs (default: runs/tune-...); the same one goes on")
 
 
 def number_or_auto(text: str) -> int | str:

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay import catalogue, comparison, evaluation, verdicts
+from assay import catalogue, comparison, evaluation, search, verdicts
 from assay.backends import sinks as log_sinks
 from assay.checks.file import check_file_apart
 from assay.engine import Placement
 from assay.evidence.intervals import formatted, mean_interval
+from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
+from assay.evidence.tuning import tune as run_search
 from assay.plan import make_plan
 from assay.report import claims as claim_tables
 from assay.report import comparison as comparison_tables
@@ -278,6 +280,29 @@ def compare(options: argparse.Namespace) -> int:
     return int(bool(outcome.failures))
 
 
+def tune(options: argparse.Namespace) -> int:
+    """`assay tune`: searches on some seeds, reports on others."""
+    if options.tuning_seeds < 1 or options.seeds < 1:
+        raise AssayError("--tuning-seeds and --seeds must be at least 1")
+    space = search.parsed_space(options.search)
+    folder = options.out or Path("runs") / f"tune-{options.name}-{comparison.plain_name(options.task)}"
+    tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
+    training = search.Training(options.name, options.task, options.steps, folder, {"warmup": options.warmup}, tell)
+    training.check(space)
+    first = options.tuning_seeds
+    plan = TuningPlan(options.trials, tuple(range(first)), tuple(range(first, first + options.seeds)), training.steps)
+    how = HyperbandSearch() if options.hyperband else RandomSearch()
+    found = run_search(space, training, plan, search=how, journal=folder / "trials.jsonl")
+    if options.json:
+        rows = [{"settings": dict(one.settings), "share": one.fraction, "score": one.score} for one in found.trials]
+        facts = {"settings": dict(found.settings), "reported": vars(found.reported), "tuning": vars(found.tuning)}
+        budget = {"tuning_runs": found.tuning_runs, "tuning_steps": found.tuning_steps}
+        print(json.dumps(facts | budget | {"optimism": vars(found.optimism), "trials": rows}, indent=2))
+    else:
+        comparison_tables.show_search(found, tables.console())
+    return 0
+
+
 def report(options: argparse.Namespace) -> int:
     """`assay report`: a table in the terminal, and one HTML file."""
     if not options.folders and not options.verdicts:
@@ -307,5 +332,5 @@ def watch(options: argparse.Namespace) -> int:
 
 COMMANDS = {
     "list": list_methods, "show": show_method, "train": train, "resume": resume, "evaluate": evaluate, "check": check,
-    "claim": claim, "compare": compare, "report": report, "watch": watch,
+    "claim": claim, "compare": compare, "tune": tune, "report": report, "watch": watch,
 }  # fmt: skip

@@ -61,6 +61,7 @@ ARROWS: dict[str, set[str]] = {
     "comparison": ANYTHING,
     "fingerprints": ANYTHING,
     "verdicts": ANYTHING,
+    "search": ANYTHING,
     "commands": ANYTHING | {"report"},
     "cli": ANYTHING | {"commands", "report", "__init__"},
     "__main__": {"cli"},

@@ -74,8 +74,9 @@ class Crossover:
 
 
 # ---------------------------------------------------------------------------------------------------- pass@k
-def pass_at_k(correct: ArrayLike, samples: ArrayLike, k: ArrayLike) -> Values:
-    """1 - Π_{j<k} (n - c - j) / (n - j), unbiased for 1 - (1 - p)^k: problems by ks, an axis only for what was a list.
+def pass_at_k(samples: ArrayLike, correct: ArrayLike, k: ArrayLike) -> Values:
+    """1 - Π_{j<k} (n - c - j) / (n - j), unbiased for 1 - (1 - p)^k, from n samples of which c are correct: problems by
+    ks, an axis only for what was a list.
 
     The product needs no factorial, so n = 10000 is exact to rounding; with n - c < k it is 1, with c = 0 it is 0.
     """
@@ -86,8 +87,8 @@ def pass_at_k(correct: ArrayLike, samples: ArrayLike, k: ArrayLike) -> Values:
 
 
 def pass_at_k_intervals(
-    correct: ArrayLike,
     samples: ArrayLike,
+    correct: ArrayLike,
     k: ArrayLike,
     *,
     level: float = 0.95,

@@ -19,6 +19,7 @@ from assay.comparison import Outcome, Setup, aggregate, facts, plain_name, rows
 from assay.evidence.curves import performance_profile
 from assay.evidence.intervals import Estimate, digits, number
 from assay.evidence.scores import compare as compared
+from assay.evidence.tuning import Tuned
 from assay.jobs import Child
 from assay.report import page
 from assay.report.folder import METRICS
@@ -253,3 +254,27 @@ def run_table(data: Mapping[str, Any]) -> Table:
         cells = (run["arm"], run["task"], run["seed"], f"{run['step']}/{run['steps']}", score, run["state"])
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table
+
+
+def show_search(found: Tuned, console: Console) -> None:
+    """Trials, best first, then what the chosen settings score on fresh seeds."""
+    names = list(found.settings)
+    table = Table(
+        title="trials on the tuning seeds", title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+    for heading in ("trial", "score", "share of budget", *names):
+        table.add_column(heading, justify="right")
+    for one in sorted(found.trials, key=lambda one: (one.fraction, one.score), reverse=True):
+        cells = (number(one.score), f"{one.fraction:.0%}", *(shown_setting(one.settings[name]) for name in names))
+        table.add_row(str(one.number), *cells, style="bold" if one.settings == found.settings else "")
+    console.print(table)
+    chosen = ", ".join(f"{name}={shown_setting(value)}" for name, value in found.settings.items())
+    console.print(f"chosen    {chosen}", markup=False)
+    console.print(f"reported  {found.reported} on {found.reported.count} fresh seeds", markup=False)
+    console.print(f"optimism  {found.optimism}: tuning score minus reported score", markup=False)
+    console.print(f"budget    {found.tuning_runs} runs and {found.tuning_steps:,} steps of tuning", markup=False)
+
+
+def shown_setting(value: Any) -> str:
+    """A setting for a table."""
+    return number(value) if isinstance(value, float) else str(value)

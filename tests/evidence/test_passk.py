@@ -34,19 +34,19 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_right_one(samples: int) -> Non
         for k in range(1, samples + 1):
             subsets = list(itertools.combinations(marks, k))
             expected = sum(map(any, subsets)) / len(subsets)
-            assert pass_at_k(correct, samples, k) == pytest.approx(expected, abs=1e-12)
+            assert pass_at_k(samples, correct, k) == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.integers(1, 400), st.data())
 def test_pass_at_k_is_the_formula_in_exact_integers(samples: int, data: st.DataObject) -> None:
     correct, k = data.draw(st.integers(0, samples)), data.draw(st.integers(1, samples))
     expected = 1 - math.comb(samples - correct, k) / math.comb(samples, k)
-    assert float(pass_at_k(correct, samples, k)) == pytest.approx(expected, abs=1e-10)
+    assert float(pass_at_k(samples, correct, k)) == pytest.approx(expected, abs=1e-10)
 
 
 @given(st.integers(1, 60), st.data())
 def test_pass_at_k_grows_with_k_and_with_right_ones_and_starts_at_the_share(samples: int, data: st.DataObject) -> None:
-    values = pass_at_k(np.arange(samples + 1), samples, np.arange(1, samples + 1))
+    values = pass_at_k(samples, np.arange(samples + 1), np.arange(1, samples + 1))
     assert values.shape == (samples + 1, samples)
     assert values[:, 0] == pytest.approx(np.arange(samples + 1) / samples)
     assert (np.diff(values, axis=0) >= -1e-12).all()
@@ -59,24 +59,24 @@ def test_pass_at_k_grows_with_k_and_with_right_ones_and_starts_at_the_share(samp
 def test_pass_at_k_is_unbiased_for_one_minus_all_wrong(samples: int, k: int) -> None:
     prob = 0.3
     chances = [math.comb(samples, c) * prob**c * (1 - prob) ** (samples - c) for c in range(samples + 1)]
-    mean = float(np.dot(chances, pass_at_k(np.arange(samples + 1), samples, k)))
+    mean = float(np.dot(chances, pass_at_k(samples, np.arange(samples + 1), k)))
     assert mean == pytest.approx(1 - (1 - prob) ** k)
 
 
 def test_ten_thousand_samples_stay_exact() -> None:
-    assert float(pass_at_k(1, 10_000, 5_000)) == pytest.approx(0.5)
+    assert float(pass_at_k(10_000, 1, 5_000)) == pytest.approx(0.5)
     assert float(pass_at_k(10_000, 10_000, 1)) == 1.0
 
 
 def test_samples_may_differ_between_problems() -> None:
-    assert pass_at_k([1, 2], [2, 8], 2) == pytest.approx([1.0, 1 - 15 / 28])
+    assert pass_at_k([2, 8], [1, 2], 2) == pytest.approx([1.0, 1 - 15 / 28])
 
 
 def test_shape_follows_what_was_a_list() -> None:
-    assert pass_at_k(1, 4, 2).shape == ()
-    assert pass_at_k([1], 4, 2).shape == (1,)
-    assert pass_at_k(1, 4, [2]).shape == (1,)
-    assert pass_at_k([1, 2, 3], 4, [1, 2]).shape == (3, 2)
+    assert pass_at_k(4, 1, 2).shape == ()
+    assert pass_at_k(4, [1], 2).shape == (1,)
+    assert pass_at_k(4, 1, [2]).shape == (1,)
+    assert pass_at_k(4, [1, 2, 3], [1, 2]).shape == (3, 2)
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ def test_shape_follows_what_was_a_list() -> None:
 )
 def test_bad_counts_are_refused_by_name(correct: object, samples: object, k: object, words: str) -> None:
     with pytest.raises(AssayError, match=words):
-        pass_at_k(correct, samples, k)  # type: ignore[arg-type]
+        pass_at_k(samples, correct, k)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------------------------------------------- intervals
 @given(st.lists(st.integers(0, 6), min_size=2, max_size=12), st.sampled_from(list(Vary)))
 @settings(max_examples=20, deadline=None)
 def test_interval_holds_the_mean_and_stays_a_share(correct: list[int], vary: Vary) -> None:
-    for place, estimate in enumerate(pass_at_k_intervals(correct, 6, [1, 3, 6], vary=vary)):
-        assert estimate.value == pytest.approx(pass_at_k(correct, 6, [1, 3, 6]).mean(0)[place])
+    for place, estimate in enumerate(pass_at_k_intervals(6, correct, [1, 3, 6], vary=vary)):
+        assert estimate.value == pytest.approx(pass_at_k(6, correct, [1, 3, 6]).mean(0)[place])
         assert 0 <= estimate.low <= estimate.value <= estimate.high <= 1
         assert estimate.count == len(correct)
 
@@ -118,22 +118,22 @@ def test_interval_is_repeatable_and_both_levels_are_wider_than_one() -> None:
     correct = [0, 1, 3, 8, 2, 0, 5, 7, 1, 0, 4, 6]
     widths = {}
     for vary in Vary:
-        (estimate,) = pass_at_k_intervals(correct, 8, 2, vary=vary)
-        assert pass_at_k_intervals(correct, 8, 2, vary=vary) == (estimate,)
+        (estimate,) = pass_at_k_intervals(8, correct, 2, vary=vary)
+        assert pass_at_k_intervals(8, correct, 2, vary=vary) == (estimate,)
         widths[vary] = estimate.high - estimate.low
     assert widths[Vary.SAMPLES] < widths[Vary.PROBLEMS] < widths[Vary.BOTH]
 
 
 def test_one_problem_knows_nothing_of_other_problems() -> None:
-    assert pass_at_k_intervals(2, 4, 1)[0].low == 0.0
-    assert pass_at_k_intervals(2, 4, 1)[0].high == 1.0
-    assert pass_at_k_intervals(2, 4, 1, vary=Vary.SAMPLES)[0].low >= 0.0
+    assert pass_at_k_intervals(4, 2, 1)[0].low == 0.0
+    assert pass_at_k_intervals(4, 2, 1)[0].high == 1.0
+    assert pass_at_k_intervals(4, 2, 1, vary=Vary.SAMPLES)[0].low >= 0.0
 
 
 def test_equal_problems_give_no_spread() -> None:
-    (never,) = pass_at_k_intervals([0, 0, 0], 4, 2)
+    (never,) = pass_at_k_intervals(4, [0, 0, 0], 2)
     assert (never.low, never.high) == (0.0, 0.0)
-    (always,) = pass_at_k_intervals([4, 4, 4], 4, 2)
+    (always,) = pass_at_k_intervals(4, [4, 4, 4], 2)
     assert (always.low, always.high) == (1.0, 1.0)
 
 
@@ -142,7 +142,7 @@ def test_intervals_cover_the_mean_of_all_problems() -> None:
     truth, hits = 0.3 / 1.5, 0  # the mean of a Beta(0.3, 1.2)
     for trial in range(100):
         counts = generator.binomial(16, generator.beta(0.3, 1.2, size=40))
-        (estimate,) = pass_at_k_intervals(counts, 16, 1, vary=Vary.PROBLEMS, seed=trial)
+        (estimate,) = pass_at_k_intervals(16, counts, 1, vary=Vary.PROBLEMS, seed=trial)
         hits += estimate.low <= truth <= estimate.high
     assert hits >= 86  # 95 expected, 4 standard errors below
 
@@ -223,7 +223,7 @@ def test_crossover_is_where_the_curves_cross() -> None:
     """The base solves every problem at times, the trained model half of them always: the base is ahead from 5 on."""
     base, trained = [2] * 20, [16] * 10 + [0] * 10
     ks = np.arange(1, 17)
-    gaps = pass_at_k(base, 16, ks).mean(0) - pass_at_k(trained, 16, ks).mean(0)
+    gaps = pass_at_k(16, base, ks).mean(0) - pass_at_k(16, trained, ks).mean(0)
     found = crossover(base, trained, 16)
     assert found.k == int(ks[gaps > 1e-12][0]) == 5
     assert found.low is not None
