@@ -98,6 +98,7 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--seeds", type=number_or_auto, default=3, help="number of seeds, or auto: a sequential test decides"
     )
+    one.add_argument("--decisions", type=int, help="as many decisions for every run, instead of as many steps")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="no run starts after so many minutes")
     one.add_argument("--jobs", type=int, help="runs at a time (default: the cores)")
 

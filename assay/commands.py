@@ -266,6 +266,7 @@ def compare(options: argparse.Namespace) -> int:
         settings | {"model": options.model},
         options.budget,
         options.jobs,
+        decisions=options.decisions,
     )
     out = tables.console()
     with comparison_tables.Board(setup, out, quiet=options.json) as board:

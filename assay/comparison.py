@@ -26,7 +26,9 @@ from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
 from assay.jobs import Child, Failure, Job, Result, run_jobs
+from assay.plan import Plan, make_plan
 from assay.recipe import Recipe, numbered
+from assay.rollouts.episodes import Fragments
 from assay.types import AssayError
 
 AUTO = SequentialTest(size=5, interims=4)
@@ -62,7 +64,8 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
 @dataclass(frozen=True)
 class Setup:
     """What is compared. `seeds` None: the sequential test decides. `options` go to every run's `make_plan`; `minutes`
-    bounds the whole comparison: when they are over no further run starts.
+    bounds the whole comparison: when they are over no further run starts. `decisions` gives every run as many decisions
+    instead of as many steps, which mean different amounts to different methods.
     """
 
     arms: tuple[Arm, ...]
@@ -73,6 +76,7 @@ class Setup:
     minutes: float | None = None
     workers: int | None = None
     test: SequentialTest = AUTO
+    decisions: int | None = None
 
     def check(self) -> None:
         """Refuses what cannot be compared, before compute is spent."""
@@ -93,7 +97,22 @@ class Setup:
         folder = self.folder / plain_name(arm.name) / plain_name(task) / f"seed-{seed}"
         shared = dict(self.options.get("settings") or {})
         options = {**self.options, "settings": shared | dict(arm.settings)}
+        if self.decisions is not None:
+            options["steps"] = steps_for(self.decisions, make_plan(arm.method, task, **options))
         return Job(arm.name, task, seed, folder, arm.method, options)
+
+
+def steps_for(decisions: int, plan: Plan) -> int:
+    """Steps that gather so many decisions, rounded up; only a rollout of fixed length can promise it."""
+    rollout = plan.recipe.rollout
+    if not isinstance(rollout, Fragments):
+        raise AssayError(
+            f"--decisions needs rollouts of fixed length; {plan.recipe.name} on {plan.task.name} gathers whole "
+            "episodes: give --steps"
+        )
+    if decisions < 1:
+        raise AssayError(f"--decisions is {decisions}; give at least 1")
+    return -(-decisions // (rollout.instances * rollout.steps))
 
 
 def plain_name(text: str) -> str:

@@ -74,6 +74,8 @@ def test_names_of_folders_stay_inside() -> None:
         ({"tasks": ("bandyt",)}, "no task 'bandyt'"),
         ({"options": {"settings": {"nothing": 1}}}, "no setting 'nothing'"),
         ({"seeds": None, "words": ("rloo",)}, "name at least two methods"),
+        ({"decisions": 100}, "--decisions needs rollouts of fixed length"),
+        ({"decisions": 0, "words": ("ppo",)}, "--decisions is 0"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_a_run_starts(
@@ -267,3 +269,11 @@ def test_an_unfinished_run_has_no_result(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 5, "reward": 1.0}\n')
     with pytest.raises(AssayError, match="without a held-out score"):
         result_of(job, 5)
+
+
+def test_as_many_decisions_are_as_many_steps_as_each_needs(tmp_path: Path) -> None:
+    plan = setup(tmp_path, ("ppo", "a2c"), options={}, decisions=1000)
+    assert [plan.job(arm, "bandit", 0).options["steps"] for arm in plan.arms] == [4, 8]
+    rows = [{"task": "t", "decisions": value} for value in (100.0, 121.0)]
+    assert shown.is_uneven(rows)
+    assert not shown.is_uneven([rows[0], {"task": "u", "decisions": 900.0}, {"task": "t", "decisions": None}])

@@ -116,6 +116,8 @@ def show(outcome: Outcome, console: Console) -> None:
     first = outcome.setup.arms[0].name
     for task in outcome.setup.tasks:
         console.print(task_table([row for row in rows(outcome) if row["task"] == task], task, first))
+    if is_uneven(rows(outcome)):
+        console.print("[yellow]arms used different numbers of decisions; --decisions N gives all as many[/]")
     if found := aggregate(outcome):
         console.print(aggregate_table(found, first, len(outcome.setup.tasks)))
     if outcome.decision is not None:
@@ -132,6 +134,14 @@ def show(outcome: Outcome, console: Console) -> None:
         console.print(
             f"[yellow]{len(outcome.missing)} runs are missing: the budget was over; the same command goes on[/]"
         )
+
+
+def is_uneven(found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an arm used a fifth more decisions than another on the same task."""
+    by_task: dict[str, list[float]] = {}
+    for row in found:
+        by_task.setdefault(row["task"], []).extend([row["decisions"]] if row["decisions"] else [])
+    return any(max(each) > 1.2 * min(each) for each in by_task.values() if each)
 
 
 def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Table:
