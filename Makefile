@@ -65,7 +65,7 @@ $(VENV)/.ready-train: $(SOURCES) $(PINS)
 
 $(VENV)/.ready-test: $(SOURCES) $(PINS)
 	@echo 'Installing assay with everything the tests use into $(VENV) (once)'
-	@$(PIP) --constraint $(PINS) --editable '.[dev,control,language,plots,scale,tune]'
+	@$(PIP) --constraint $(PINS) --editable '.[dev,control,language,plots,scale]'
 	@touch $@ $(VENV)/.ready-train
 
 $(VENV)/.ready-bench: $(VENV)/.ready-test

@@ -224,7 +224,7 @@ class HyperbandSearch:
 
     def trials(self, space: Space, plan: TuningPlan, score: Scorer) -> list[Trial]:
         """Asks Optuna, trial by trial; the study is in memory and told everything again on resuming."""
-        optuna = require("optuna", "tune", "the Hyperband search")
+        optuna = require("optuna", "scale", "the Hyperband search")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         most = self.factor ** (self.rungs - 1)
         pruner = optuna.pruners.HyperbandPruner(min_resource=1, max_resource=most, reduction_factor=self.factor)
