@@ -240,7 +240,7 @@ def test_journal_of_another_search_is_refused(tmp_path: Path) -> None:
 
 def test_missing_optuna_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(AssayError, match=r"optuna is needed for the Hyperband search.*pip install 'assay\[tune\]'"):
+    with pytest.raises(AssayError, match=r"optuna is needed for the Hyperband search.*pip install 'assay\[scale\]'"):
         tune(SPACE, bowl, PLAN, search=HyperbandSearch())
 
 
