@@ -6,12 +6,13 @@ from assay.version import __version__
 
 if TYPE_CHECKING:
     from assay.engine import Placement
-    from assay.recipe import Adam, Copy, Recipe, Stage
+    from assay.optimizers import Adam
+    from assay.recipe import Copy, Recipe, Stage
     from assay.run import Run, load, resume, train
     from assay.types import AssayError, Experience
 
 HOMES = {
-    "Adam": "recipe",
+    "Adam": "optimizers",
     "AssayError": "types",
     "Copy": "recipe",
     "Experience": "types",

@@ -111,13 +111,11 @@ def task_from_file(path: str) -> Task:
 
 def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
     """The recipe with a pretrained actor."""
-    stages = tuple(
-        replace(stage, optimizer=replace(stage.optimizer, learning_rate=PRETRAINED_RATE))
-        if "actor" in stage.trains
-        else stage
-        for stage in recipe.stages
-    )
-    return replace(recipe, actor=actor, stages=stages)
+    recipe = replace(recipe, actor=actor)
+    for stage in recipe.stages:
+        if "actor" in stage.trains:
+            recipe = recipe.set(f"stages.{stage.name}.optimizer.learning_rate", PRETRAINED_RATE)
+    return recipe
 
 
 def recipe_for(name: str, task: Task, settings: Mapping[str, Any], actor: ModelSpec | None = None) -> Recipe:

@@ -7,9 +7,9 @@ padding and row order cannot change an update. A gradient that is not finite nev
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from assay.ops import random
-from assay.recipe import Adam, Copy, Recipe, Stage
-from assay.slots import number, own_decisions
-from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, State
+from assay.recipe import Copy, Recipe, Stage
+from assay.slots import Annotation, own_decisions
+from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, State, Sums
 
-Sums = dict[str, list[tuple[Tensor, Tensor]]]
-"""(sum, count) of each metric, one entry for each loss; added up when the step is over."""
 ONE = torch.ones(())
 
 
@@ -63,45 +61,13 @@ class Flat:
             place.copy_(state[name])
 
 
-class AdamState:
-    """First and second moments of the models that one stage trains."""
-
-    def __init__(self, flats: Sequence[Flat]) -> None:
-        self.flats = tuple(flats)
-        self.first = [torch.zeros_like(flat.values) for flat in flats]
-        self.second = [torch.zeros_like(flat.values) for flat in flats]
-        self.steps = 0
-
-    def step(self, gradients: Sequence[Tensor], settings: Adam) -> None:
-        """p <- p - lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p)."""
-        self.steps += 1
-        beta1, beta2 = settings.betas
-        rate = number(settings.learning_rate)
-        steps = [torch.tensor(float(self.steps), device=self.flats[0].values.device)] * len(self.flats)
-        torch._fused_adamw_(
-            [flat.values for flat in self.flats], list(gradients), self.first, self.second, [], steps,
-            lr=rate, beta1=beta1, beta2=beta2, weight_decay=settings.weight_decay, eps=settings.epsilon,
-            amsgrad=False, maximize=False,
-        )  # fmt: skip
-
-    def snapshot(self) -> State:
-        """Moments and step count."""
-        return {"first": self.first, "second": self.second, "steps": self.steps}
-
-    def restore(self, state: State) -> None:
-        """Overwrites moments and step count."""
-        for mine, saved in zip([*self.first, *self.second], [*state["first"], *state["second"]], strict=True):
-            mine.copy_(saved)
-        self.steps = int(state["steps"])
-
-
 @dataclass
 class StageView:
     """What a term may look at: the models, and the actor's scores of the batch, computed once."""
 
     models: Mapping[str, nn.Module]
     batch: Experience
-    needs: frozenset[Need]
+    needs: frozenset[Need | Annotation]
     draw: Draw
 
     @cached_property
@@ -162,7 +128,8 @@ class Engine:
         for name, copy in recipe.copies.items():
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
         self.optimizers = {
-            stage.name: AdamState([self.flats[name] for name in stage.trains]) for stage in recipe.stages
+            stage.name: stage.optimizer.init([self.flats[name].values for name in stage.trains])
+            for stage in recipe.stages
         }
         self.updates = 0
 
@@ -171,7 +138,7 @@ class Engine:
         """Weights, optimizers, update count."""
         return {
             "models": {name: flat.snapshot() for name, flat in self.flats.items()},
-            "optimizers": {name: optimizer.snapshot() for name, optimizer in self.optimizers.items()},
+            "optimizers": self.optimizers,
             "updates": self.updates,
         }
 
@@ -179,8 +146,8 @@ class Engine:
         """Overwrites all of it in place."""
         for name, flat in self.flats.items():
             flat.restore(state["models"][name])
-        for name, optimizer in self.optimizers.items():
-            optimizer.restore(state["optimizers"][name])
+        for name, mine in self.optimizers.items():
+            overwrite(mine, state["optimizers"][name])
         self.updates = int(state["updates"])
 
     def load_actor(self, weights: State, recipe: Recipe) -> None:
@@ -191,9 +158,9 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------ columns
     @torch.no_grad()
-    def annotate(self, experience: Experience, needs: frozenset[Need]) -> Experience:
-        """Adds the columns that parts declared and that are not there yet: `value`, `logp_ref`; and `row`, the place in
-        this batch, from which a row has its random numbers in whichever micro-batch it is.
+    def annotate(self, experience: Experience, needs: frozenset[Need | Annotation]) -> Experience:
+        """Adds the columns that parts declared and that are not there yet: `value`, `logp_ref`, those of annotations;
+        and `row`, the place in this batch, from which a row has its random numbers in whichever micro-batch it is.
         """
         columns = {"row": torch.arange(len(experience), device=experience.mask.device)}
         if Need.VALUE in needs and "value" not in experience.extra:
@@ -205,7 +172,15 @@ class Engine:
             columns["logp_ref"] = torch.cat(
                 [reference.score(part, frozenset({Need.LOGP})).logp for part in self.micro_batches(experience, None)]
             )
+        for need in needs:
+            if not isinstance(need, Need) and need.column not in experience.extra:
+                columns[need.column] = need(experience, partial(self.over, need.model))
         return experience.add(columns)
+
+    def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
+        """function(model, rows) on each micro-batch, put together."""
+        model = self.models[name]
+        return torch.cat([function(model, part) for part in self.micro_batches(experience, None)])
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
@@ -286,7 +261,8 @@ class Engine:
         if limit and size > limit:
             flat_gradients = [g.mul_(limit / size) for g in flat_gradients]
         with torch.no_grad():
-            self.optimizers[stage.name].step(flat_gradients, stage.optimizer)
+            values = [self.flats[name].values for name in stage.trains]
+            stage.optimizer.step(values, flat_gradients, result.sums, self.optimizers[stage.name])
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> None:
@@ -326,6 +302,20 @@ def origin_of_fault(batch: Experience, sums: Sums) -> str:
     ]
     found = [*columns, *losses]
     return f" ({'; '.join(found)})" if found else " (losses and columns are finite: it overflowed in the backward pass)"
+
+
+def overwrite(mine: State, saved: Mapping[str, Any]) -> None:
+    """Takes a saved state over: tensors in place, the rest as it is."""
+    for name, value in saved.items():
+        if isinstance(value, Mapping):
+            overwrite(mine[name], value)
+        elif isinstance(value, Tensor):
+            mine[name].copy_(value)
+        elif isinstance(value, list) and value and isinstance(value[0], Tensor):
+            for place, item in zip(mine[name], value, strict=True):
+                place.copy_(item)
+        else:
+            mine[name] = value
 
 
 def add_sums(into: Sums, new: Sums) -> None:

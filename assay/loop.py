@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.engine import Engine, Placement, Sums, add_sums
+from assay.engine import Engine, Placement, add_sums
 from assay.guards import STANDARD, Alarm, Moment, Watch
 from assay.ops import groups
 from assay.recipe import Recipe
 from assay.slots import Task
-from assay.types import AssayError, Draw, Experience, Progress, State, concatenate
+from assay.types import AssayError, Draw, Experience, Progress, State, Sums, concatenate
 
 
 @dataclass

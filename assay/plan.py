@@ -18,6 +18,7 @@ from assay import catalogue, store
 from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.credit.shaping import Informative, PairUp
 from assay.engine import Placement
+from assay.optimizers import Adam
 from assay.recipe import Recipe, describe, settings
 from assay.slots import ModelSpec, Task
 from assay.tasks.preferences import PairsTask
@@ -252,8 +253,10 @@ def check_values(recipe: Recipe) -> None:
             if isinstance(item, int | float) and (rule := broken_rule(path, item)):
                 raise AssayError(f"{'.'.join(path)} is {value}; it must be {rule}")
     for stage in recipe.stages:
-        if not stage.trains or not stage.terms or len(stage.optimizer.betas) != 2:
-            raise AssayError(f"stage '{stage.name}' cannot train: it needs a model, a loss and two betas")
+        if not stage.trains or not stage.terms:
+            raise AssayError(f"stage '{stage.name}' cannot train: it needs a model and a loss")
+        if isinstance(stage.optimizer, Adam) and len(stage.optimizer.betas) != 2:
+            raise AssayError(f"stage '{stage.name}' has {len(stage.optimizer.betas)} betas; Adam needs two")
     listed = (recipe.rewards, recipe.credit, recipe.constraints, *(stage.terms for stage in recipe.stages))
     for part in (part for parts in listed for part in parts):
         if isinstance(part, str | int | float):

@@ -9,35 +9,24 @@ from difflib import get_close_matches
 from functools import partial
 from typing import Any, cast
 
+from assay.optimizers import Adam
 from assay.slots import (
+    Annotation,
     Constraint,
     CriticLoss,
     Curriculum,
     ModelSpec,
     Objective,
+    Optimizer,
     Prepare,
     Regularizer,
     Reward,
     Rollout,
-    Schedule,
     Select,
     Source,
     Term,
 )
 from assay.types import AssayError, Need, Progress
-
-
-@dataclass(frozen=True)
-class Adam:
-    """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101); gradients are scaled down to
-    `clip_norm` first.
-    """
-
-    learning_rate: float | Schedule = 3e-4
-    betas: tuple[float, float] = (0.9, 0.999)
-    epsilon: float = 1e-8
-    weight_decay: float = 0.0
-    clip_norm: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -49,7 +38,7 @@ class Stage:
     objective: tuple[Objective, ...] = ()
     regularizers: tuple[Regularizer, ...] = ()
     critic: tuple[CriticLoss, ...] = ()
-    optimizer: Adam = Adam()
+    optimizer: Optimizer = Adam()
     every: int = 1
 
     @property
@@ -58,7 +47,7 @@ class Stage:
         return (*self.objective, *self.regularizers, *self.critic)
 
     @property
-    def needs(self) -> frozenset[Need]:
+    def needs(self) -> frozenset[Need | Annotation]:
         """What its terms declare."""
         return frozenset().union(*(term.needs for term in self.terms))
 
@@ -95,7 +84,7 @@ class Recipe:
     steps: int = 200
 
     @property
-    def needs(self) -> frozenset[Need]:
+    def needs(self) -> frozenset[Need | Annotation]:
         """What any of its parts declares."""
         return frozenset().union(*(part.needs for part in self.credit), *(stage.needs for stage in self.stages))
 
@@ -127,6 +116,12 @@ class Recipe:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}"
             )
+        for need in self.needs:
+            if not isinstance(need, Need) and need.model not in models:
+                raise AssayError(
+                    f"the column '{need.column}' is computed by the model '{need.model}', which is no model of this "
+                    f"recipe ({', '.join(sorted(models))})"
+                )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
 

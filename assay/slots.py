@@ -9,13 +9,13 @@ extra padding changes nothing; permuting sequences permutes the result.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor, nn
 
-from assay.types import Context, Draw, Experience, Loss, Need, Outcome, Progress, Scored, Spec, State
+from assay.types import Context, Draw, Experience, Loss, Need, Outcome, Progress, Scored, Spec, State, Sums
 
 
 # ---------------------------------------------------------------------------------------------------- models
@@ -208,7 +208,7 @@ class Prepare(Protocol):
     """
 
     @property
-    def needs(self) -> frozenset[Need]:
+    def needs(self) -> frozenset[Need | Annotation]:
         """What it reads besides the record."""
 
     def __call__(self, experience: Experience) -> Experience:
@@ -223,6 +223,29 @@ class Credit(Prepare, Protocol):
     """
 
 
+Over = Callable[[Experience, Callable[[Any, Experience], Tensor]], Tensor]
+"""`over(experience, function)`: function(model, rows) on each micro-batch without gradient, results put together."""
+
+
+class Annotation(Protocol):
+    """A column that a model computes on the fresh experience, once, without gradient: a frozen value among `needs`.
+
+    For what the engine does not know by itself: the same decisions under another context, another critic's values,
+    statistics of a whole distribution. Laws: the column is zero where masked, and no row depends on padding.
+    """
+
+    @property
+    def column(self) -> str:
+        """The name of the column."""
+
+    @property
+    def model(self) -> str:
+        """The model that computes it: `actor`, a critic, or a copy."""
+
+    def __call__(self, experience: Experience, over: Over) -> Tensor:
+        """The column, [B, T, ...]."""
+
+
 class Term(Protocol):
     """A loss of one stage: `(batch, view) -> (sum, count, metrics)`.
 
@@ -231,7 +254,7 @@ class Term(Protocol):
     """
 
     @property
-    def needs(self) -> frozenset[Need]:
+    def needs(self) -> frozenset[Need | Annotation]:
         """What it reads besides the record."""
 
     @property
@@ -320,6 +343,24 @@ class Source(Protocol):
 
     def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
         """Takes in the fresh experience and yields this step's batches."""
+
+
+class Optimizer(Protocol):
+    """How a stage's parameters move. Law: its state, saved and restored, goes on bitwise."""
+
+    @property
+    def learning_rate(self) -> float | Schedule:
+        """How far; 0 holds everything still."""
+
+    @property
+    def clip_norm(self) -> float:
+        """The norm to which gradients are scaled down before a step; 0 leaves them."""
+
+    def init(self, values: Sequence[Tensor]) -> State:
+        """The state at the start of a run, for these flat tensors of parameters."""
+
+    def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
+        """Moves the values and the state in place; `sums` are the metrics of this update's losses."""
 
 
 class Schedule(Protocol):

@@ -19,6 +19,9 @@ import torch
 from torch import Tensor
 
 Context = Mapping[str, Tensor]
+Sums = dict[str, list[tuple[Tensor, Tensor]]]
+"""(sum, count) of each metric, one entry for each loss; added up when the step is over."""
+
 State = dict[str, Any]
 """What a part remembers: a tree of dicts, lists, tensors, numbers and text. It is saved with the run."""
 

@@ -13,7 +13,7 @@ from assay.actors.table import Table
 from assay.actors.transformer import Transformer
 from assay.credit.temporal import Gae
 from assay.critics.value import StateValue, TokenValue
-from assay.recipe import Adam
+from assay.optimizers import Adam
 from assay.rollouts.episodes import Episodes, Fragments
 from assay.schedules import Linear
 from assay.slots import ModelSpec, PairedTask, Rollout, Source, Task

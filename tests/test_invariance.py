@@ -19,10 +19,11 @@ from assay.actors.transformer import Transformer
 from assay.credit.temporal import Gae
 from assay.critics.q import Temperature, TwinQ
 from assay.critics.value import StateValue, TokenValue
-from assay.engine import AdamState, Flat, Placement, Update
+from assay.engine import Flat, Placement, Update
 from assay.loop import Loop
 from assay.objectives.policy import PolicyGradient
-from assay.recipe import Adam, Recipe, Stage
+from assay.optimizers import Adam
+from assay.recipe import Recipe, Stage
 from assay.rewards.function import FromFunction
 from assay.rollouts.episodes import Episodes, Fragments
 from assay.slots import View
@@ -226,7 +227,8 @@ def test_adam_is_torch_adam(weight_decay: float) -> None:
     mine, theirs = nn.Linear(7, 5), nn.Linear(7, 5)
     theirs.load_state_dict(mine.state_dict())
     settings = Adam(learning_rate=3e-2, betas=(0.8, 0.95), epsilon=1e-6, weight_decay=weight_decay)
-    state = AdamState([Flat(mine)])
+    values = [Flat(mine).values]
+    state = settings.init(values)
     kind = torch.optim.AdamW if weight_decay else torch.optim.Adam
     optimizer = kind(theirs.parameters(), lr=3e-2, betas=(0.8, 0.95), eps=1e-6, weight_decay=weight_decay)
     generator = torch.Generator().manual_seed(1)
@@ -236,7 +238,7 @@ def test_adam_is_torch_adam(weight_decay: float) -> None:
             parameter.grad = gradient.clone()
         optimizer.step()
         with torch.no_grad():
-            state.step([torch.cat([gradient.reshape(-1) for gradient in gradients])], settings)
+            settings.step(values, [torch.cat([gradient.reshape(-1) for gradient in gradients])], {}, state)
         for own, other in zip(mine.parameters(), theirs.parameters(), strict=True):
             assert torch.allclose(own, other, rtol=0, atol=1e-6)
 

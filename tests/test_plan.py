@@ -17,7 +17,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay import bases, catalogue, cli, store
+from assay import bases, catalogue, cli, commands, store
 from assay.constraints.lagrange import Lagrange
 from assay.credit.temporal import Gae, Whiten
 from assay.engine import Placement
@@ -192,7 +192,7 @@ def test_the_command_that_repeats_a_plan_makes_the_same_plan(name: str, task: st
     plan = make_plan(name, task, steps=30, seed=4, settings=changes, warmup=3, placement=Placement(micro_batch=16))
     words = shlex.split(repeat_command(plan))
     options = cli.parser().parse_args(words[1:])
-    (again,) = cli.make_plans(options.name, options.task, options, options.seed)
+    (again,) = commands.make_plans(options.name, options.task, options, options.seed)
     assert again.config() == plan.config() | {"settings": again.config()["settings"]} | {
         "fingerprint": again.config()["fingerprint"]
     }

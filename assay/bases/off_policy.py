@@ -6,7 +6,8 @@ from assay.actors.bounded import Deterministic, Squashed
 from assay.actors.q_network import QNetwork
 from assay.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss, Temperature, TwinQ
 from assay.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
-from assay.recipe import Adam, Copy, Recipe, Stage
+from assay.optimizers import Adam
+from assay.recipe import Copy, Recipe, Stage
 from assay.rollouts.episodes import Fragments
 from assay.rollouts.explore import EpsilonGreedy, GaussianNoise
 from assay.schedules import Linear

@@ -193,7 +193,10 @@ def check_needs(
         Need.VALUE: "value" in experience.extra,
         Need.REFERENCE: "logp_ref" in experience.extra,
     }
-    for need in sorted(needs, key=lambda need: need.name):
+    for column in sorted(need.column for need in needs if not isinstance(need, Need)):
+        if column not in experience.extra:
+            raise AssayError(f"recipe '{recipe.name}' reads the column '{column}'; add it to the experience")
+    for need in sorted((need for need in needs if isinstance(need, Need)), key=lambda need: need.name):
         if need is Need.HIDDEN:
             raise AssayError(f"recipe '{recipe.name}' reads {need.value}; use probes.gradient, which takes the actor")
         if not there[need]:
