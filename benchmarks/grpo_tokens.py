@@ -93,16 +93,18 @@ def assay_arm(size: str) -> dict[str, Any]:
     )
     task = PromptTask("parity", Parity(vocabulary), Words(vocabulary), 16, NEW)
     loop = Loop(recipe, task, seed=0, num_steps=100, placement=Placement(micro_batch=32))
-    seconds, parts = [], []
+    seconds, cpu, parts = [], [], []
     with tuned(sum(parameter.numel() for parameter in loop.actor.parameters())):
         for _ in range(4):
-            start = time.perf_counter()
+            start, used = time.perf_counter(), time.process_time()
             step = loop.step()
             seconds.append(time.perf_counter() - start)
+            cpu.append(time.process_time() - used)
             parts.append(step.seconds)
     return {
         "parameters": sum(parameter.numel() for parameter in loop.actor.parameters()),
         "step_seconds": float(np.median(seconds[1:])),
+        "cpu_seconds": float(np.median(cpu[1:])),
         "sample_seconds": float(np.median([part["sample"] for part in parts[1:]])),
         "update_seconds": float(np.median([part["update"] for part in parts[1:]])),
     }
@@ -129,13 +131,15 @@ def peer_arm(size: str, onednn: bool) -> dict[str, Any]:
     model, steps, draw = LlamaForCausalLM(shape), 4, np.random.default_rng(0)
     prompts = [" ".join(f"w{token}" for token in draw.integers(2, vocabulary, 16)) for _ in range(64 * steps)]
     seconds: list[float] = []
+    cpu: list[float] = []
 
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-            self.start = time.perf_counter()
+            self.start, self.used = time.perf_counter(), time.process_time()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             seconds.append(time.perf_counter() - self.start)
+            cpu.append(time.process_time() - self.used)
 
     def reward(completions: list[str], **rest: Any) -> list[float]:
         return [even_share(completion) for completion in completions]
@@ -156,7 +160,11 @@ def peer_arm(size: str, onednn: bool) -> dict[str, Any]:
             callbacks=[Clock()],
         )
         trainer.train()
-    return {"parameters": sum(p.numel() for p in model.parameters()), "step_seconds": float(np.median(seconds[1:]))}
+    return {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "step_seconds": float(np.median(seconds[1:])),
+        "cpu_seconds": float(np.median(cpu[1:])),
+    }
 
 
 if __name__ == "__main__":
