@@ -7,7 +7,7 @@ padding and row order cannot change an update. A gradient that is not finite nev
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
@@ -164,13 +164,10 @@ class Engine:
         """
         columns = {"row": torch.arange(len(experience), device=experience.mask.device)}
         if Need.VALUE in needs and "value" not in experience.extra:
-            columns["value"] = torch.cat(
-                [self.models["value"](part.context) for part in self.micro_batches(experience, None)]
-            )
+            columns["value"] = self.over("value", experience, lambda critic, part: critic(part.context))
         if Need.REFERENCE in needs and "logp_ref" not in experience.extra:
-            reference: Any = self.models["reference"]
-            columns["logp_ref"] = torch.cat(
-                [reference.score(part, frozenset({Need.LOGP})).logp for part in self.micro_batches(experience, None)]
+            columns["logp_ref"] = self.over(
+                "reference", experience, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp
             )
         for need in needs:
             if not isinstance(need, Need) and need.column not in experience.extra:
@@ -178,22 +175,22 @@ class Engine:
         return experience.add(columns)
 
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
-        """function(model, rows) on each micro-batch, put together."""
-        model = self.models[name]
-        return torch.cat([function(model, part) for part in self.micro_batches(experience, None)])
+        """function(model, rows) on each micro-batch, put together where the record is."""
+        model, home = self.models[name], experience.mask.device
+        return torch.cat([function(model, part).to(home) for part in self.micro_batches(experience, None)])
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
-        """Parts of at most `micro_batch` rows; rows that belong together are not separated."""
+        """Parts of at most `micro_batch` rows, on the models' device; rows that belong together are not separated."""
         size = self.placement.micro_batch
         if not size or size >= len(batch):
-            yield batch
-            return
-        if not together:
-            for first in range(0, len(batch), size):
-                yield batch.rows(slice(first, first + size))
-            return
-        yield from (batch.rows(rows) for rows in whole_units(batch, together, size))
+            parts: Iterable[Experience] = (batch,)
+        elif together:
+            parts = (batch.rows(rows) for rows in whole_units(batch, together, size))
+        else:
+            parts = (batch.rows(slice(first, first + size)) for first in range(0, len(batch), size))
+        is_elsewhere = batch.mask.device.type != torch.device(self.placement.device).type
+        yield from (part.to(self.placement.device) for part in parts) if is_elsewhere else parts
 
     def update(self, stage: Stage, batch: Experience) -> Update:
         """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""

@@ -43,7 +43,7 @@ def scores(
 
 def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:
     """1 where log pi(chosen) > log pi(rejected), else 0, for each held-out pair."""
-    pairs = task.pairs(np.arange(num, dtype=np.int64), 1)
+    pairs = task.pairs(np.arange(num, dtype=np.int64), 1).to(next(actor.parameters()).device)
     logp = actor.score(pairs, frozenset({Need.LOGP})).logp.sum(1)
     result: np.ndarray = (logp[0::2] > logp[1::2]).double().cpu().numpy()
     return result

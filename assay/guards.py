@@ -84,7 +84,7 @@ class SampledEqualsTrained:
         some = own.rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
         if not bool(some.mask.any()):
             return []
-        some = some.trim()
+        some = some.trim().to(next(moment.actor.parameters()).device)
         gap = (moment.actor.score(some, frozenset({Need.LOGP})).logp - some.logp).abs()[some.mask]
         mean, largest = float(gap.mean()), float(gap.max())
         if mean <= self.mean_limit and largest <= self.largest_limit:

@@ -201,7 +201,7 @@ def thawed(mine: Any, saved: Any) -> Any:
 def means(sums: Sums) -> dict[str, float]:
     """(sum, count) metrics as means; and the effective share of samples from the ratios."""
     flat = [number for entries in sums.values() for entry in entries for number in entry]
-    numbers = torch.stack([number.double() for number in flat]).view(-1, 2).tolist() if flat else []
+    numbers = torch.stack([number.double().cpu() for number in flat]).view(-1, 2).tolist() if flat else []
     result, start = {}, 0
     for name, entries in sums.items():
         some = numbers[start : start + len(entries)]

@@ -116,7 +116,7 @@ def make_plan(
             recipe = recipe.set(path, value)
     check_values(recipe)
     recipe.check()
-    check_placement(placement)
+    check_placement(placement, found)
     budget = recipe.steps if steps is None else steps
     if budget < 1:
         raise AssayError(f"steps is {budget}; give at least 1")
@@ -292,8 +292,8 @@ def walked(value: Any) -> list[Any]:
     return [value, *(part for item in below for part in walked(item))]
 
 
-def check_placement(placement: Placement) -> None:
-    """Refuses a device that is not there and sizes that cannot be."""
+def check_placement(placement: Placement, task: Task) -> None:
+    """Refuses a device that is not there, one that the task cannot use, and sizes that cannot be."""
     if placement.micro_batch < 0:
         raise AssayError(f"micro-batch is {placement.micro_batch}; give 0 (all rows at once) or a number of rows")
     try:
@@ -301,3 +301,7 @@ def check_placement(placement: Placement) -> None:
     except (RuntimeError, AssertionError, NotImplementedError):
         known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
         raise AssayError(f"device '{placement.device}' cannot be used here; there is {known}") from None
+    if torch.device(placement.device).type != "cpu" and not isinstance(task.spec.action, Vocabulary):
+        raise AssayError(
+            f"task '{task.name}' steps its simulations on the CPU; only token tasks run on a GPU: --device cpu"
+        )
