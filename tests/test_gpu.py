@@ -31,7 +31,7 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(name: str) -> None:
         weights.append(loop.engine.flats["actor"].values.cpu())
     start = Loop(recipe, task, seed=0, num_steps=2).engine.flats["actor"].values
     moved, apart = (weights[0] - start).norm(), (weights[0] - weights[1]).norm()
-    assert apart < 0.02 * moved, "the same samples and gradients up to rounding"
+    assert apart <= 0.02 * moved, "the same samples and gradients up to rounding"
 
 
 def test_a_run_on_the_gpu_ends_with_a_score(tmp_path: Path) -> None:
