@@ -9,6 +9,7 @@ Failed runs stay in the table. A seed that an arm has lost is left out of the pa
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
@@ -25,6 +26,7 @@ from assay.evidence.intervals import Estimate, difference_interval, mean_interva
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
+from assay.fingerprints import code_of, modules_of
 from assay.jobs import Child, Failure, Job, Result, run_jobs
 from assay.plan import Plan, make_plan
 from assay.recipe import Recipe, numbered
@@ -164,6 +166,7 @@ class Outcome:
 def run(setup: Setup, watch: Callable[[Outcome, Sequence[Child]], None] = lambda outcome, running: None) -> Outcome:
     """Runs what is missing, reads what is there. `watch` is called as results come and while runs go on."""
     setup.check()
+    check_code(setup)
     outcome = Outcome(setup)
     deadline = None if setup.minutes is None else time.monotonic() + 60 * setup.minutes
     workers = setup.workers or os.cpu_count() or 1
@@ -189,6 +192,20 @@ def run(setup: Setup, watch: Callable[[Outcome, Sequence[Child]], None] = lambda
             numbers[arm] += more
     store.write_json(setup.folder / "comparison.json", facts(outcome))
     return outcome
+
+
+def check_code(setup: Setup) -> None:
+    """Refuses to go on with other code than the comparison was started with: its runs would not be comparable."""
+    plans = [setup.job(arm, task, 0).plan() for arm in setup.arms for task in setup.tasks]
+    modules = set().union(*(modules_of(plan.recipe) | modules_of(plan.task) for plan in plans))
+    code, path = code_of(modules), setup.folder / "code.json"
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    changed = [module for module, digest in code.items() if before.get(module, digest) != digest]
+    if changed:
+        raise AssayError(
+            f"{setup.folder} was started with another {', '.join(changed[:3])}; choose another --out, or remove the folder"
+        )
+    store.write_json(path, before | code)
 
 
 def known(outcome: Outcome, arm: str, task: str, seed: int) -> bool:

@@ -37,13 +37,10 @@ def side_stamp(method: str, claim: Measured, side: str) -> str:
     if not callable(what) and not isinstance(what, Recipe):
         return store.fingerprint({"number": float(what)})
     task = catalogue.find_task(claim.task) if claim.task else None
-    modules = {*CORE, *(modules_of(task) if task is not None else ())}
     if isinstance(what, Recipe):
-        modules |= modules_of(what)
-        side_facts = recorded(describe(what))
+        modules, side_facts = modules_of(what), recorded(describe(what))
     else:
-        modules.add(f"assay.methods.{method.replace('-', '_')}")
-        side_facts = what.__qualname__
+        modules, side_facts = {f"assay.methods.{method.replace('-', '_')}"}, what.__qualname__
     return store.fingerprint(
         {
             "side": side_facts,
@@ -51,9 +48,14 @@ def side_stamp(method: str, claim: Measured, side: str) -> str:
             "task_settings": recorded(describe(task)),
             "steps": claim.steps,
             "warmup": claim.warmup,
-            "code": {module: code_digest(module) for module in sorted(closure(modules))},
+            "code": code_of(modules | modules_of(task)),
         }
     )
+
+
+def code_of(modules: Iterable[str]) -> dict[str, str]:
+    """The digest of every module that runs when these parts do."""
+    return {module: code_digest(module) for module in sorted(closure({*CORE, *modules}))}
 
 
 def modules_of(value: Any) -> set[str]:

@@ -2,8 +2,8 @@
 
     python -m benchmarks.pretrained_gain MODEL --device cuda --out runs/gain
 
-Two-digit additions in words, answered with a number; 256 held-out problems, scored as sampled; the paired change with its
-interval. MODEL is a folder or a hub id of a small instruct model.
+Two-digit additions in words, answered with a number; 256 held-out problems, scored as sampled; the paired change with
+its interval. MODEL is a folder or a hub id of a small instruct model.
 """
 
 from __future__ import annotations

@@ -277,3 +277,11 @@ def test_as_many_decisions_are_as_many_steps_as_each_needs(tmp_path: Path) -> No
     rows = [{"task": "t", "decisions": value} for value in (100.0, 121.0)]
     assert shown.is_uneven(rows)
     assert not shown.is_uneven([rows[0], {"task": "u", "decisions": 900.0}, {"task": "t", "decisions": None}])
+
+
+def test_other_code_is_not_mixed_with_what_was_run_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    comparison.run(setup(tmp_path / "c", seeds=1))
+    comparison.run(setup(tmp_path / "c", seeds=1))
+    monkeypatch.setattr(comparison, "code_of", lambda modules: {"assay.credit.outcome": "changed"})
+    with pytest.raises(AssayError, match=r"started with another assay\.credit\.outcome"):
+        comparison.run(setup(tmp_path / "c", seeds=1))

@@ -2,8 +2,8 @@
 
     python tools/method_cost.py
 
-A part belongs to the methods whose recipes hold it; one that a single method holds is its own. Lines are those with code on
-them: no blank lines, comments or docstrings.
+A part belongs to the methods whose recipes hold it; one that a single method holds is its own. Lines are those with
+code on them: no blank lines, comments or docstrings.
 """
 
 from __future__ import annotations
