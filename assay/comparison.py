@@ -202,9 +202,7 @@ def check_code(setup: Setup) -> None:
     before = json.loads(path.read_text()) if path.is_file() else {}
     changed = [module for module, digest in code.items() if before.get(module, digest) != digest]
     if changed:
-        raise AssayError(
-            f"{setup.folder} was started with another {', '.join(changed[:3])}; choose another --out, or remove the folder"
-        )
+        raise AssayError(f"{setup.folder} was started with another {', '.join(changed[:3])}; choose another --out")
     store.write_json(path, before | code)
 
 
