@@ -27,7 +27,7 @@ from assay.critics.q import Temperature, TwinQ
 from assay.critics.value import StateValue, TokenValue
 from assay.ops import random
 from assay.recipe import Recipe
-from assay.slots import ModelSpec, own_decisions
+from assay.slots import Annotation, ModelSpec, Over, own_decisions
 from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, Vocabulary
 
 COPIED = {"reference": "actor", "target": "actor", "old": "actor", "teacher": "actor"}
@@ -57,6 +57,10 @@ class Bench:
     def model(self, name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
         """A model, the same object each time."""
         return self.built(name, dtype)
+
+    def over(self, name: str) -> Over:
+        """What an annotation calls to have this model compute its column, here on all rows at once."""
+        return lambda experience, function: function(self.model(name), experience)
 
     @lru_cache(maxsize=256)  # noqa: B019 - benches live as long as the process
     def built(self, name: str, dtype: torch.dtype) -> nn.Module:
@@ -122,26 +126,34 @@ class TermCase:
 
 
 def term_cases(term: Any, bench: Bench) -> list[TermCase]:
-    """The bench's batches as this term will see them: recorded log-probabilities near the current ones."""
+    """The bench's batches as this term will see them: recorded log-probabilities near the current ones.
+
+    A term that reads a column which another part writes says how the laws are to fill it:
+
+        reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"name": function of the batch}
+    """
     layouts = TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS
     needs = frozenset(getattr(term, "needs", frozenset()))
+    reads = getattr(term, "reads", {})
+    batches = [scored_batch(bench, place, needs) for place in range(len(layouts))]
     return [
-        TermCase(f"{bench.name}: {layout.name}", scored_batch(bench, place, needs), bench)
-        for place, layout in enumerate(layouts)
+        TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in reads.items()}), bench)
+        for layout, batch in zip(layouts, batches, strict=True)
     ]
 
 
 @lru_cache(maxsize=256)
-def scored_batch(bench: Bench, place: int, needs: frozenset[Need]) -> Experience:
-    """A layout's experience with the columns `scored.*` that are needed."""
+def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) -> Experience:
+    """A layout's experience with the columns `scored.*` and the annotations that are needed."""
     layout = (TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS)[place]
     batch = build(bench.spec, layout)
     with torch.no_grad():
         scored: Scored = bench.model("actor").score(batch, needs)  # type: ignore[operator]
         reference: Scored = bench.model("reference").score(batch, needs)  # type: ignore[operator]
+        noted = {need.column: need(batch, bench.over(need.model)) for need in needs if not isinstance(need, Need)}
     outputs = {f"scored.{f.name}": value for f in fields(Scored) if (value := getattr(scored, f.name)) is not None}
     recorded = (scored.logp + 0.3 * normal(layout.name + "moved", scored.logp.shape)) * batch.mask
-    return replace(batch, logp=recorded).add({**outputs, "logp_ref": reference.logp})
+    return replace(batch, logp=recorded).add({**outputs, **noted, "logp_ref": reference.logp})
 
 
 def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[str]]:

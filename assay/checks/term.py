@@ -104,11 +104,17 @@ def littered(batch: Experience) -> Experience:
 # ---------------------------------------------------------------------------------------------------- laws
 @law("it says what it needs and which rows stay together")
 def declared(part: Any, case: TermCase) -> Iterator[str]:
-    """`needs` is a set of needs, `together` None or a column of rows."""
-    if not isinstance(part.needs, frozenset) or not all(isinstance(need, Need) for need in part.needs):
-        yield f"needs is {part.needs!r}, not a frozenset of Need"
+    """`needs` is a set of needs and annotations, `together` None or a column of rows."""
+    if not isinstance(part.needs, frozenset) or not all(is_need(need) for need in part.needs):
+        yield f"needs is {part.needs!r}, not a frozenset of Need or of annotations"
     if part.together is not None and part.together not in ROW_COLUMNS:
         yield f"together is {part.together!r}; it is None or one of {', '.join(ROW_COLUMNS)}"
+
+
+def is_need(need: Any) -> bool:
+    """Whether it is a need that the engine knows, or an annotation: a call with the names of a column and a model."""
+    named = all(isinstance(getattr(need, name, None), str) for name in ("column", "model"))
+    return isinstance(need, Need) or (named and callable(need))
 
 
 @law("equal inputs give equal outputs")
