@@ -214,13 +214,14 @@ def means(sums: Sums) -> dict[str, float]:
 
 
 def outcome_metrics(fresh: Experience) -> dict[str, float]:
-    """Reward and length of what was just gathered: of whole episodes where rows are episodes, else of those that
-    ended.
+    """Reward and length of what was just gathered, of the episodes that ended; `longest` is how many decisions had to
+    be taken one after the other.
     """
     decisions = fresh.mask.sum()
-    rows = fresh.mask.any(1)
+    rows = ((fresh.terminal | fresh.truncated) & fresh.mask).any(1)
     metrics = {
         "decisions": float(decisions),
+        "longest": float(fresh.mask.sum(1).max()),
         "reward_per_decision": float((fresh.reward * fresh.mask).sum() / decisions.clamp(min=1)),
     }
     if "episode_return" in fresh.extra:

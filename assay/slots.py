@@ -140,6 +140,28 @@ class DemonstratedTask(Task, Protocol):
 
 
 @runtime_checkable
+class ResumableTask(Task, Protocol):
+    """A task whose episodes can start at any point of an episode: after a prefix of tokens, in a state that given
+    actions lead to. Branches, windows and starts inside a stored solution are made of these two calls.
+
+    Law: `resume(begin(starts))` is `play(starts)`, in one call or in several with a limit.
+    """
+
+    def begin(self, starts: np.ndarray, split: int) -> Experience:
+        """One sequence for each start in which nothing has been decided yet."""
+
+    def resume(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
+    ) -> Experience:
+        """Goes on from the decisions of `begun` (column `answer`, else its mask), which are context: mask false.
+
+        At most `limit` new decisions a row; a row that stops there has not ended. The column `answer` [B, T] is true on
+        all decisions of the episode that the row shows, whoever took them: what a verifier reads. Random numbers
+        belong to (start, sample, time), time being the column `elapsed` [B] of `begun`, else its number of decisions.
+        """
+
+
+@runtime_checkable
 class VerifiedTask(Task, Protocol):
     """Prompts with a verifier."""
 

@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from assay.ops import groups
 from assay.types import Experience, InfraFault, Origin, Outcome, PolicyFault, Vocabulary
 
 ALPHABET = "0123456789+-*/=(),: \nabcdefghijklmnopqrstuvwxyz.;?!<>[]{}_#'\""
@@ -180,15 +181,15 @@ def written(
 def with_outcomes(experience: Experience, outcomes: Sequence[Outcome]) -> Experience:
     """Each row's value on its last decision, in place of the rewards so far.
 
-    An infrastructure fault is no number: the row's mask becomes false. Adds `score` (0 in such rows), `policy_fault`
-    and `infra_fault`, each [B].
+    An infrastructure fault is no number: the mask becomes false in all rows of its episode. Adds `score` (0 in such
+    rows), `policy_fault` and `infra_fault`, each [B].
     """
     reward, device = experience.reward, experience.reward.device
     values = [0.0 if isinstance(outcome, InfraFault) else outcome.value for outcome in outcomes]
     score_B = torch.tensor(values, dtype=reward.dtype, device=device)
     infra_B = torch.tensor([isinstance(o, InfraFault) for o in outcomes], dtype=torch.bool, device=device)
     policy_B = torch.tensor([isinstance(o, PolicyFault) for o in outcomes], dtype=torch.bool, device=device)
-    mask_BT = experience.mask & ~infra_B.unsqueeze(1)
+    mask_BT = experience.mask & (groups.over_episode(infra_B.long(), experience) == 0).unsqueeze(1)
     placed_BT = torch.where(is_last_true(mask_BT), score_B.unsqueeze(1), torch.zeros_like(reward))
     columns = {"score": score_B, "policy_fault": policy_B, "infra_fault": infra_B}
     return replace(experience, mask=mask_BT, reward=placed_BT).add(columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,43 @@ def complete(
     uniform = None if greedy else random.as_open_float32(numbers)
     tokens, logp, length = decode(decoder, torch.tensor(order), uniform, max_tokens, vocabulary)
     return as_experience(prompts, tokens, logp, length, vocabulary, starts, samples)
+
+
+@torch.no_grad()
+def continued(
+    actor: Any,
+    begun: Experience,
+    samples: np.ndarray,
+    draw: Draw,
+    *,
+    max_tokens: int,
+    limit: int,
+    vocabulary: Vocabulary,
+) -> Experience:
+    """At most `limit` more tokens for each row, up to `max_tokens` decisions in its episode; see
+    `ResumableTask.resume`. Rows of one start with equal tokens share their prefill.
+    """
+    answer, starts = begun.extra.get("answer", begun.mask), begun.column("start").numpy()
+    elapsed = begun.extra.get("elapsed", answer.sum(1))
+    valid = begun.context["valid"]
+    given = [row[there].tolist() for row, there in zip(begun.context["tokens"], valid, strict=True)]
+    is_over = torch.tensor([row[-1] == vocabulary.eos for row in given])
+    room = (max_tokens - elapsed).clamp(0, limit).masked_fill(is_over, 0)
+    longest = max(1, int(room.max()))
+    names: dict[Any, int] = {}
+    same = [names.setdefault((start, *row), len(names)) for start, row in zip(starts.tolist(), given, strict=True)]
+    order, distinct, repeats = neighbours(np.array(same))
+    decoder = actor.decoder([given[i] for i in distinct], repeats, longest)
+    times = elapsed.numpy()[:, None] + np.arange(longest)[None]
+    uniform = random.as_open_float32(random.uniform(draw, starts[:, None], samples[:, None], times))
+    tokens, logp, length = decode(decoder, torch.tensor(order), uniform, longest, vocabulary)
+    length = torch.minimum(length, room)
+    record = as_experience(given, tokens, logp, length, vocabulary, starts, samples)
+    stops = record.truncated & (elapsed + length < max_tokens).unsqueeze(1)
+    missing = record.num_columns - answer.shape[1]
+    known = torch.nn.functional.pad(answer, (0, missing)) if missing > 0 else answer[:, : record.num_columns]
+    record = replace(record, terminal=record.terminal & ~stops, truncated=record.truncated & ~stops)
+    return record.add({"answer": known | record.mask, "elapsed": elapsed + length})
 
 
 def decode(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from assay.ops import text
 from assay.ops.text import Tokenizer
-from assay.rollouts.completions import complete
+from assay.rollouts.completions import complete, continued
 from assay.types import AssayError, Draw, Experience, InfraFault, Outcome, PolicyFault, Score, Spec
 
 HELD_OUT = 0.1
@@ -113,11 +113,34 @@ class PromptTask:
         played = complete(actor, prompts, starts, samples, draw, max_tokens=limit, vocabulary=vocabulary, greedy=greedy)
         return played.add({"split": torch.full_like(played.column("start"), split)})
 
+    def begin(self, starts: np.ndarray, split: int) -> Experience:
+        """The prompts alone."""
+        prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
+        start_B = torch.as_tensor(starts, dtype=torch.int64)
+        begun = text.written(prompts, [[]] * len(prompts), start_B, self.tokenizer.vocabulary.pad)
+        return replace(begun, source=None).add({"split": torch.full_like(start_B, split)})
+
+    def resume(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
+    ) -> Experience:
+        """Goes on with the tokens of each row, up to `max_tokens` decisions in the whole episode."""
+        most, vocabulary = self.max_tokens, self.tokenizer.vocabulary
+        played = continued(actor, begun, samples, draw, max_tokens=most, limit=limit or most, vocabulary=vocabulary)
+        return played.add({"split": torch.full_like(played.column("start"), split)})
+
     def judge(self, experience: Experience, split: int) -> Experience:
-        """Verifies each row's completion against the item of its `start`; see `with_outcomes` for the columns."""
+        """Verifies each row's completion against the item of its `start`; see `with_outcomes` for the columns.
+
+        A row in which no episode ends has no outcome yet: it is worth 0 and is not verified.
+        """
         start_B = experience.column("start")
-        items = self.items_of(start_B, split)
-        outcomes = self.verify([item.prompt for item in items], self.completions(experience), items)
+        ended = (experience.terminal | experience.truncated).any(1).tolist()
+        rows = [row for row, is_over in enumerate(ended) if is_over]
+        items, texts = self.items_of(start_B[rows], split), self.completions(experience)
+        found = self.verify([item.prompt for item in items], [texts[row] for row in rows], items)
+        outcomes: list[Outcome] = [Score(0.0)] * len(ended)
+        for row, outcome in zip(rows, found, strict=True):
+            outcomes[row] = outcome
         return text.with_outcomes(experience, outcomes).add({"split": torch.full_like(start_B, split)})
 
     def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Item]) -> list[Outcome]:
@@ -167,10 +190,24 @@ class PromptTask:
         return [self.items.item(ordinal, split) for ordinal in starts.tolist()]
 
     def completions(self, experience: Experience) -> list[str]:
-        """What each row decided, as text."""
-        decided = experience.action[experience.mask].tolist()
-        ends = np.cumsum(experience.mask.sum(1).tolist(), dtype=np.int64).tolist()
-        return [text.readable(self.tokenizer, decided[begin:end]) for begin, end in zip([0, *ends], ends, strict=False)]
+        """What the episode of each row decided, as text: the column `answer` where it is there, else the decisions;
+        rows of one episode are joined in the order of their segments.
+        """
+        told = experience.extra.get("answer", experience.mask)
+        decided = experience.action[told].tolist()
+        ends = np.cumsum(told.sum(1).tolist(), dtype=np.int64).tolist()
+        rows = [decided[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+        if experience.episode is not None and experience.segment is not None:
+            rows = joined_segments(rows, experience.episode.tolist(), experience.segment.flatten(1).amax(1).tolist())
+        return [text.readable(self.tokenizer, row) for row in rows]
+
+
+def joined_segments(rows: Sequence[list[int]], episodes: Sequence[int], segments: Sequence[int]) -> list[list[int]]:
+    """For each row the tokens of all rows of its episode, in the order of their segments."""
+    whole: dict[int, list[int]] = {}
+    for row in sorted(range(len(rows)), key=lambda row: segments[row]):
+        whole.setdefault(episodes[row], []).extend(rows[row])
+    return [whole[episode] for episode in episodes]
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, limit: int) -> list[int]:

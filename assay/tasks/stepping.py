@@ -18,6 +18,7 @@ from torch import Tensor
 
 from assay.ops.random import GOLDEN, hashed, mix
 from assay.rollouts.episodes import play_episodes
+from assay.rollouts.resumed import nothing_done, play_on
 from assay.slots import Simulation
 from assay.types import AssayError, Context, Draw, Experience, Origin, Spec, State
 
@@ -177,6 +178,19 @@ class SteppedTask:
         """One episode for each (start, sample); equal ordinals have equal starts and equal chance."""
         simulation, seeds = self.make(len(starts)), start_seeds(split, starts)
         return play_episodes(actor, simulation, seeds, starts, samples, draw, self.spec.horizon, greedy)
+
+    def begin(self, starts: np.ndarray, split: int) -> Experience:
+        """The first context of each start."""
+        context = self.make(len(starts)).reset(start_seeds(split, starts))
+        return nothing_done(context, self.spec, starts)
+
+    def resume(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
+    ) -> Experience:
+        """Takes the given actions again, which lead to the same state, and goes on from there."""
+        seeds = start_seeds(split, begun.column("start").numpy())
+        simulation, horizon = self.make(len(begun)), self.spec.horizon
+        return play_on(actor, simulation, seeds, begun, samples, draw, horizon, limit or horizon)
 
     def judge(self, experience: Experience, split: int) -> Experience:
         """Steps carry their rewards already; adds `score` [B], the undiscounted return of each row."""
