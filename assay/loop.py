@@ -130,9 +130,9 @@ class Loop:
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
 
     def prepare(self, recipe: Recipe, fresh: Experience, step: Step) -> Experience:
-        """Adds the columns that parts need, then shaping, credit and constraints in order."""
-        if recipe.curriculum is not None:
-            recipe.curriculum.observe(fresh, self.states["curriculum"])
+        """Adds the columns that parts need, then shaping, credit and constraints in order; last, the curriculum sees
+        how its starts went and what credit they got.
+        """
         with step.timed("credit"):
             fresh = self.engine.annotate(fresh, recipe.needs)
             for part in recipe.credit:
@@ -140,6 +140,8 @@ class Loop:
             for constraint, state in zip(recipe.constraints, self.states["constraints"], strict=True):
                 fresh = constraint(fresh, state)
                 step.metrics.update(constraint.observe(fresh, state))
+        if recipe.curriculum is not None:
+            recipe.curriculum.observe(fresh, self.states["curriculum"])
         step.metrics.update(credit_metrics(fresh))
         return fresh
 

@@ -352,7 +352,7 @@ class Curriculum(Protocol):
         """Ordinals of the next starts."""
 
     def observe(self, experience: Experience, state: State) -> None:
-        """Learns from how the starts went."""
+        """Learns from how the starts went: rewards, and the credit they got."""
 
 
 class Source(Protocol):
