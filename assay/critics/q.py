@@ -94,16 +94,20 @@ class DoubleQLearning:
         """Number of decisions."""
         return batch.now.num_decisions
 
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squared errors of the actor's own action values."""
-        now, after = batch.now, batch.after
-        values = view.model("actor").values(now.context)
-        chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)
+    def target(self, batch: Experience, view: View) -> Tensor:
+        """y for the columns of `batch.now`, [B, T]."""
+        after = batch.after
         with torch.no_grad():
             best = view.model("actor").values(after.context).argmax(-1, keepdim=True)
             value_next = view.model("target").values(after.context).gather(-1, best).squeeze(-1)
-        target = one_step_target(now, value_next, self.discount)
-        loss = 0.5 * (chosen - target).square() * now.weight
+        return one_step_target(batch.now, value_next, self.discount)
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squared errors of the actor's own action values."""
+        now = batch.now
+        values = view.model("actor").values(now.context)
+        chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)
+        loss = 0.5 * (chosen - self.target(batch, view)).square() * now.weight
         metrics = {"q": ((chosen.detach() * now.weight).sum(), now.num_decisions)}
         return Loss(loss.sum(), self.count(batch), metrics)
 
@@ -124,16 +128,20 @@ class SmoothedTwinLoss:
         """Number of decisions."""
         return batch.now.num_decisions
 
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squared errors of all critics."""
-        now, after = batch.now, batch.after
+    def target(self, batch: Experience, view: View) -> Tensor:
+        """y for the columns of `batch.now`, [B, T]."""
+        after = batch.after
         with torch.no_grad():
             actor = view.model("actor_target")
             action = actor.decide(after.context)
             noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
             action = actor.clamp(action + noise.clamp(-self.noise_limit, self.noise_limit) * actor.half_range)
             value_next = view.model("q_target")(after.context, action).amin(0)
-        return squared_errors(now, view, one_step_target(now, value_next, self.discount), self.count(batch))
+        return one_step_target(batch.now, value_next, self.discount)
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squared errors of all critics."""
+        return squared_errors(batch.now, view, self.target(batch, view), self.count(batch))
 
 
 @dataclass(frozen=True)
@@ -150,14 +158,18 @@ class SoftTwinLoss:
         """Number of decisions."""
         return batch.now.num_decisions
 
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squared errors of all critics."""
+    def target(self, batch: Experience, view: View) -> Tensor:
+        """y for the columns of `batch.now`, [B, T]."""
         now, after = batch.now, batch.after
         with torch.no_grad():
             actor = view.model("actor")
             action, logp = actor.sample(after.context, view.uniform((*now.mask.shape, actor.num_draws), tag=2))
             value_next = view.model("q_target")(after.context, action).amin(0) - view.model("temperature")() * logp
-        return squared_errors(now, view, one_step_target(now, value_next, self.discount), self.count(batch))
+        return one_step_target(now, value_next, self.discount)
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squared errors of all critics."""
+        return squared_errors(batch.now, view, self.target(batch, view), self.count(batch))
 
 
 def squared_errors(now: Experience, view: View, target: Tensor, count: Tensor) -> Loss:
