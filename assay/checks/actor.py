@@ -212,9 +212,12 @@ def frequencies(part: Any, case: ActorCase) -> Iterator[str]:
     grid = record.action[:, 0].reshape(len(weight), -1).double()
     drawn = action.reshape(len(uniform), -1).double()
     for limit in drawn[:, 0].quantile(torch.tensor([0.1, 0.5, 0.9]).double()).tolist():
-        expected, found = float(weight[grid[:, 0] <= limit].sum()), float((drawn[:, 0] <= limit).double().mean())
-        if abs(expected - found) > 0.05:
-            yield f"{found:.3f} of the samples are at most {limit:.3g}, their probability is {expected:.3f}"
+        # Both sides of the value: an actor that always takes the last action is right about "at most".
+        for words, is_in in (("at most", torch.le), ("below", torch.lt)):
+            expected = float(weight[is_in(grid[:, 0], limit)].sum())
+            found = float(is_in(drawn[:, 0], limit).double().mean())
+            if abs(expected - found) > 0.05:
+                yield f"{found:.3f} of the samples are {words} {limit:.3g}, their probability is {expected:.3f}"
 
 
 @law("equal inputs give equal outputs, and the mode is one action")
