@@ -1,0 +1,63 @@
+"""Action values over bins: acts greedily on the means of distributions. Axes: B, T, N rows, A actions, M bins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor, nn
+
+from assay.networks.perceptron import feature_size, features, perceptron
+from assay.ops.bins import Bins, decoded
+from assay.types import AssayError, Context, Discrete, Experience, Need, Scored, Spec
+
+
+class GreedyInBins(nn.Module):
+    """a = argmax Q(s, .), each value the mean of a distribution; the log-probability of the greedy action is 0."""
+
+    num_draws = 1
+
+    def __init__(self, num_inputs: int, num_actions: int, hidden: Sequence[int], bins: Bins) -> None:
+        super().__init__()
+        self.num_actions, self.bins = num_actions, bins
+        self.net = perceptron(num_inputs, num_actions * bins.num, hidden, activation=nn.ReLU)
+
+    def outputs(self, context: Context) -> Tensor:
+        """Logits [..., A, M]."""
+        return self.net(features(context)).unflatten(-1, (self.num_actions, self.bins.num))
+
+    def values(self, context: Context) -> Tensor:
+        """Q(s, .) [..., A]."""
+        return decoded(self.outputs(context), self.bins)
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The greedy action; `uniform` is not used (exploring wraps this actor)."""
+        values = self.values(context)
+        return values.argmax(-1), values.new_zeros(values.shape[:-1])
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """log softmax(Q)[a]: lets it be cloned or regularised as a policy."""
+        log_prob = self.values(batch.context).log_softmax(-1)
+        return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
+
+
+@dataclass(frozen=True)
+class BinnedQNetwork:
+    """A perceptron of action values over `num` bins from `low` to `high`, for discrete actions."""
+
+    low: float = -1.0
+    high: float = 1.0
+    num: int = 51
+    hidden: tuple[int, ...] = (64, 64)
+    breaks: ClassVar[dict[str, str]] = {
+        "agree": "acts greedily with log-probability 0; `score` is the softmax of the values, for cloning",
+        "frequencies": "acts greedily; `score` is the softmax of the values, for cloning",
+    }
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module for this task."""
+        if not isinstance(spec.action, Discrete):
+            raise AssayError(f"BinnedQNetwork needs discrete actions, the task has {spec.action}; try BinnedTwinQ")
+        bins = Bins(self.low, self.high, self.num)
+        return GreedyInBins(feature_size(spec), spec.action.n, self.hidden, bins)

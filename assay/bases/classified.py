@@ -1,0 +1,41 @@
+"""Bases whose critic is a classifier over bins, made of those that regress: only critic and critic loss change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.actors.binned_q import BinnedQNetwork
+from assay.bases.actor_critic import ppo
+from assay.bases.off_policy import dqn, sac
+from assay.critics.binned import BinnedTwinQ, BinnedValue
+from assay.critics.classification import ClassifyActionValues, ClassifyReturns, ClassifyTwins
+from assay.critics.q import DoubleQLearning, SoftTwinLoss
+from assay.recipe import Recipe
+from assay.worlds import CONTINUOUS, CONTROL, LANGUAGE, World
+
+
+def classified_dqn(low: float = -10.0, high: float = 110.0) -> Recipe:
+    """Double DQN over bins; with discount 0.99 and rewards of 1 a step, CartPole's values are 0 to 100."""
+    base = dqn()
+    stage = replace(base.stages[0], critic=(ClassifyActionValues(DoubleQLearning(0.99)),))
+    return replace(base, actor=BinnedQNetwork(low, high, hidden=(64, 64)), stages=(stage,))
+
+
+def classified_sac(low: float = -1800.0, high: float = 200.0) -> Recipe:
+    """SAC over bins; with discount 0.99 and rewards of -16 to 0 a step, the pendulum's values are -1600 to 0."""
+    base = sac()
+    stage = replace(base.stages[0], critic=(ClassifyTwins(SoftTwinLoss(0.99)),))
+    return replace(base, critics={**base.critics, "q": BinnedTwinQ(low, high)}, stages=(stage, *base.stages[1:]))
+
+
+def classified_ppo(world: World = LANGUAGE, low: float = -0.5, high: float = 1.5) -> Recipe:
+    """PPO over bins; outcomes of 0 and 1 unless told."""
+    base = ppo(world)
+    stage = replace(base.stages[1], critic=(ClassifyReturns(),))
+    return replace(base, critics={"value": BinnedValue(low, high)}, stages=(base.stages[0], stage))
+
+
+def hl_gauss(world: World = CONTROL) -> Recipe:
+    """HL-Gauss (arXiv:2403.03950) on what learns values in this world: dqn, sac or ppo."""
+    base = {CONTROL.name: classified_dqn, CONTINUOUS.name: classified_sac}.get(world.name)
+    return replace(classified_ppo(world) if base is None else base(), name="hl-gauss")
