@@ -1,4 +1,4 @@
-"""How well a critic follows noisy targets that move, as values do while a policy improves. Axes: B inputs."""
+"""How well a critic follows targets that move, as values do while a policy improves."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ from assay.slots import ModelSpec
 from assay.types import Box, Context, Spec
 
 NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
-OFFSET, NOISE, RATE = 8.0, 2.0, 3e-3
+OFFSET, RATE = 8.0, 3e-3
 SPEC = Spec(Box((-9.0,) * SIZE, (9.0,) * SIZE), Box((-1.0,), (1.0,)), horizon=1)
 
 
-def tracking_error(critic: ModelSpec, loss: Callable[[Any, Context, Tensor], Tensor], seed: int) -> float:
+def tracking_error(
+    critic: ModelSpec, loss: Callable[[Any, Context, Tensor], Tensor], seed: int, noise: float = 0.0
+) -> float:
     """Mean squared error to the clean target, at the ends of phases 2 to 5, of a critic V trained by Adam.
 
-    target = sin(18 f(x)) + 8 * phase, f a fixed random network; every target seen has noise of deviation 2, and clean
-    ones lie in [-1, 33]. `loss(model, context, target)` gives each row's loss. A second or two.
+        target = sin(18 f(x)) + 8 * phase + noise * normal,   f a fixed random network; clean ones lie in [-1, 33]
+
+    `loss(model, context, target)` gives each row's loss. A few seconds.
     """
     source = torch.Generator().manual_seed(seed)
     inputs = torch.randn(NUM_INPUTS, SIZE, generator=source)
@@ -35,7 +38,7 @@ def tracking_error(critic: ModelSpec, loss: Callable[[Any, Context, Tensor], Ten
     for phase in range(PHASES):
         for _ in range(STEPS):
             rows = torch.randint(NUM_INPUTS, (BATCH,), generator=source)
-            target = clean[rows] + OFFSET * phase + NOISE * torch.randn(BATCH, generator=source)
+            target = clean[rows] + OFFSET * phase + noise * torch.randn(BATCH, generator=source)
             optimizer.zero_grad()
             loss(model, {"observation": inputs[rows]}, target).mean().backward()
             optimizer.step()
