@@ -17,15 +17,19 @@ from assay.probes.estimators import (
     expected_gradient,
     expected_table_gradient,
     gradient_variance,
+    table_of,
 )
 from assay.probes.gradients import Given, Witness, gradient, witness
+from assay.probes.posterior import Posterior, divergence, posterior
 from assay.probes.process import evaluate_table
 from assay.probes.tensors import Probe, credited, decision_weights, loss
+from assay.probes.training import distance_from_posterior, trained_table
 
 __all__ = [
     "AllEpisodes",
     "Bias",
     "Given",
+    "Posterior",
     "Probe",
     "Witness",
     "bandit_episodes",
@@ -34,6 +38,8 @@ __all__ = [
     "compare",
     "credited",
     "decision_weights",
+    "distance_from_posterior",
+    "divergence",
     "evaluate_table",
     "exact_bandit_gradient",
     "exact_table_gradient",
@@ -42,6 +48,9 @@ __all__ = [
     "gradient",
     "gradient_variance",
     "loss",
+    "posterior",
+    "table_of",
     "token_episodes",
+    "trained_table",
     "witness",
 ]
