@@ -7,7 +7,7 @@ Signs: what belongs to a recipe is the gradient of its loss (descend); what is c
 expected reward (ascend). `Bias` holds both as ascent.
 """
 
-from assay.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, token_episodes
+from assay.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.probes.estimators import (
     Bias,
     bandit_grad,
@@ -21,7 +21,9 @@ from assay.probes.estimators import (
 )
 from assay.probes.gradients import Given, Witness, gradient, witness
 from assay.probes.posterior import Posterior, divergence, posterior
+from assay.probes.preferences import preference_push
 from assay.probes.process import evaluate_table
+from assay.probes.search import beam_search
 from assay.probes.tensors import Probe, credited, decision_weights, loss
 from assay.probes.training import distance_from_posterior, trained_table
 
@@ -35,6 +37,7 @@ __all__ = [
     "bandit_episodes",
     "bandit_experience",
     "bandit_grad",
+    "beam_search",
     "compare",
     "credited",
     "decision_weights",
@@ -49,6 +52,8 @@ __all__ = [
     "gradient_variance",
     "loss",
     "posterior",
+    "preference_push",
+    "spelling",
     "table_of",
     "token_episodes",
     "trained_table",

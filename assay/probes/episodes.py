@@ -118,6 +118,21 @@ def token_episodes(
     return AllEpisodes(state, action, mask, rewards, len(states), num_tokens)
 
 
+def spelling(seed: int, num_tokens: int, horizon: int, num_prompts: int = 1) -> AllEpisodes:
+    """Words with random rewards, other ones for each prompt: a number for each letter in its place, and half as much
+    for the word as a whole.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    words = token_episodes(lambda word: 0.0, num_tokens, horizon)
+    letters = torch.randn(num_prompts, horizon, num_tokens, generator=draw).double()
+    whole = torch.randn(num_prompts, words.num_episodes, generator=draw).double()
+    state, action, mask = (column.repeat(num_prompts, 1, 1) for column in (words.state, words.action, words.mask))
+    first = torch.arange(num_prompts).view(-1, 1, 1) * words.num_states
+    reward = torch.zeros(mask.shape, dtype=torch.float64)
+    reward[..., -1] = letters.gather(2, action.transpose(1, 2)).sum(1) + whole / 2
+    return AllEpisodes(state + first, action, mask, reward, num_prompts * words.num_states, num_tokens)
+
+
 def bandit_experience(
     arms: Sequence[int] | Tensor, rewards: Sequence[float] | Tensor, logits: Tensor, members: int | None = None
 ) -> Experience:

@@ -26,11 +26,12 @@ def trained_table(
     *,
     steps: int,
     members: int,
+    groups: int = 1,
     seed: int = 0,
     behaviour_SA: Tensor | None = None,
     reference_SA: Tensor | None = None,
 ) -> Tensor:
-    """The table [S, A] after `steps` updates, each on `members` new episodes of every prompt, float64.
+    """The table [S, A] after `steps` updates, each on `groups` groups of `members` new episodes of every prompt.
 
     The policy itself acts, or a fixed `behaviour_SA`. Credit, stages, optimizer and copies are the recipe's; its
     rollout, rewards, selection and source are not used. `reference_SA` is where the copy `reference` stands, the
@@ -42,6 +43,7 @@ def trained_table(
     if reference_SA is not None:
         engine.models["reference"].load_state_dict(table_of(reference_SA.double()).state_dict())
     table = engine.models["actor"].get_parameter("table")
+    episodes = repeated(episodes, groups)
     for step in range(steps):
         now = recipe.at(Progress(step, steps))
         acting = table.detach() if behaviour_SA is None else behaviour_SA.detach().double()
@@ -52,6 +54,14 @@ def trained_table(
                 engine.update(stage, batch)
         engine.follow(now.copies)
     return table.detach().clone()
+
+
+def repeated(episodes: AllEpisodes, num: int) -> AllEpisodes:
+    """Every prompt `num` times."""
+    state, action, mask, reward = (
+        column.repeat(num, 1, 1) for column in (episodes.state, episodes.action, episodes.mask, episodes.reward)
+    )
+    return replace(episodes, state=state, action=action, mask=mask, reward=reward)
 
 
 def drawn(episodes: AllEpisodes, logits_SA: Tensor, members: int, draw: Draw) -> Tensor:
