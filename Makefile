@@ -34,7 +34,7 @@ lint: $(VENV)/.ready-test  ## ruff on everything, mypy on the package
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.ready-bench  ## install the peers, then print our speed as ratios to theirs
+bench: $(VENV)/.ready-test  ## install, then print our speed as ratios to the peers'
 	$(BIN)/python -m benchmarks $(ARGS)
 
 clean:  ## remove everything that make made; runs/ stays
@@ -65,10 +65,5 @@ $(VENV)/.ready-train: $(SOURCES) $(PINS)
 
 $(VENV)/.ready-test: $(SOURCES) $(PINS)
 	@echo 'Installing assay with everything the tests use into $(VENV) (once)'
-	@$(PIP) --constraint $(PINS) --editable '.[dev,control,language,plots,scale]'
+	@$(PIP) --constraint $(PINS) --editable '.[dev,control,language,peers,plots,scale]'
 	@touch $@ $(VENV)/.ready-train
-
-$(VENV)/.ready-bench: $(VENV)/.ready-test
-	@echo 'Installing the peers that the benchmarks compare with into $(VENV) (once)'
-	@$(PIP) --constraint $(PINS) stable-baselines3 trl
-	@touch $@
