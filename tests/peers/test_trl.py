@@ -28,7 +28,7 @@ from assay.recipe import Copy, Recipe
 from assay.reduce import SequenceMean
 from assay.regularizers.divergence import EntropyBonus, KlToReference
 from assay.types import Experience, Vocabulary
-from tests.peers.gaps import Record, assert_all_equal, assert_equal
+from tests.peers.gaps import LARGEST_GAP, Record, assert_all_equal, assert_equal, gap
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
 
@@ -38,6 +38,8 @@ REWARDS = torch.tensor([1.0, 0.0, 0.5, 0.0, 0.2, 0.9, 0.9, -1.0])
 MASK = torch.arange(LENGTH) < torch.tensor(NUM_TOKENS).unsqueeze(1)
 GROUP = torch.arange(8) // MEMBERS
 KL, ENTROPY = 0.07, 0.02
+COLUMNS = {"DPO": ("chosen", "rejected"), "SFT": ("completion",)}
+"""What those of their trainers read that do not sample."""
 
 
 def drawn(seed: int, spread: float = 1.0) -> Tensor:
@@ -82,11 +84,11 @@ def trainer(trl: Any, kind: str, folder: Path, **settings: Any) -> Any:
     inner = Tokenizer(models.WordLevel({f"w{k}": k for k in range(PAD)} | {"<pad>": PAD, "<eos>": EOS}, "w2"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
-    columns = {"prompt": ["w1"] * 8} | ({"chosen": ["w2"] * 8, "rejected": ["w3"] * 8} if kind == "DPO" else {})
+    columns = {"prompt": ["w1"] * 8} | {name: ["w2"] * 8 for name in COLUMNS.get(kind, ())}
     network().save_pretrained(folder / "network")  # they load the reference from where the model came from
     model = AutoModelForCausalLM.from_pretrained(folder / "network", dtype=torch.float32)
     given: dict[str, Any] = {"model": model, "train_dataset": Dataset.from_dict(columns)}
-    if kind != "DPO":
+    if kind not in COLUMNS:
         given["reward_funcs"] = lambda completions, **rest: [0.0] * len(completions)
         settings = {"num_generations": MEMBERS, "max_completion_length": LENGTH} | settings
     options = {"per_device_train_batch_size": 8, "bf16": False, "use_cpu": True, "report_to": [], **settings}
@@ -254,6 +256,21 @@ def test_trl_divides_by_rows_that_were_masked_and_assay_does_not(
     assert_equal("loss x 7/8", probe.loss * 7 / 8, their_value, record_property)
 
 
+def test_trl_compares_with_rows_that_were_masked_and_assay_does_not(
+    trl: Any, tmp_path: Path, record_property: Record
+) -> None:
+    """Their masked completion still is in its group's mean and deviation; ours has left its group."""
+    theirs = trainer(trl, "GRPO", tmp_path, loss_type="grpo", beta=0.0, mask_truncated_completions=True)
+    endings = [[*range(1, num), 2 if row == 5 else EOS] for row, num in enumerate(NUM_TOKENS)]
+    inputs = scored(theirs, [[1]] * 8, endings)
+    mask = inputs["completion_mask"].bool()
+    assert mask.any(1).tolist() == [row != 5 for row in range(8)]
+    whole, left = (probes.credited(bases.grpo(), experience(one)).column("advantage") for one in (MASK, mask))
+    assert_equal("advantage with all rows", whole[:, 0], inputs["advantages"], record_property)
+    assert gap(left[:4, 0], inputs["advantages"][:4]) <= LARGEST_GAP
+    assert gap(left[4:, 0], inputs["advantages"][4:]) > 0.1
+
+
 # ---------------------------------------------------------------------------------------------------- one real network
 PROMPTS = [[1, 4, 7]] * MEMBERS + [[5]] * MEMBERS
 COMPLETIONS = [[(3 * row + k) % PAD for k in range(num)] for row, num in enumerate(NUM_TOKENS)]
@@ -301,5 +318,16 @@ def test_dpo_gradient_of_a_real_network_is_that_of_trl(trl: Any, tmp_path: Path,
     ours = probes.gradient(bases.dpo(beta=0.3), record, actor_of(theirs.model), models=models)
     inputs = {"input_ids": record.context["tokens"][order], "attention_mask": record.context["valid"][order].long()}
     theirs.compute_loss(theirs.model, inputs | {"completion_mask": record.mask[order].long()}).backward()
+    slopes = {f"network.{key}": value.grad for key, value in theirs.model.named_parameters()}
+    assert_all_equal("gradient", ours, slopes, record_property)
+
+
+def test_sft_gradient_of_a_real_network_is_that_of_trl(trl: Any, tmp_path: Path, record_property: Record) -> None:
+    theirs = trainer(trl, "SFT", tmp_path)
+    record = text.written(PROMPTS, COMPLETIONS, GROUP, PAD)
+    ours = probes.gradient(bases.sft(), record, actor_of(theirs.model))
+    tokens, valid = record.context["tokens"], record.context["valid"]
+    inputs = {"input_ids": tokens, "attention_mask": valid.long(), "labels": tokens.masked_fill(~record.mask, -100)}
+    theirs.compute_loss(theirs.model, inputs).backward()
     slopes = {f"network.{key}": value.grad for key, value in theirs.model.named_parameters()}
     assert_all_equal("gradient", ours, slopes, record_property)
