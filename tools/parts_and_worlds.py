@@ -1,0 +1,60 @@
+"""Which parts serve which worlds, as a table in Markdown: parts of the methods' recipes by the worlds they run in.
+
+    python tools/parts_and_worlds.py
+
+Every pair of method and world is stepped by `tests/test_methods.py`, which is what shows that the part works there.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from assay import catalogue
+from assay.recipe import children
+
+SLOTS = (
+    "credit",
+    "objectives",
+    "regularizers",
+    "constraints",
+    "critics",
+    "rewards",
+    "curricula",
+    "sources",
+    "rollouts",
+)
+
+
+def parts_of(value: Any) -> set[str]:
+    """'slot.Class' of the parts of a tree."""
+    module = type(value).__module__.split(".")
+    own = {f"{module[1]}.{type(value).__name__}"} if is_dataclass(value) and module[0] == "assay" else set()
+    return own.union(*(parts_of(item) for _, item in children(value)))
+
+
+def main() -> None:
+    """Prints the table, parts of most worlds first."""
+    found: dict[str, dict[str, str]] = {}
+    for name, method in catalogue.methods().items():
+        for world in method.worlds:
+            for part in parts_of(method.recipe(world)):
+                if part.split(".")[0] in SLOTS:
+                    found.setdefault(part, {}).setdefault(world.name, name)
+    worlds = ["language", "control", "continuous control", "table", "preference pairs"]
+    print(f"| part | {' | '.join(worlds)} |")
+    print("|---|" + "---|" * len(worlds))
+    both = 0
+    for part, where in sorted(found.items(), key=lambda each: (-len(each[1]), each[0])):
+        tokens = bool({"language", "preference pairs"} & set(where))
+        both += tokens and len(set(where) - {"language", "preference pairs"}) > 0
+        print(f"| {part} | {' | '.join(where.get(world, '') for world in worlds)} |")
+    print(f"\n{both} of {len(found)} parts serve tokens and another world; each cell names a method that does it.")
+
+
+if __name__ == "__main__":
+    main()
