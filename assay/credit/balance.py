@@ -20,7 +20,6 @@ class DropSurplusNegatives:
     that stay. The choice is a function of (start, sample index). Degenerate: equal outcomes and groups of one stay.
     """
 
-    seed: int = 0
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
@@ -32,13 +31,14 @@ class DropSurplusNegatives:
         # Rounding of the mean must not make a negative of a sample that equals all others.
         negative = (outcome < groups.mean(outcome, by_group)) & groups.differs(outcome, by_group)
         num_others = groups.total(share * ~negative, by_group)[by_group.index]
-        surplus = negative & (rank_among(negative, by_group, share, self.lots(experience)) > num_others - 0.5)
+        surplus = negative & (rank_among(negative, by_group, share, lots(experience)) > num_others - 0.5)
         return replace(experience, mask=experience.mask & ~surplus.unsqueeze(1))
 
-    def lots(self, experience: Experience) -> Tensor:
-        """A uniform number for each sample, [B] float64."""
-        start, sample = (experience.column(name).cpu().numpy() for name in ("start", "sample"))
-        return torch.from_numpy(random.uniform(Draw(self.seed), start, sample)).to(experience.mask.device)
+
+def lots(experience: Experience) -> Tensor:
+    """A uniform number for each sample, [B] float64; rows of an episode have one start and sample index."""
+    start, sample = (experience.column(name).cpu().numpy() for name in ("start", "sample"))
+    return torch.from_numpy(random.uniform(Draw(0, (8,)), start, sample)).to(experience.mask.device)
 
 
 def rank_among(chosen_B: Tensor, by_group: groups.Groups, share_B: Tensor, lot_B: Tensor) -> Tensor:

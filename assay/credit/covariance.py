@@ -43,6 +43,13 @@ def num_of(share: float, experience: Experience) -> int:
     return max(1, int(share * int(experience.mask.sum())))
 
 
+def lots(experience: Experience) -> Tensor:
+    """A uniform number for each decision, [B, T] float64."""
+    start, sample = (experience.column(name).cpu().numpy()[:, None] for name in ("start", "sample"))
+    values = random.uniform(Draw(0, (7,)), start, sample, np.arange(experience.num_columns)[None])
+    return torch.from_numpy(values).to(experience.mask.device)
+
+
 @dataclass(frozen=True)
 class DropHighCovariance:
     """Sets to 0 the advantage of a random `share` of all decisions, drawn among those with low < c_t < high: Clip-Cov.
@@ -62,15 +69,9 @@ class DropHighCovariance:
         """Rewrites `advantage`; `dropped` says where."""
         covariance = covariance_of(experience)
         in_band = (covariance > self.low) & (covariance < self.high) & experience.mask
-        dropped = smallest(self.lots(experience), in_band, num_of(self.share, experience))
+        dropped = smallest(lots(experience), in_band, num_of(self.share, experience))
         advantage = experience.column("advantage") * (experience.mask & ~dropped)
         return experience.add({"advantage": advantage, "dropped": dropped})
-
-    def lots(self, experience: Experience) -> Tensor:
-        """A uniform number for each decision, [B, T] float64."""
-        start, sample = (experience.column(name).cpu().numpy()[:, None] for name in ("start", "sample"))
-        values = random.uniform(Draw(0, (7,)), start, sample, np.arange(experience.num_columns)[None])
-        return torch.from_numpy(values).to(experience.mask.device)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def forward(log_ratio: Tensor) -> Tensor:
 
 
 def absolute(log_ratio: Tensor) -> Tensor:
-    """|log pi - log old|: pulls with the same force at any distance, with none at equality."""
+    """|log pi - log old|: pulls with one force at any distance, rounding errors included, with none at equality."""
     return log_ratio.abs()
 
 
