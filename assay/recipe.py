@@ -86,7 +86,8 @@ class Recipe:
     @property
     def needs(self) -> frozenset[Need | Annotation]:
         """What any of its parts declares."""
-        return frozenset().union(*(part.needs for part in self.credit), *(stage.needs for stage in self.stages))
+        parts: tuple[Prepare | Constraint | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
+        return frozenset().union(*(part.needs for part in parts))
 
     def set(self, path: str, value: Any) -> Recipe:
         """The recipe with one setting changed; `path` is any unambiguous end of the setting's full path."""

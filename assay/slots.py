@@ -253,7 +253,8 @@ class Annotation(Protocol):
     """A column that a model computes on the fresh experience, once, without gradient: a frozen value among `needs`.
 
     For what the engine does not know by itself: the same decisions under another context, another critic's values,
-    statistics of a whole distribution. Laws: the column is zero where masked, and no row depends on padding.
+    statistics of a whole distribution. Laws: what speaks of decisions is zero where masked (what speaks of contexts, as
+    values do, is not), and no row depends on padding.
     """
 
     @property
@@ -331,6 +332,10 @@ class Constraint(Protocol):
 
     Laws: the multiplier stays not negative, rises on violation and falls on slack; its state survives save and load.
     """
+
+    @property
+    def needs(self) -> frozenset[Need | Annotation]:
+        """What it reads besides the record: a cost critic's values, for one."""
 
     def init(self) -> State:
         """The state at the start of a run."""

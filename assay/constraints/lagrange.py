@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.ops import returns
+from assay.slots import Annotation
 from assay.types import AssayError, Experience, Need, State
 
 
@@ -28,7 +29,7 @@ class Lagrange:
     rate: float = 0.05
     discount: float = 0.99
     channel: int = 0
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
 
     def init(self) -> State:
         """The multiplier starts at 0."""
