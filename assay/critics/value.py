@@ -90,11 +90,14 @@ class TokenValue:
 class ValueLoss:
     """coefficient * (V(s_t) - return_t)^2 / 2, summed over decisions.
 
-    `return` is the column that the credit wrote (advantage + value for GAE); it carries no gradient.
+    `return` is the column that the credit wrote (advantage + value for GAE); it carries no gradient. A critic of costs
+    is another `critic` with another `target`.
     """
 
     coefficient: float = 1.0
     aggregate: Aggregation = TokenMean()
+    critic: str = "value"
+    target: str = "return"
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @property
@@ -107,9 +110,9 @@ class ValueLoss:
         return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squared error of the critic `value`."""
-        error = view.model("value")(batch.context) - batch.column("return").detach()
+        """Squared error of the critic."""
+        error = view.model(self.critic)(batch.context) - batch.column(self.target).detach()
         weight = self.aggregate.weigh(batch)
         half_square = 0.5 * error.square()
-        metrics = {"value_error": ((error.detach().square() * batch.weight).sum(), batch.num_decisions)}
+        metrics = {f"{self.critic}_error": ((error.detach().square() * batch.weight).sum(), batch.num_decisions)}
         return Loss(self.coefficient * (half_square * weight).sum(), self.count(batch), metrics)

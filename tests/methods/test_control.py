@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from assay import catalogue
+from assay import bases, catalogue
 from assay.actors.streaming import Normalized, SparseQ
+from assay.bases.constrained import constrained, safe_ppo, with_cost_critic
 from assay.bases.streaming import plain_ac, stream_ac, stream_q
+from assay.constraints.cost import CostCritic, CostToGo, centred, episode_cost
+from assay.constraints.lagrange import Lagrange
+from assay.constraints.pid import PidLagrange
+from assay.constraints.projection import Projection
+from assay.credit.cost import EndAtCost
+from assay.credit.temporal import RewardToGo
 from assay.critics.streaming import FitMoments, TraceQ, TraceValue
 from assay.engine import Engine, Placement
 from assay.loop import Loop
@@ -19,9 +27,13 @@ from assay.networks.streaming import sparse_perceptron
 from assay.objectives.streaming import TracePolicy
 from assay.optimizers import Adam, Averaging, ObGD, Traced
 from assay.recipe import Stage
+from assay.rewards.cost import LengthCost
 from assay.rollouts.stream import Stream
 from assay.slots import View
-from assay.types import AssayError, Box, Discrete, Experience, Scored, Spec
+from assay.tasks.costs import slow_pendulum
+from assay.tasks.hazards import hazards
+from assay.types import AssayError, Box, Discrete, Draw, Experience, Scored, Spec
+from assay.worlds import CONTROL, EVERY, LANGUAGE
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Discrete(2), horizon=10)
 ONE = torch.ones(())
@@ -187,3 +199,165 @@ def test_the_actor_inside_sees_scaled_observations_when_it_acts_and_when_it_scor
     context = {"observation": torch.tensor([[4.0, -1.0, 2.0]])}
     scaled = {"observation": (context["observation"] - 2.0) / 5.0**0.5}
     assert torch.allclose(actor.act(context, None)[1], actor.actor.act(scaled, None)[1], atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------------------------- constraints
+def priced(costs: list[float], advantage: Tensor | None = None) -> Experience:
+    """One terminal row with these costs."""
+    batch = stream_of(len(costs), terminal=[len(costs) - 1])
+    cost = torch.tensor([*costs, 0.0], dtype=torch.float64).view(1, -1, 1)
+    return replace(batch, cost=cost).add(
+        {"advantage": normal(7, 1, len(costs) + 1) if advantage is None else advantage}
+    )
+
+
+def test_pid_is_the_papers_controller() -> None:
+    part, before, total = PidLagrange(2.0, 0.3, 0.1, 0.5), None, 0.0
+    state = part.init()
+    for cost in (5.0, 7.0, 1.0, 0.0, 4.0):
+        growth = 0.0 if before is None else max(0.0, cost - before)
+        total, before = max(0.0, total + cost - 2.0), cost
+        expected = max(0.0, 0.3 * (cost - 2.0) + 0.1 * total + 0.5 * growth)
+        assert part.observe(priced([cost, 0.0]), state)["multiplier"] == pytest.approx(expected)
+
+
+def test_projection_is_the_nearest_allowed_advantage() -> None:
+    """Against a search over all multiples and random directions: nothing allowed is nearer."""
+    part, batch = Projection(limit=1.0, rate=0.2), priced([3.0, 0.0, 1.0, 0.5, 2.0])
+    state = part.init()
+    part.observe(batch, state)
+    merged, mask = part(batch, state), batch.mask
+    a, cost, new = (
+        c[mask] for c in (batch.column("advantage"), merged.column("cost_advantage"), merged.column("advantage"))
+    )
+    asked = -0.2 * (episode_cost(batch, 0) - 1.0)
+    assert float((new * cost).mean()) <= asked + 1e-9
+    for seed in range(300):
+        other = new + 0.3 * normal(seed, len(a))
+        if float((other * cost).mean()) <= asked:
+            assert float((other - a).square().sum()) >= float((new - a).square().sum()) - 1e-9
+
+
+@pytest.mark.parametrize("part", [Lagrange(9.0), PidLagrange(9.0), Projection(9.0, rate=10.0)])
+def test_slack_leaves_the_advantage_as_it_is(part: Any) -> None:
+    batch, state = priced([0.5, 0.0, 0.5]), part.init()
+    part.observe(batch, state)
+    assert torch.allclose(part(batch, state).column("advantage"), batch.column("advantage"))
+
+
+def test_no_decision_and_no_cost_stay_finite() -> None:
+    batch = priced([0.0, 0.0])
+    empty = replace(batch, mask=torch.zeros_like(batch.mask))
+    for part in (PidLagrange(), Projection()):
+        for each in (batch, empty):
+            state = part.init()
+            part.observe(each, state)
+            assert torch.isfinite(part(each, state).column("advantage")).all()
+
+
+def test_a_perfect_cost_critic_sees_no_advantage_in_costs_that_are_certain() -> None:
+    batch = priced([1.0, 2.0, 3.0]).add({"cost_value": torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64)})
+    columns = CostCritic(1.0, 0.9)(batch, batch.cost[..., 0] * batch.mask)
+    assert torch.allclose(columns["cost_advantage"], torch.zeros(1, 4).double())
+    assert torch.allclose(columns["cost_return"], torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64))
+    to_go = CostToGo(1.0)(batch, batch.cost[..., 0] * batch.mask)["cost_advantage"]
+    assert torch.allclose(to_go, centred(torch.tensor([[6.0, 5.0, 3.0, 0.0]]).double(), batch))
+
+
+def test_a_spent_budget_ends_the_episode() -> None:
+    batch = replace(priced([1.0, 0.0, 1.0, 1.0, 0.0]), reward=torch.ones(1, 6).double())
+    cut = EndAtCost(limit=1.0, penalty=5.0)(batch)
+    assert cut.mask[0].tolist() == [True] * 3 + [False] * 3
+    assert cut.terminal[0].tolist() == [False, False, True, False, False, False]
+    assert RewardToGo(1.0)(cut).column("return")[0, :3].tolist() == [-2.0, -3.0, -4.0]
+    free = EndAtCost(limit=9.0)(batch)
+    assert torch.equal(free.mask, batch.mask)
+    assert torch.equal(free.terminal, batch.terminal)
+
+
+def test_length_costs_follow_the_tasks_own() -> None:
+    batch = priced([1.0, 0.0, 1.0, 1.0])
+    both = LengthCost(limit=3)(batch, hazards(), 0)
+    assert both.cost is not None
+    assert both.cost[0, :, 1].tolist() == [0.0, 0.0, 0.0, 1.0, 0.0]
+    assert torch.equal(both.cost[..., 0], batch.cost[..., 0])
+
+
+SMALL = {"rollout.starts": 4, "rollout.members": 4, "rollout.instances": 8, "actor.width": 16, "value.width": 16}
+
+
+@pytest.mark.parametrize("constraint", [Lagrange(1.0), PidLagrange(), Projection()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(("base", "world", "task"), [("ppo", CONTROL, "hazards"), ("grpo", LANGUAGE, "addition-1")])
+def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: str, world: Any, task: str) -> None:
+    recipe = constrained(getattr(bases, base)(world), constraint, max_length=2)
+    for path, value in SMALL.items():
+        try:
+            recipe = recipe.set(path, value)
+        except AssayError:
+            continue
+    loop = Loop(recipe, catalogue.find_task(task), seed=0, num_steps=3)
+    costs = [loop.step().metrics["cost"] for _ in range(3)]
+    assert all(np.isfinite(costs))
+    assert max(costs) > 0.0
+
+
+def test_grpo_pays_for_length_with_the_multiplier() -> None:
+    recipe = constrained(bases.grpo(LANGUAGE), Lagrange(0.0, rate=10.0), max_length=2)
+    for path, value in SMALL.items():
+        try:
+            recipe = recipe.set(path, value)
+        except AssayError:
+            continue
+    loop = Loop(recipe, catalogue.find_task("addition-1"), seed=0, num_steps=2)
+    loop.step()
+    fresh = loop.step().fresh
+    assert fresh is not None
+    first = fresh.mask & (fresh.mask.cumsum(1) == 1)
+    credit, length = (fresh.column("advantage") * first).sum(1), fresh.mask.sum(1)
+    assert int(length.min()) < int(length.max())
+    assert float(credit[length == length.max()].mean()) < float(credit[length == length.min()].mean())
+
+
+@pytest.mark.parametrize("world", EVERY, ids=lambda one: one.name)
+def test_a_cost_critic_can_be_added_in_every_world(world: Any) -> None:
+    recipe = with_cost_critic(bases.ppo(world), world)
+    recipe.check()
+    assert safe_ppo(world).critics["cost_value"] == world.value
+
+
+@pytest.mark.parametrize("task", [hazards(), slow_pendulum()], ids=lambda one: one.name)
+def test_simulations_with_costs_go_on_where_they_stopped(task: Any) -> None:
+    first, second = task.simulate(4), task.simulate(4)
+    first.reset(np.arange(4))
+    num = 5 if isinstance(task.spec.action, Discrete) else 1
+
+    def act(t: int) -> Tensor:
+        return torch.arange(4).add(t).remainder(num) if num > 1 else torch.full((4, 1), 2.0 * (-1) ** (t // 9))
+
+    for t in range(30):
+        first.step(act(t))
+    second.restore(first.snapshot())
+    for t in range(30, 80):
+        for mine, other in zip(first.step(act(t)), second.step(act(t)), strict=True):
+            both = (mine, other) if isinstance(mine, Tensor) else (mine["observation"], other["observation"])
+            assert torch.equal(*both)
+
+
+def test_the_straight_way_costs_and_the_way_around_does_not() -> None:
+    task = hazards()
+    shown = task.demonstrate(np.arange(16), 0)
+    assert shown.terminal.any(1).all()
+    assert shown.cost is not None
+    assert float(shown.cost.sum()) == 0.0
+
+    @dataclass
+    class Straight:
+        num_draws: int = 0
+
+        def act(self, context: Any, uniform: Any) -> tuple[Tensor, Tensor]:
+            return torch.ones(len(context["observation"]), dtype=torch.long), torch.zeros(len(context["observation"]))
+
+    straight = task.play(Straight(), np.arange(16), np.zeros(16, np.int64), Draw(0), split=0, greedy=True)
+    assert straight.cost is not None
+    assert float((straight.cost.sum((1, 2)) > 0).float().mean()) >= 0.5
+    assert not straight.cost[~straight.mask].any()
