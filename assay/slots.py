@@ -162,6 +162,15 @@ class ResumableTask(Task, Protocol):
 
 
 @runtime_checkable
+class ScriptedTask(Task, Protocol):
+    """A task whose expert can be asked in any context, so that data of any quality can be made of it."""
+
+    @property
+    def expert(self) -> Callable[[Context], Tensor] | None:
+        """A good action for each row; None where nobody wrote one."""
+
+
+@runtime_checkable
 class VerifiedTask(Task, Protocol):
     """Prompts with a verifier."""
 
