@@ -68,7 +68,8 @@ METHOD = Method(
             plain_ac(),
             metric=Average("reward", share=0.2),
             seeds=5,
-            minutes=8.0,
+            minutes=7.0,
+            steps=10_000,
         ),
     ),
 )

@@ -1,0 +1,109 @@
+"""A fixed log of transitions that somebody else made, rebuilt from its description. Axes: B, T = 2 columns."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.ops import random
+from assay.slots import ScriptedTask, Task
+from assay.sources.replay import from_columns, transitions
+from assay.types import AssayError, Box, Context, Discrete, Draw, Experience, Origin, Spec, State
+
+
+class NoisyExpert:
+    """The task's expert, replaced by a uniformly random action with probability `noise`."""
+
+    def __init__(self, expert: Any, spec: Spec, noise: float) -> None:
+        if not isinstance(spec.action, Box | Discrete):
+            raise AssayError(f"a log is made of torques or choices, the task has {spec.action}; try Demonstrations()")
+        self.expert, self.space, self.noise = expert, spec.action, noise
+        self.num_draws = 1 + (self.space.size if isinstance(self.space, Box) else 1)
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The first uniform number chooses who acts, the others what chance does; log-probability 0."""
+        good: Tensor = self.expert(context)
+        if uniform is None:
+            return good, torch.zeros(len(good))
+        if isinstance(self.space, Box):
+            low, high = torch.tensor(self.space.low), torch.tensor(self.space.high)
+            anything = low + (high - low) * uniform[:, 1:]
+        else:
+            anything = (uniform[:, 1] * self.space.n).long().clamp(max=self.space.n - 1)
+        lucky = (uniform[:, 0] < self.noise).view(-1, *[1] * (good.dim() - 1))
+        return torch.where(lucky, anything.to(good.dtype), good), torch.zeros(len(good))
+
+
+@dataclass(frozen=True)
+class Log:
+    """What a log holds: `episodes` episodes of the task's expert with this share of random actions, from `first` on."""
+
+    episodes: int = 50
+    noise: float = 1.0
+    first: int = 0
+    reward_scale: float = 1.0
+    origin: Origin = Origin.DATASET
+    not_a_part: ClassVar[str] = "a setting of a source"
+
+    def columns(self, task: Task) -> dict[str, Tensor]:
+        """The transitions, a function of this description and the task alone."""
+        if not isinstance(task, ScriptedTask) or task.expert is None:
+            raise AssayError(f"task '{task.name}' has no scripted expert, so no log can be made of it")
+        starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
+        actor, samples = NoisyExpert(task.expert, task.spec, self.noise), np.zeros(self.episodes, np.int64)
+        played = task.judge(task.play(actor, starts, samples, Draw(7), split=0, greedy=False), 0)
+        return transitions(replace(played, reward=self.reward_scale * played.reward))
+
+
+class Contents:
+    """Logs in memory. Its snapshot is the hash of all that they hold, since they can be made again."""
+
+    def __init__(self, logs: tuple[Log, ...], task: Task) -> None:
+        self.columns, digest = tuple(log.columns(task) for log in logs), hashlib.sha256()
+        for each in self.columns:
+            for name in sorted(each):
+                digest.update(name.encode() + each[name].contiguous().numpy().tobytes())
+        self.hash = digest.hexdigest()[:16]
+
+    def snapshot(self) -> State:
+        """The hash."""
+        return {"hash": self.hash}
+
+    def restore(self, state: State) -> None:
+        """Refuses other contents than those that the run began with."""
+        if state["hash"] != self.hash:
+            raise AssayError(f"the log's contents are {self.hash}, the run began with {state['hash']}: other data")
+
+
+@dataclass(frozen=True)
+class Logged:
+    """`updates` batches a step, each of `batch` transitions drawn uniformly from every log; no interaction.
+
+    The column `source` says which log a row is from (its `origin`). A run that is resumed on other contents
+    refuses to go on.
+    """
+
+    logs: tuple[Log, ...] = (Log(),)
+    batch: int = 128
+    updates: int = 10
+
+    def init(self, task: Task) -> State:
+        """The logs."""
+        return {"contents": Contents(self.logs, task)}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """The next batches; as many rows of each log."""
+        for update in range(self.updates):
+            rows: dict[str, list[Tensor]] = {}
+            for place, columns in enumerate(state["contents"].columns):
+                index = torch.from_numpy(random.integers(draw.at(4, update, place), len(columns["mask"]), self.batch))
+                for name, column in columns.items():
+                    rows.setdefault(name, []).append(column.index_select(0, index))
+            source = torch.cat([torch.full((self.batch,), int(log.origin)) for log in self.logs])
+            yield replace(from_columns({name: torch.cat(parts) for name, parts in rows.items()}), source=source)
