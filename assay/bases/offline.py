@@ -42,7 +42,7 @@ def f_dvl(world: World = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(), 
 
 def shown(num: int) -> Log:
     """That many episodes of the expert itself, of starts that no other log has."""
-    return Log(num, noise=0.0, first=10_000, origin=Origin.TEACHER)
+    return Log(num, noise=0.0, first=10_000, origin=int(Origin.TEACHER))
 
 
 def recoil(world: World = CONTROL, expert: int = 1, others: int = 50) -> Recipe:

@@ -48,7 +48,7 @@ class Log:
     noise: float = 1.0
     first: int = 0
     reward_scale: float = 1.0
-    origin: Origin = Origin.DATASET
+    origin: int = int(Origin.DATASET)
     not_a_part: ClassVar[str] = "a setting of a source"
 
     def columns(self, task: Task) -> dict[str, Tensor]:
@@ -105,5 +105,5 @@ class Logged:
                 index = torch.from_numpy(random.integers(draw.at(4, update, place), len(columns["mask"]), self.batch))
                 for name, column in columns.items():
                     rows.setdefault(name, []).append(column.index_select(0, index))
-            source = torch.cat([torch.full((self.batch,), int(log.origin)) for log in self.logs])
+            source = torch.cat([torch.full((self.batch,), log.origin) for log in self.logs])
             yield replace(from_columns({name: torch.cat(parts) for name, parts in rows.items()}), source=source)

@@ -466,7 +466,7 @@ def test_logs_are_made_again_with_the_same_contents(task: str) -> None:
 
 def test_a_log_without_noise_is_the_experts_and_rows_say_where_they_are_from() -> None:
     task: Any = catalogue.find_task("cartpole")
-    source = Logged((Log(2, noise=1.0), Log(1, noise=0.0, first=50, origin=Origin.TEACHER)), batch=32, updates=1)
+    source = Logged((Log(2, noise=1.0), Log(1, noise=0.0, first=50, origin=int(Origin.TEACHER))), batch=32, updates=1)
     (batch,) = source(task, None, Draw(1), source.init(task))
     expert = batch.source == Origin.TEACHER
     assert batch.source is not None
