@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 from torch import Tensor
 
 from assay.critics.q import DoubleQLearning, SoftTwinLoss
-from assay.ops.bins import Bins, gaussian_labels, two_hot_labels
+from assay.ops.bins import Bins, decoded, gaussian_labels, two_hot_labels
 from assay.reduce import TokenMean
 from assay.slots import Aggregation, View
 from assay.types import Experience, Loss, Need
@@ -114,8 +114,10 @@ class ClassifyActionValues:
         place = now.action[..., None, None].expand(*now.action.shape, 1, outputs.shape[-1])
         chosen, target = outputs.gather(-2, place).squeeze(-2), self.td.target(batch, view)
         loss = cross_entropy(chosen, target, actor.bins, self.label) * now.weight
+        value = decoded(chosen.detach(), actor.bins) * now.weight
         beyond = (is_beyond(target, actor.bins) & now.mask).sum()
-        return Loss(loss.sum(), self.count(batch), {"beyond_bins": (beyond, now.num_decisions)})
+        metrics = {"q": (value.sum(), now.num_decisions), "beyond_bins": (beyond, now.num_decisions)}
+        return Loss(loss.sum(), self.count(batch), metrics)
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,7 @@ METHOD = Method(
         "inside a source items come in order, each once, instead of at random with replacement",
         "held-out evaluations do not enter the bandit, as they do in the authors' code",
         "counts are of answers, as in the authors' code; no KL to a reference",
+        "a start's source is its ordinal modulo `num_sources`, as tasks.mixture numbers them; set it to the task's",
     ),
     claims=(
         Exact("a source pays 2 sqrt(p (1 - p) (G - 1) / G): most at p = 1/2", payoff_error, equals=0.0, tolerance=1e-3),

@@ -75,6 +75,6 @@ METHOD = Method(
         Exact("one macro action a sequence: outcome minus V(start)", distance_from_outcome_minus_baseline, equals=0.0),
         Exact("with exact values the expected gradient is exact", bias_with_exact_values, equals=0.0),
         Measured("learns faster than ppo: mean score over the run", "sorting-8", recipe(), bases.ppo(LANGUAGE),
-                 metric=Average("evaluation"), seeds=5, minutes=6.0, steps=100, warmup=120),
+                 metric=Average("evaluation"), seeds=5, minutes=5.0, steps=60, warmup=120),
     ),
 )  # fmt: skip
