@@ -99,7 +99,7 @@ class BinnedValue:
     `low` to `high` should contain all returns with three bins to spare.
     """
 
-    low: float = -0.5
+    low: float = -1.5
     high: float = 1.5
     num: int = 51
     hidden: tuple[int, ...] = (64, 64)
