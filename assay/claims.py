@@ -135,21 +135,6 @@ class DecisionsTo:
         return float((reached[0] if reached else curves[-1]).get("decisions_total", 0))
 
 
-@dataclass(frozen=True)
-class CostTo:
-    """The sum of a metric over the steps until `evaluation` first is at least `level`; the whole run's where it never
-    is. `longest` sums to the decisions that had to be taken one after the other: what gathering costs in time.
-    """
-
-    level: float
-    metric: str = "longest"
-
-    def __call__(self, curves: Curves) -> float:
-        """Over the lines up to the one that reaches it."""
-        reached = [index for index, row in enumerate(curves) if (row.get("evaluation") or 0.0) >= self.level]
-        return sum(values_of(curves[: reached[0] + 1] if reached else curves, self.metric))
-
-
 def values_of(curves: Curves, metric: str) -> list[float]:
     """The metric's values; says which metrics there are when it is missing."""
     values = [float(row[metric]) for row in curves if row.get(metric) is not None]

@@ -216,8 +216,8 @@ def means(sums: Sums) -> dict[str, float]:
 
 
 def outcome_metrics(fresh: Experience) -> dict[str, float]:
-    """Reward and length of what was just gathered, of the episodes that ended; `longest` is how many decisions had to
-    be taken one after the other.
+    """Reward and length of what was just gathered, of the episodes that ended; `longest` is how many decisions the
+    longest row has, for which the others wait.
     """
     decisions = fresh.mask.sum()
     rows = ((fresh.terminal | fresh.truncated) & fresh.mask).any(1)

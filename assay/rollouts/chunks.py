@@ -13,7 +13,6 @@ from assay.rollouts.episodes import group_rows
 from assay.slots import ResumableTask, Task
 from assay.types import AssayError, Draw, Experience, State, Vocabulary, concatenate
 
-
 OWN = ("start", "sample", "split")
 """Columns of a chunk. `answer` is not one of them: what is verified are the decisions of all chunks, each once."""
 
