@@ -45,8 +45,12 @@ class ExtendedGae:
 
 @dataclass(frozen=True)
 class WithoutTail:
-    """The last `num` decisions before a window's open end are not trained: their credit is hardly more than the
-    critic's opinion. Follows a credit; rows that ended keep all.
+    """Decisions in the last `num` places of a window are not trained: their credit is hardly more than the critic's
+    opinion. Follows a credit.
+
+    With the column `left` [B, T] (places left in the window after a decision) it holds for answers that ended there
+    too: else what was decided would decide whether it is trained, and the gradient be biased. Without it, rows that
+    ended keep all.
     """
 
     num: int = 1
@@ -55,6 +59,8 @@ class WithoutTail:
     @torch.no_grad()
     def __call__(self, experience: Experience) -> Experience:
         """Narrows the mask."""
+        if "left" in experience.extra:
+            return replace(experience, mask=experience.mask & (experience.column("left") >= self.num))
         is_open = stops_open(experience).any(1, keepdim=True)
         left = experience.mask.long().flip(1).cumsum(1).flip(1)
         return replace(experience, mask=experience.mask & ~(is_open & (left <= self.num)))

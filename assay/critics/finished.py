@@ -31,7 +31,7 @@ class FinishedValueLoss:
     def weigh(self, batch: Experience) -> Tensor:
         """1 on every decision that a terminal decision of its row follows, else 0."""
         told = told_of(batch)
-        ended = (batch.terminal & batch.mask).to(batch.reward.dtype)
+        ended = (batch.terminal & told).to(batch.reward.dtype)
         return returns.discounted_returns(ended, told, batch.terminal, batch.truncated, 1.0)
 
     def count(self, batch: Experience) -> Tensor:
@@ -40,14 +40,17 @@ class FinishedValueLoss:
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared error of the critic `value`."""
-        weight, reward = self.weigh(batch), batch.reward.detach() * batch.mask
-        target = returns.discounted_returns(reward, told_of(batch), batch.terminal, batch.truncated, self.discount)
+        weight, told = self.weigh(batch), told_of(batch)
+        reward = batch.reward.detach() * told
+        target = returns.discounted_returns(reward, told, batch.terminal, batch.truncated, self.discount)
         error = torch.where(weight > 0, view.model("value")(batch.context) - target, 0.0)
         metrics = {"value_error": (error.detach().square().sum(), weight.sum())}
         return Loss(0.5 * self.coefficient * error.square().sum(), weight.sum(), metrics)
 
 
 def told_of(batch: Experience) -> Tensor:
-    """All decisions of the episode that a row shows: the column `answer` where it is there, and the row's own."""
+    """All decisions of the episode that a row shows: the column `answer` where it is there, and the row's own; none in
+    a row without a decision, which has left training.
+    """
     answer = batch.extra.get("answer")
-    return batch.mask if answer is None else batch.mask | answer
+    return batch.mask if answer is None else (batch.mask | answer) & batch.mask.any(1, keepdim=True)

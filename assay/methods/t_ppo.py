@@ -63,7 +63,8 @@ METHOD = Method(
     worlds=(LANGUAGE,),
     home="countdown",
     departs=(
-        "one answer a prompt instead of 16, and one decision dropped before a cut instead of 8: windows are short here",
+        "one answer a prompt instead of 16, one place dropped at a window's end instead of 8: windows are short here",
+        "that place is dropped whether the answer ended there or not; the public port keeps it then, which is biased",
         "fixed lambda, no likelihood term on right answers (both are in the public port), no value clipping",
         "new prompts come in order, whatever the curriculum: how many are needed depends on what has finished",
     ),

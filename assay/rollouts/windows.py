@@ -17,7 +17,8 @@ class Windows:
     """At most `window` decisions in each of `slots` sequences; the finished leave, the unfinished are kept in the state
     and go on at the next call, new starts (in order) fill the slots.
 
-    The mask is true on this window's decisions, all by the present policy; the column `answer` on all decisions so far.
+    The mask is true on this window's decisions, all by the present policy; the column `answer` on all decisions so far;
+    `left` [B, T] is how many places the window has after a decision.
     A row that stops at the window's end has neither terminal nor truncated. With unchanged weights the windows of an
     episode are the episode that would have been played in one go; a window as long as the task's limit is `Episodes`.
     """
@@ -51,7 +52,7 @@ class Windows:
         played = task.resume(actor, concatenate(waiting), once, draw, split=0, limit=self.window)
         goes_on = ~(played.terminal | played.truncated).any(1)
         state["open"] = kept(played.rows(goes_on)) if bool(goes_on.any()) else None
-        return played
+        return played.add({"left": (self.window - played.mask.long().cumsum(1)).clamp(min=0)})
 
 
 def kept(played: Experience) -> State:

@@ -397,6 +397,17 @@ def test_extended_gae_of_a_discounted_cut_by_hand() -> None:
     assert not WithoutTail()(empty).mask.any()
 
 
+def test_the_last_place_of_a_window_is_dropped_whatever_was_decided_and_the_critic_still_learns_it() -> None:
+    task = countdown(2)
+    fresh = task.judge(gathered(Windows(slots=40, window=3), task), 0)
+    kept = WithoutTail(1)(fresh)
+    assert int(kept.mask.sum(1).max()) == 2
+    assert torch.equal(kept.mask, fresh.mask & (fresh.mask.long().cumsum(1) < 3))
+    assert torch.equal(FinishedValueLoss().weigh(kept), FinishedValueLoss().weigh(fresh))
+    lost = with_outcomes(fresh, [InfraFault("lost")] * 40)
+    assert not FinishedValueLoss().weigh(lost).any()
+
+
 # ---------------------------------------------------------------------------------------------------- chunks
 class LastTokens(torch.nn.Module):
     """A policy over tokens that sees only the first token and the last `seen` ones."""
