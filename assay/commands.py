@@ -242,13 +242,14 @@ def check_verdicts(options: argparse.Namespace) -> int:
         [] if options.name else [name for name in verdicts.with_measured() if not any(p.stem == name for p in paths)]
     )
     wrong = [problem for path in paths for problem in verdicts.problems(path)]
-    wrong += [f"{name} has measured claims and no verdict; measure it: assay claim {name}" for name in missing]
     if options.json:
-        print(json.dumps({"checked": len(paths), "problems": wrong}, indent=2))
+        print(json.dumps({"checked": len(paths), "problems": wrong, "not_measured": missing}, indent=2))
     else:
         out = tables.console()
         for problem in wrong:
             out.print(problem, style="red", markup=False)
+        for name in missing:
+            out.print(f"{name} has measured claims that nobody has measured yet: assay claim {name}", style="yellow")
         out.print(f"{len(paths)} verdicts checked, {len(wrong)} problems", markup=False)
     return int(bool(wrong))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from assay import bases, catalogue, fingerprints, verdicts
+from assay import bases, catalogue, cli, fingerprints, verdicts
 from assay.backends.machine import describe_machine
 from assay.claims import Average, DecisionsTo, Exact, Expect, Final, Gain, Measured, Method
 from assay.types import AssayError
@@ -230,8 +230,17 @@ def test_committed_verdicts_are_whole_and_fit_todays_code(path: Path) -> None:
     assert verdicts.problems(path) == []
 
 
-def test_every_method_with_a_measured_claim_has_a_verdict() -> None:
-    assert set(verdicts.with_measured()) - {path.stem for path in COMMITTED} == set()
+def test_check_tells_broken_verdicts_from_claims_that_nobody_has_measured(
+    written: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["claim", "--check", "--json", "--verdicts", str(written.parent)]
+    assert cli.main(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["checked"], found["problems"]) == (1, [])
+    assert "grpo" in found["not_measured"]
+    edited(written, EDITS["a better score"][0], redigest=True)
+    assert cli.main(words) == 1
+    assert len(json.loads(capsys.readouterr().out)["problems"]) == 1
 
 
 def shortest(num: int) -> list[str]:

@@ -21,7 +21,7 @@ from assay.report import claims
 from assay.report.plot import curve, learning_curve
 from assay.report.terminal import Curve, before_after
 from assay.types import AssayError
-from assay.worlds import EVERY
+from assay.worlds import CONTROL, LANGUAGE
 
 if TYPE_CHECKING:
     from assay.checks.file import Report
@@ -60,7 +60,7 @@ def method_rows() -> list[dict[str, Any]]:
             {
                 "name": name,
                 "paper": method.paper,
-                "world": "both" if method.worlds == EVERY else method.worlds[0].name,
+                "world": "both" if {LANGUAGE, CONTROL} <= set(method.worlds) else method.worlds[0].name,
                 "worlds": [world.name for world in method.worlds],
                 "summary": catalogue.method_text(name).splitlines()[0].partition(": ")[2],
                 "task": method.home,
