@@ -61,7 +61,7 @@ METHOD = Method(
         Exact("what was decided inside the prefix gets no gradient", pull_inside_the_prefix, equals=0.0),
         Measured(
             "scores higher without a prefix than grpo where right answers are rare",
-            "sorting-8", recipe(), bases.grpo(), seeds=5, minutes=5.0, steps=100, warmup=60,
+            "sorting-10", recipe(), bases.grpo(), seeds=5, minutes=5.0, steps=60, warmup=60,
         ),
         Measured(
             "trained from prefixes alone, the score without a prefix rises",
