@@ -310,7 +310,7 @@ def report(options: argparse.Namespace) -> int:
     if not options.folders and not options.verdicts:
         raise AssayError("give run folders, or --verdicts for the committed verdicts")
     found = [verdicts.read(path) for path in sorted(options.verdict_folder.glob("*.json"))] if options.verdicts else []
-    data = page.gather(options.folders, verdicts=found)
+    data = page.gather(options.folders, verdicts=[claim_tables.for_page(verdict) for verdict in found])
     path = page.write(data, options.out or Path("report.html"))
     if options.json:
         print(json.dumps({"page": str(path), "runs": data["runs"], "notes": data["notes"]}, indent=2))

@@ -97,3 +97,22 @@ def summary_table(verdicts: Sequence[Mapping[str, Any]]) -> Table:
             row = (Text(verdict["name"], style="bold"), word(claim["verdict"]), Text(claim["name"]), Text(found(claim)))
             table.add_row(*row, verdict.get("made", ""))
     return table
+
+
+def for_page(verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """A verdict as the page shows it: what is expected in numbers, the machine in one line."""
+    claims = []
+    for claim in verdict["claims"]:
+        if claim["kind"] == "exact":
+            claims.append(dict(claim) | {"estimate": claim["value"], "expect": claim["expected"]})
+        else:
+            claims.append(dict(claim) | {"expect": in_numbers(claim["expect"], claim["margin"])})
+    machine = verdict.get("machine", {})
+    cores, kind, torch = (machine.get(name, "?") for name in ("cores", "machine", "torch"))
+    return dict(verdict) | {"claims": claims, "machine": f"{cores} cores, {kind}, torch {torch}"}
+
+
+def in_numbers(expect: str, margin: float) -> str:
+    """'d > margin' with the margin's number."""
+    low, high = number(-margin), number(margin)
+    return expect.replace("-margin", low).replace("margin", high).replace("d ", "").replace(" <= <= ", " to ").strip()
