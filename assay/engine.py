@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from assay.ops import random
 from assay.recipe import Copy, Recipe, Stage
-from assay.slots import Annotation, own_decisions
+from assay.slots import Annotation, View
 from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, State, Sums
 
 ONE = torch.ones(())
@@ -59,6 +59,13 @@ class Flat:
         """Overwrites the parameters in place."""
         for name, place in zip(self.names, self.split(self.values), strict=True):
             place.copy_(state[name])
+
+
+def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
+    """What `View.sampled` returns: the actor's reparameterised decisions in the columns of `batch.now`."""
+    actor, now = view.model("actor"), batch.now
+    action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
+    return action, logp
 
 
 @dataclass

@@ -66,13 +66,6 @@ class View(Protocol):
         """Uniform numbers in (0, 1) that belong to this update and this `tag`."""
 
 
-def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
-    """What `View.sampled` returns: the actor's reparameterised decisions in the columns of `batch.now`."""
-    actor, now = view.model("actor"), batch.now
-    action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
-    return action, logp
-
-
 # ---------------------------------------------------------------------------------------------------- tasks
 class Simulation(Protocol):
     """N instances of a stepping task, side by side, with Gymnasium's next-step autoreset: the step after an episode's
@@ -85,9 +78,7 @@ class Simulation(Protocol):
         """Starts every instance; the k-th episode of an instance is a function of (its seed, k)."""
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
-        """One step of all instances: (context [N, ...], reward [N], terminal [N], truncated [N], cost [N, K] or
-        None).
-        """
+        """One step of all: (context [N, ...], reward [N], terminal [N], truncated [N], cost [N, K] or None)."""
 
     def snapshot(self) -> State:
         """Everything that `restore` needs."""
@@ -234,9 +225,7 @@ class Select(Protocol):
 
 
 class Prepare(Protocol):
-    """Works once on the fresh experience, without gradient, and writes columns: shaping, filters, credit,
-    transforms.
-    """
+    """Works once on the fresh experience, without gradient, and writes columns: shaping, filters, credit."""
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
@@ -370,9 +359,7 @@ class Curriculum(Protocol):
 
 
 class Source(Protocol):
-    """Where training batches come from: fresh data, replay, a dataset, a mixture. Law: resuming reproduces the
-    order.
-    """
+    """Where training batches come from: fresh data, replay, a dataset. Law: resuming reproduces the order."""
 
     def init(self, task: Task) -> State:
         """The state at the start of a run (replay memory, a cursor)."""

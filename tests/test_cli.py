@@ -297,7 +297,7 @@ TRAIN = {
     "no equals sign": (["ppo", "--set", "rollout.instances"], "part.field=value"),
     "no name": (["ppo", "--set", "=3"], "part.field=value"),
     "no value": (["ppo", "--set", "rollout.instances="], "part.field=value"),
-    "too few betas": (["a2c", "--set", "policy.betas=0.9"], "two betas"),
+    "too few betas": (["a2c", "--set", "policy.betas=0.9"], "Adam needs two"),
     "control method on tokens": (["sac", "--task", "countdown"], "'sac' works in these worlds: continuous control"),
     "discrete method on torques": (["dqn", "--task", "pendulum"], "Choose another task or method"),
     "torques method on buttons": (["td3", "--task", "cartpole"], "task 'cartpole' is control"),

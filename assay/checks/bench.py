@@ -25,9 +25,10 @@ from assay.actors.transformer import Transformer
 from assay.checks.cases import CHOICES, CONTROL_LAYOUTS, NUMBERED, TOKEN_LAYOUTS, TOKENS, TORQUES, build, normal
 from assay.critics.q import Temperature, TwinQ
 from assay.critics.value import StateValue, TokenValue
+from assay.engine import own_decisions
 from assay.ops import random
 from assay.recipe import Recipe
-from assay.slots import Annotation, ModelSpec, Over, own_decisions
+from assay.slots import Annotation, ModelSpec, Over
 from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, Vocabulary
 
 COPIED = {"reference": "actor", "target": "actor", "old": "actor", "teacher": "actor"}
