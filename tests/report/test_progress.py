@@ -98,7 +98,7 @@ def test_terminal_shows_everything_and_is_restored() -> None:
     ("arguments", "interrupt_after", "ending", "error"),
     [
         (["0.001", "raise"], b"", "stopped", "RuntimeError"),
-        (["0.2"], b"/50 steps", "interrupted", "KeyboardInterrupt"),
+        (["0.2"], b"1/50 steps", "interrupted", "KeyboardInterrupt"),
     ],
 )
 def test_terminal_is_restored_after_errors_and_interrupts(
