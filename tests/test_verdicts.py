@@ -224,6 +224,32 @@ def test_replaying_a_seed_stamps_a_verdict_anew_only_if_it_gives_the_same(writte
     assert not verdicts.replayed("rloo", tmp_path / "work", written.parent)
 
 
+def test_the_command_measures_writes_and_then_finds_nothing_to_do(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known = {method: catalogue.methods()[method]}
+    monkeypatch.setattr(catalogue, "methods", lambda: known)
+    places = ["--verdicts", str(tmp_path / "v"), "--work", str(tmp_path / "w")]
+    assert cli.main(["claim", method, *places]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("ours is larger", "holds", "6 seeds", "one is one", "written to"))
+    assert verdicts.problems(tmp_path / "v" / "rloo.json") == []
+    assert cli.main(["claim", "--all", "--budget", "1", *places]) == 0
+    assert "every verdict stands" in capsys.readouterr().out
+    known[method] = replace(known[method], claims=(replace(CLAIM, margin=5.0),))
+    assert cli.main(["claim", "--all", *places, "--json"]) == 1, "a claim that fails is told by the exit code"
+    assert json.loads(capsys.readouterr().out)[0]["verdict"] == "fails"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [([], "name a method, or give --all"), (["rloo", "--budget", "0"], "--budget is 0"), (["rlooo"], "'rloo'")],
+)
+def test_a_claim_of_nobody_is_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["claim", *words]) == 2
+    assert message in capsys.readouterr().err
+
+
 # ---------------------------------------------------------------------------------------------------- committed ones
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
 def test_committed_verdicts_are_whole_and_fit_todays_code(path: Path) -> None:
