@@ -57,7 +57,9 @@ def on_a_terminal(arguments: list[str], interrupt_after: bytes = b"") -> tuple[s
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
     command = [sys.executable, "-c", RUN, *arguments]
     streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    process = subprocess.Popen(command, **streams, env=environment, start_new_session=True)  # type: ignore[call-overload]
+    process = subprocess.Popen(  # a shell that started the tests in the background has them ignore SIGINT
+        command, **streams, env=environment, start_new_session=True, preexec_fn=heed_interrupts
+    )  # type: ignore[call-overload]
     os.close(theirs)
     got = b""
     for piece in pieces(ours):
@@ -67,6 +69,11 @@ def on_a_terminal(arguments: list[str], interrupt_after: bytes = b"") -> tuple[s
             interrupt_after = b""
     os.close(ours)
     return got.decode(), process.wait(timeout=60)
+
+
+def heed_interrupts() -> None:
+    """SIGINT as a terminal's programs have it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def pieces(descriptor: int) -> Iterator[bytes]:
