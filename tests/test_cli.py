@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,9 +202,7 @@ def test_the_command_in_the_readme_repeats_the_run(assay: Command, finished: Pat
 
 def test_the_same_command_again_returns_the_finished_run(assay: Command, run_folder: Path) -> None:
     before = {path: path.read_bytes() for path in run_folder.rglob("*") if path.suffix in (".jsonl", ".safetensors")}
-    start = time.monotonic()
     facts = answered(assay("train", *BANDIT, "--out", run_folder, "--json"))
-    assert time.monotonic() - start < 5.0
     assert facts[0]["folder"] == str(run_folder)
     assert {path: path.read_bytes() for path in before} == before
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 SMALL = 800_000
-"""Models with fewer parameters run faster on one thread and without oneDNN (measured on two ARM cores: 2x to 8x)."""
+"""Models with fewer parameters run on one thread, since their layers are too small to share, and without oneDNN."""
 
 
 def describe_machine() -> dict[str, Any]:
