@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -249,9 +248,7 @@ def replayed(method: str, work: Path, folder: Path, watch: Watch = lambda done, 
             return False
         stamp = fingerprint(method, claim)
         if old["fingerprint"] != stamp:
-            seconds = time.monotonic()
             one = measure(method, claim, work, seeds=[0], watch=watch)
-            print(f"replayed in {time.monotonic() - seconds:.0f} s", file=sys.stderr)
             if one is None or any(abs(one[side][0] - old[side][0]) > 1e-9 for side in SIDES):
                 return False
         fresh.append(entry(claim, {side: old[side] for side in SIDES}, old["seeds"], stamp, old["minutes"]))
