@@ -20,8 +20,8 @@ from assay.recipe import Recipe, children, describe
 
 CORE = ("assay.loop", "assay.engine", "assay.evaluation")
 """What every run goes through."""
-NOT_NUMBERS = ("assay.guards", "assay.store", "assay.version", "assay.report", "assay.backends.extras")
-"""Modules that cannot change a score."""
+NOT_NUMBERS = ("assay.slots", "assay.guards", "assay.store", "assay.version", "assay.report", "assay.backends.extras")
+"""Modules that cannot change a score: protocols, guards, and what shows."""
 SIDES = ("ours", "theirs")
 
 

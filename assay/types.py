@@ -294,6 +294,15 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Certified:
+    """What a certificate says of a trained policy: whether it holds, in a sentence and in numbers."""
+
+    holds: bool
+    statement: str
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Scored:
     """What the actor says about the recorded decisions under its current parameters; None where nobody asked."""
 

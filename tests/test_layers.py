@@ -421,12 +421,12 @@ def class_depth(package: Package) -> Iterator[Finding]:
 
 
 def docstrings(package: Package) -> Iterator[Finding]:
-    """Every module, public class, function and method says what it is; for a slot's methods slots.py may say it.
+    """Every module, public class, function and method says what it is; for a slot's methods the slots may say it.
 
     The functions of a method file compute its claims; each claim is a sentence already.
     """
-    slots = package.modules.get("assay.slots")
-    told = {name.split(".")[-1] for name, node in slots.functions if ast.get_docstring(node)} if slots else set()
+    slots = [module for module in package if module.name.startswith("assay.slots")]
+    told = {name.split(".")[-1] for module in slots for name, node in module.functions if ast.get_docstring(node)}
     for module in package:
         if module.tree.body and not ast.get_docstring(module.tree):
             yield Finding(module.path, f"{module.path} has no docstring")

@@ -1,183 +1,18 @@
-"""The slots of a recipe: one protocol each. The docstring of a slot is its list of laws, and `checks/` enforces them.
-
-A part is a frozen dataclass of its few settings. A part that remembers something has `init`, which gives its state: a
-tree of plain values that the run saves; the part may change that tree, inside its own call only.
-
-Laws of every part: equal inputs and state give equal outputs; inputs are not modified; float32 and float64 agree;
-extra padding changes nothing; permuting sequences permutes the result.
-"""
+"""What the parts of a recipe must do. The docstring of a slot is its list of laws, and `checks/` enforces them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
-from assay.types import Context, Draw, Experience, Loss, Need, Outcome, Progress, Scored, Spec, State, Sums
-
-
-# ---------------------------------------------------------------------------------------------------- models
-class Actor(Protocol):
-    """Who decides. An `nn.Module` with two faces: acting, and scoring what was done.
-
-    Laws: the log-probability of its own sample is finite; probabilities sum (or integrate) to one; `score` gives the
-    log-probability that `act` recorded; a row's result does not depend on the other rows.
-    """
-
-    @property
-    def num_draws(self) -> int:
-        """Uniform numbers that one decision consumes."""
-
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Decides for N rows of one column: (action [N] or [N, A], logp [N]).
-
-        `uniform` [N, num_draws] in (0, 1) goes through the inverse distribution function; None means the mode.
-        """
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the recorded decisions, [B, T], zero where the mask is false; more only if asked."""
+from assay.slots.models import View
+from assay.slots.tasks import Task
+from assay.types import Certified, Draw, Experience, Loss, Need, Progress, State, Sums
 
 
-class ModelSpec(Protocol):
-    """A frozen description of a model that can build it for a task. Parameters come from torch's generator, which the
-    run seeds per model."""
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task; raises AssayError where the task's spaces do not fit."""
-
-
-class View(Protocol):
-    """The models bound to this stage's parameters: what a term may look at besides its batch."""
-
-    @property
-    def scored(self) -> Scored:
-        """The actor on the batch, computed once and shared by the stage's terms."""
-
-    @property
-    def sampled(self) -> tuple[Tensor, Tensor]:
-        """(action, logp) that the actor itself takes in all columns but the last, with gradient; sampled once."""
-
-    def model(self, name: str) -> Any:
-        """`actor`, a critic, or a copy such as `reference`. Gradient reaches only what the stage trains."""
-
-    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Uniform numbers in (0, 1) that belong to this update and this `tag`."""
-
-
-# ---------------------------------------------------------------------------------------------------- tasks
-class Simulation(Protocol):
-    """N instances of a stepping task, side by side, with Gymnasium's next-step autoreset: the step after an episode's
-    end ignores its action, starts the next episode and returns its first observation with reward 0.
-
-    Law: `restore(snapshot())` continues bitwise.
-    """
-
-    def reset(self, seeds: np.ndarray) -> Context:
-        """Starts every instance; the k-th episode of an instance is a function of (its seed, k)."""
-
-    def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
-        """One step of all: (context [N, ...], reward [N], terminal [N], truncated [N], cost [N, K] or None)."""
-
-    def snapshot(self) -> State:
-        """Everything that `restore` needs."""
-
-    def restore(self, state: State) -> None:
-        """Continues where the snapshot was taken."""
-
-
-@runtime_checkable
-class Task(Protocol):
-    """Where decisions are made. `split` 0 is for training, 1 is held out: no start is in both where the task can tell.
-
-    Law: start `ordinal` of a split is a function of the ordinal alone.
-    """
-
-    @property
-    def name(self) -> str:
-        """The name it is found by."""
-
-    @property
-    def spec(self) -> Spec:
-        """What is seen and decided."""
-
-    def play(
-        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
-    ) -> Experience:
-        """Whole episodes, one row for each (start, sample); column `start` in `extra` keeps the ordinals."""
-
-    def judge(self, experience: Experience, split: int) -> Experience:
-        """Puts rewards on experience that `play` left unrewarded (verifiers); identity where steps carry rewards."""
-
-    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """One sequence for people to read."""
-
-
-@runtime_checkable
-class SteppingTask(Task, Protocol):
-    """A task with an inner state that can be stepped: control, games, bandits, tables."""
-
-    def simulate(self, num: int) -> Simulation:
-        """N instances side by side."""
-
-
-@runtime_checkable
-class DemonstratedTask(Task, Protocol):
-    """A task that can show how it is done."""
-
-    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """One good sequence for each start; `logp` is 0 and `source` says that the policy did not act."""
-
-
-@runtime_checkable
-class ResumableTask(Task, Protocol):
-    """A task whose episodes can start at any point of an episode: after a prefix of tokens, in a state that given
-    actions lead to. Branches, windows and starts inside a stored solution are made of these two calls.
-
-    Law: `resume(begin(starts))` is `play(starts)`, in one call or in several with a limit.
-    """
-
-    def begin(self, starts: np.ndarray, split: int) -> Experience:
-        """One sequence for each start in which nothing has been decided yet."""
-
-    def resume(
-        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
-    ) -> Experience:
-        """Goes on from the decisions of `begun` (column `answer`, else its mask), which are context: mask false.
-
-        At most `limit` new decisions a row; a row that stops there has not ended. The column `answer` [B, T] is true on
-        all decisions of the episode that the row shows, whoever took them: what a verifier reads. Random numbers
-        belong to (start, sample, time), time being the column `elapsed` [B] of `begun`, else its number of decisions.
-        """
-
-
-@runtime_checkable
-class ScriptedTask(Task, Protocol):
-    """A task whose expert can be asked in any context, so that data of any quality can be made of it."""
-
-    @property
-    def expert(self) -> Callable[[Context], Tensor] | None:
-        """A good action for each row; None where nobody wrote one."""
-
-
-@runtime_checkable
-class VerifiedTask(Task, Protocol):
-    """Prompts with a verifier."""
-
-    def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Any]) -> list[Outcome]:
-        """One outcome for each completion; never raises because of a completion's text."""
-
-
-@runtime_checkable
-class PairedTask(Task, Protocol):
-    """Prompts with a better and a worse completion."""
-
-    def pairs(self, starts: np.ndarray, split: int) -> Experience:
-        """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i; column `chosen` is +1 and -1."""
-
-
-# ---------------------------------------------------------------------------------------------------- parts
 class Rollout(Protocol):
     """How experience is gathered.
 
@@ -343,6 +178,27 @@ class Constraint(Protocol):
 
     def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
         """Moves the multiplier by what was just seen; returns metrics."""
+
+
+class Certificate(Protocol):
+    """Whether the trained policy may be handed out: asked once, after training, about episodes that training never saw.
+
+    Law: what it says depends on the episodes alone, not on their order.
+    """
+
+    @property
+    def num_starts(self) -> int:
+        """How many held-out starts it asks for."""
+
+    def __call__(self, experience: Experience) -> Certified:
+        """The verdict on these whole, rewarded episodes, one for each start."""
+
+
+class TaskChange(Protocol):
+    """Another task for a phase of a program: harder, shifted, or the worst for the policy so far."""
+
+    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task:
+        """The phase's task; `policy` is the one that the phase before trained, None in the first."""
 
 
 class Curriculum(Protocol):

@@ -1,0 +1,57 @@
+"""What models must do: act, score, be built for a task, and be looked at by the terms of a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from assay.types import Context, Experience, Need, Scored, Spec
+
+
+class Actor(Protocol):
+    """Who decides. An `nn.Module` with two faces: acting, and scoring what was done.
+
+    Laws: the log-probability of its own sample is finite; probabilities sum (or integrate) to one; `score` gives the
+    log-probability that `act` recorded; a row's result does not depend on the other rows.
+    """
+
+    @property
+    def num_draws(self) -> int:
+        """Uniform numbers that one decision consumes."""
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Decides for N rows of one column: (action [N] or [N, A], logp [N]).
+
+        `uniform` [N, num_draws] in (0, 1) goes through the inverse distribution function; None means the mode.
+        """
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the recorded decisions, [B, T], zero where the mask is false; more only if asked."""
+
+
+class ModelSpec(Protocol):
+    """A frozen description of a model that can build it for a task. Parameters come from torch's generator, which the
+    run seeds per model."""
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module for this task; raises AssayError where the task's spaces do not fit."""
+
+
+class View(Protocol):
+    """The models bound to this stage's parameters: what a term may look at besides its batch."""
+
+    @property
+    def scored(self) -> Scored:
+        """The actor on the batch, computed once and shared by the stage's terms."""
+
+    @property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """(action, logp) that the actor itself takes in all columns but the last, with gradient; sampled once."""
+
+    def model(self, name: str) -> Any:
+        """`actor`, a critic, or a copy such as `reference`. Gradient reaches only what the stage trains."""
+
+    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
+        """Uniform numbers in (0, 1) that belong to this update and this `tag`."""

@@ -1,0 +1,121 @@
+"""What tasks must do, and what some of them can do besides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from torch import Tensor
+
+from assay.types import Context, Draw, Experience, Outcome, Spec, State
+
+
+class Simulation(Protocol):
+    """N instances of a stepping task, side by side, with Gymnasium's next-step autoreset: the step after an episode's
+    end ignores its action, starts the next episode and returns its first observation with reward 0.
+
+    Law: `restore(snapshot())` continues bitwise.
+    """
+
+    def reset(self, seeds: np.ndarray) -> Context:
+        """Starts every instance; the k-th episode of an instance is a function of (its seed, k)."""
+
+    def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
+        """One step of all: (context [N, ...], reward [N], terminal [N], truncated [N], cost [N, K] or None)."""
+
+    def snapshot(self) -> State:
+        """Everything that `restore` needs."""
+
+    def restore(self, state: State) -> None:
+        """Continues where the snapshot was taken."""
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Where decisions are made. `split` 0 is for training, 1 is held out: no start is in both where the task can tell.
+
+    Law: start `ordinal` of a split is a function of the ordinal alone.
+    """
+
+    @property
+    def name(self) -> str:
+        """The name it is found by."""
+
+    @property
+    def spec(self) -> Spec:
+        """What is seen and decided."""
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """Whole episodes, one row for each (start, sample); column `start` in `extra` keeps the ordinals."""
+
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Puts rewards on experience that `play` left unrewarded (verifiers); identity where steps carry rewards."""
+
+    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
+        """One sequence for people to read."""
+
+
+@runtime_checkable
+class SteppingTask(Task, Protocol):
+    """A task with an inner state that can be stepped: control, games, bandits, tables."""
+
+    def simulate(self, num: int) -> Simulation:
+        """N instances side by side."""
+
+
+@runtime_checkable
+class DemonstratedTask(Task, Protocol):
+    """A task that can show how it is done."""
+
+    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
+        """One good sequence for each start; `logp` is 0 and `source` says that the policy did not act."""
+
+
+@runtime_checkable
+class ResumableTask(Task, Protocol):
+    """A task whose episodes can start at any point of an episode: after a prefix of tokens, in a state that given
+    actions lead to. Branches, windows and starts inside a stored solution are made of these two calls.
+
+    Law: `resume(begin(starts))` is `play(starts)`, in one call or in several with a limit.
+    """
+
+    def begin(self, starts: np.ndarray, split: int) -> Experience:
+        """One sequence for each start in which nothing has been decided yet."""
+
+    def resume(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
+    ) -> Experience:
+        """Goes on from the decisions of `begun` (column `answer`, else its mask), which are context: mask false.
+
+        At most `limit` new decisions a row; a row that stops there has not ended. The column `answer` [B, T] is true on
+        all decisions of the episode that the row shows, whoever took them: what a verifier reads. Random numbers
+        belong to (start, sample, time), time being the column `elapsed` [B] of `begun`, else its number of decisions.
+        """
+
+
+@runtime_checkable
+class ScriptedTask(Task, Protocol):
+    """A task whose expert can be asked in any context, so that data of any quality can be made of it."""
+
+    @property
+    def expert(self) -> Callable[[Context], Tensor] | None:
+        """A good action for each row; None where nobody wrote one."""
+
+
+@runtime_checkable
+class VerifiedTask(Task, Protocol):
+    """Prompts with a verifier."""
+
+    def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Any]) -> list[Outcome]:
+        """One outcome for each completion; never raises because of a completion's text."""
+
+
+@runtime_checkable
+class PairedTask(Task, Protocol):
+    """Prompts with a better and a worse completion."""
+
+    def pairs(self, starts: np.ndarray, split: int) -> Experience:
+        """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i; column `chosen` is +1 and -1."""
