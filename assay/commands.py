@@ -27,6 +27,8 @@ from assay.run import resume as go_on
 from assay.types import AssayError
 
 DEFAULT_METHOD = "grpo"
+UNCERTIFIED = 4
+"""Exit status of a training whose certificate says that there is no solution."""
 DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
 """What `assay train` without a method runs: minutes on two cores."""
 
@@ -116,7 +118,7 @@ def train(options: argparse.Namespace) -> int:
         print(json.dumps([tables.run_facts(run) for run in runs], indent=2))
     else:
         tables.print_results(runs, base)
-    return 0
+    return UNCERTIFIED if any(run.certificate and not run.certificate.holds for run in runs) else 0
 
 
 def make_sinks(options: argparse.Namespace, folder: Path, plan: Any) -> tuple[Any, ...]:

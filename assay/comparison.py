@@ -29,8 +29,9 @@ from assay.evidence.sequential import Decision, SequentialTest, decide
 from assay.fingerprints import code_of, modules_of
 from assay.jobs import Child, Failure, Job, Result, run_jobs
 from assay.plan import Plan, make_plan
-from assay.recipe import Recipe, numbered
+from assay.recipe import Recipe
 from assay.rollouts.episodes import Fragments
+from assay.settings import numbered
 from assay.types import AssayError
 
 AUTO = SequentialTest(size=5, interims=4)

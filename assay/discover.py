@@ -66,7 +66,10 @@ is_term = both(has("count", "together", "needs"), takes(2))
 
 FOLDERS: dict[str, tuple[tuple[str, Predicate], ...]] = {
     "actors": (("actor", has("build")),),
-    "constraints": (("constraint", both(has("init", "observe"), takes(2))),),
+    "constraints": (
+        ("constraint", both(has("init", "observe"), takes(2))),
+        ("certificate", both(has("num_starts"), takes(1))),
+    ),
     "credit": (
         ("select", both(has("max_rounds"), takes(1))),
         ("credit", both(has("needs", "centred"), takes(1))),

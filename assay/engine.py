@@ -157,11 +157,24 @@ class Engine:
             overwrite(mine, state["optimizers"][name])
         self.updates = int(state["updates"])
 
-    def load_actor(self, weights: State, recipe: Recipe) -> None:
-        """Starts the actor, and the copies of it, from given weights."""
-        self.flats["actor"].restore(weights)
-        for name, copy in recipe.copies.items():
-            self.flats[name].values.copy_(self.flats[copy.of].values)
+    def load(self, weights: Mapping[str, Tensor], recipe: Recipe) -> None:
+        """Starts models from weights under their full names ("actor.layers.0.weight"); copies follow what they copy,
+        unless weights are there for them too.
+        """
+        copies = recipe.copies
+        for name in sorted(self.flats, key=lambda name: name in copies):
+            flat = self.flats[name]
+            if name in copies:
+                flat.values.copy_(self.flats[copies[name].of].values)
+            for own, place in zip(flat.names, flat.split(flat.values), strict=True):
+                given = weights.get(f"{name}.{own}")
+                if given is not None and given.shape != place.shape:
+                    raise AssayError(
+                        f"the weight {name}.{own} was handed on with shape {list(given.shape)}, this model's is "
+                        f"{list(place.shape)}; give both phases the same model"
+                    )
+                if given is not None:
+                    place.copy_(given)
 
     # ------------------------------------------------------------------------------------------------ columns
     @torch.no_grad()

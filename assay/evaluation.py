@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
-from assay.slots import PairedTask, Task
-from assay.types import Draw, Need, Vocabulary
+from assay.slots import Certificate, PairedTask, Reward, Task
+from assay.types import Certified, Draw, Need, Vocabulary
 
 PROMPTS, EPISODES = 256, 20
 """Held-out starts of one evaluation, for token tasks and for control."""
+FIRST_CERTIFIED = 1_000_000
+"""The held-out start with which certificates begin, far from those of evaluations."""
 
 
 def default_starts(task: Task) -> int:
@@ -39,6 +42,19 @@ def scores(
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
     result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
     return result
+
+
+@torch.no_grad()
+def certified(certificate: Certificate, rewards: Sequence[Reward], actor: Any, task: Task) -> Certified:
+    """What a certificate says of a policy that acts as it does in training (samples), on held-out starts of its own;
+    the recipe's rewards write the costs.
+    """
+    starts = FIRST_CERTIFIED + np.arange(certificate.num_starts, dtype=np.int64)
+    played = task.play(actor, starts, np.zeros_like(starts), Draw(0, (8,)), split=1, greedy=False)
+    played = task.judge(played, 1)
+    for reward in rewards:
+        played = reward(played, task, 1)
+    return certificate(played)
 
 
 def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:

@@ -16,7 +16,8 @@ from typing import Any
 from assay import catalogue, store
 from assay.claims import Measured
 from assay.plan import recorded
-from assay.recipe import Recipe, children, describe
+from assay.recipe import Recipe
+from assay.settings import children, describe
 
 CORE = ("assay.loop", "assay.engine", "assay.evaluation")
 """What every run goes through."""

@@ -56,7 +56,7 @@ class Loop:
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
         self.states: State = {
-            "source": recipe.source.init(task),
+            "sources": [feed.source.init(task) for feed in recipe.feeds],
             "rollout": recipe.rollout.init(task) if recipe.rollout else {},
             "curriculum": recipe.curriculum.init() if recipe.curriculum else {},
             "constraints": [part.init() for part in recipe.constraints],
@@ -80,15 +80,18 @@ class Loop:
         faults: list[str] = []
         leaks: list[str] = []
         with step.timed("update"):
-            for batch in recipe.source(self.task, fresh, draw, self.states["source"]):
-                batch = self.engine.annotate(batch, recipe.needs)
-                for stage in recipe.stages:
-                    if self.engine.updates % stage.every == 0:
-                        update = self.engine.update(stage, batch)
-                        add_sums(sums, update.sums)
-                        faults += [update.fault] if update.fault else []
-                        leaks += update.leaks
-                self.engine.follow(recipe.copies)
+            for place, feed in enumerate(recipe.feeds):
+                needs, copies = feed.needs(recipe), feed.copies(recipe)
+                own = draw.at(8, place) if place else draw
+                for batch in feed.source(self.task, fresh, own, self.states["sources"][place]):
+                    batch = self.engine.annotate(batch, needs)
+                    for stage in feed.stages:
+                        if self.engine.updates % stage.every == 0:
+                            update = self.engine.update(stage, batch)
+                            add_sums(sums, update.sums)
+                            faults += [update.fault] if update.fault else []
+                            leaks += update.leaks
+                    self.engine.follow(copies)
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
         step.metrics.update(means(sums))
         self.watch(recipe, step, "updated", fresh, tuple(faults), tuple(leaks))

@@ -19,12 +19,16 @@ from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.credit.shaping import Informative, PairUp
 from assay.engine import Placement
 from assay.optimizers import Adam
-from assay.recipe import Recipe, describe, settings
+from assay.recipe import Phase, Recipe
+from assay.settings import describe, settings
 from assay.slots import ModelSpec, Task
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import PromptTask
-from assay.types import AssayError, Vocabulary
+from assay.types import AssayError, Draw, Vocabulary
 from assay.version import __version__
+
+WARMUP = "warmup"
+"""The name of the supervised phase that token methods begin with."""
 
 
 @dataclass(frozen=True)
@@ -148,12 +152,32 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     return actor, with_model(task, actor)
 
 
-def warmup_plan(plan: Plan) -> Plan:
-    """The supervised phase before: the task's demonstrations, the same actor, the same seed."""
+def phases_of(plan: Plan) -> tuple[Phase, ...]:
+    """What happens before the plan's own recipe: the supervised warm-up, then the recipe's phases."""
+    if not plan.warmup:
+        return plan.recipe.before
     recipe = replace(catalogue.recipe_for("sft", plan.task, {}), actor=plan.recipe.actor)
-    every = max(1, plan.warmup // 5)
+    return (Phase(WARMUP, recipe, plan.warmup), *plan.recipe.before)
+
+
+def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan:
+    """The plan of a phase: its recipe and steps, the same seed and placement; `policy` is the one before it.
+
+    The warm-up is not evaluated, as the main phase begins with that; other phases are where the run is.
+    """
+    warm = phase.name == WARMUP
+    every = max(1, phase.steps // 5)
+    task = plan.task if phase.task is None else phase.task(plan.task, policy, Draw(plan.seed, (9,)))
     return replace(
-        plan, recipe=recipe, steps=plan.warmup, method="sft", settings={}, warmup=0, evaluate_every=0, save_every=every
+        plan,
+        recipe=phase.recipe,
+        task=task,
+        steps=phase.steps,
+        method="sft" if warm else None,
+        settings={},
+        warmup=0,
+        evaluate_every=0 if warm or not plan.evaluate_every else every,
+        save_every=every,
     )
 
 
@@ -178,6 +202,8 @@ def plan_of(folder: str | Path) -> Plan:
             f"{folder} is no run folder: it has no config.json; give the folder that 'assay train' printed"
         )
     config = read_config(path)
+    if config["method"] is None and folder_of_run(Path(folder)) is not None:
+        raise AssayError(f"{folder} is a phase of a run; give the run's own folder: {folder_of_run(Path(folder))}")
     if config["method"] is None:
         raise AssayError(
             f"{folder} was started from Python with its own recipe; resume it there with the same assay.train"
@@ -193,6 +219,12 @@ def plan_of(folder: str | Path) -> Plan:
         model=config["model"],
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
+
+
+def folder_of_run(folder: Path) -> Path | None:
+    """The run that a phase's folder belongs to; None where the folder is not a phase."""
+    above = folder.resolve().parent
+    return above if folder.resolve().name.startswith("phase-") and (above / "config.json").is_file() else None
 
 
 KINDS: dict[str, tuple[type, ...]] = {
@@ -248,7 +280,9 @@ IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
 
 def check_values(recipe: Recipe) -> None:
     """Refuses settings with which nothing can be trained, or only nonsense."""
-    for path, value in settings(recipe).items():
+    for phase in recipe.before:
+        check_values(phase.recipe)
+    for path, value in settings(replace(recipe, before=())).items():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, int | float) and (rule := broken_rule(path, item)):
                 raise AssayError(f"{'.'.join(path)} is {value}; it must be {rule}")

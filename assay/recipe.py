@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, replace
-from difflib import get_close_matches
-from functools import partial
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from assay.optimizers import Adam
+from assay.settings import changed, coerced, find_setting, has_schedule, read, resolved
 from assay.slots import (
     Annotation,
+    Certificate,
     Constraint,
     CriticLoss,
     Curriculum,
@@ -24,6 +23,7 @@ from assay.slots import (
     Rollout,
     Select,
     Source,
+    TaskChange,
     Term,
 )
 from assay.types import AssayError, Need, Progress
@@ -31,7 +31,11 @@ from assay.types import AssayError, Need, Progress
 
 @dataclass(frozen=True)
 class Stage:
-    """One optimizer step: which models it trains, on the sum of which terms, how often (every `every`-th update)."""
+    """One optimizer step: which models it trains, on the sum of which terms, how often (every `every`-th update).
+
+    A stage with a `source` of its own learns from that one, apart from the others: a critic from replay, say, beside
+    an actor that learns from what is fresh. Stages with equal sources share its batches.
+    """
 
     name: str
     trains: tuple[str, ...]
@@ -40,6 +44,7 @@ class Stage:
     critic: tuple[CriticLoss, ...] = ()
     optimizer: Optimizer = Adam()
     every: int = 1
+    source: Source | None = None
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -66,8 +71,43 @@ class Copy:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """What happens before a recipe: another recipe for some steps, in the same task or in a changed one.
+
+    `hands` says which weights go on to later phases and under which name: a model, or part of one ("actor" ->
+    "actor.members.0"). What is handed to a model twice is there as it was handed last.
+    """
+
+    name: str
+    recipe: Recipe
+    steps: int
+    hands: Mapping[str, str] = field(default_factory=lambda: {"actor": "actor"})
+    task: TaskChange | None = None
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A source and the stages that learn from its batches."""
+
+    source: Source
+    stages: tuple[Stage, ...]
+
+    def needs(self, recipe: Recipe) -> frozenset[Need | Annotation]:
+        """What a batch must carry: for the recipe's own source also what credit and constraints read."""
+        own = frozenset().union(*(stage.needs for stage in self.stages))
+        return recipe.needs if self.source == recipe.source else own
+
+    def copies(self, recipe: Recipe) -> dict[str, Copy]:
+        """The copies of models that its stages train; they follow after each of its batches."""
+        trained = {name for stage in self.stages for name in stage.trains}
+        return {name: copy for name, copy in recipe.copies.items() if copy.of in trained}
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """What a method is made of. `steps` is the budget that its defaults were chosen for."""
+    """What a method is made of. `steps` is the budget that its defaults were chosen for; `before` are the phases of a
+    program, each with its own budget, whose last phase is the recipe itself.
+    """
 
     name: str
     actor: ModelSpec
@@ -82,6 +122,31 @@ class Recipe:
     constraints: tuple[Constraint, ...] = ()
     curriculum: Curriculum | None = None
     steps: int = 200
+    before: tuple[Phase, ...] = ()
+    certificate: Certificate | None = None
+
+    @property
+    def models(self) -> set[str]:
+        """Names of its models, copies included."""
+        return {"actor", *self.critics, *self.copies}
+
+    @property
+    def feeds(self) -> tuple[Feed, ...]:
+        """Sources with the stages that learn from them, in the order of the stages.
+
+        The recipe's own source is always among them, even where no stage is left to it.
+        """
+        sources: list[Source] = []
+        stages: list[list[Stage]] = []
+        for stage in self.stages:
+            source = self.source if stage.source is None else stage.source
+            if source not in sources:
+                sources.append(source)
+                stages.append([])
+            stages[sources.index(source)].append(stage)
+        if self.source not in sources:
+            sources, stages = [*sources, self.source], [*stages, []]
+        return tuple(Feed(source, tuple(some)) for source, some in zip(sources, stages, strict=True))
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
@@ -92,15 +157,32 @@ class Recipe:
     def set(self, path: str, value: Any) -> Recipe:
         """The recipe with one setting changed; `path` is any unambiguous end of the setting's full path."""
         full = find_setting(self, path)
-        return cast(Recipe, changed(self, full, coerced(".".join(full), read(self, full), value)))
+        result = cast(Recipe, changed(self, full, coerced(".".join(full), read(self, full), value)))
+        return result.share_models(self) if full[0] in ("actor", "critics") else result
+
+    def share_models(self, old: Recipe) -> Recipe:
+        """The recipe, with models that its phases had in common with `old` changed as they were changed here: what is
+        handed from phase to phase keeps one shape.
+        """
+
+        def shared(phase: Phase) -> Phase:
+            recipe = phase.recipe
+            actor = self.actor if recipe.actor == old.actor else recipe.actor
+            same = {name for name, model in recipe.critics.items() if model == old.critics.get(name)}
+            critics = {name: self.critics[name] if name in same else model for name, model in recipe.critics.items()}
+            return replace(phase, recipe=replace(recipe, actor=actor, critics=critics).share_models(recipe))
+
+        return replace(self, before=tuple(shared(phase) for phase in self.before)) if self.before else self
 
     def at(self, progress: Progress) -> Recipe:
-        """The recipe with every schedule replaced by its value now."""
-        return cast(Recipe, resolved(self, progress)) if has_schedule(self) else self
+        """The recipe with every schedule replaced by its value now; its phases are left out."""
+        alone = replace(self, before=()) if self.before else self
+        return cast(Recipe, resolved(alone, progress)) if has_schedule(alone) else alone
 
     def check(self) -> None:
         """Refuses combinations that cannot work, before compute is spent."""
-        models = {"actor", *self.critics, *self.copies}
+        models = self.models
+        self.check_phases()
         for name, copy in self.copies.items():
             if copy.of not in models - set(self.copies):
                 raise AssayError(
@@ -126,166 +208,20 @@ class Recipe:
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
 
-
-# ---------------------------------------------------------------------------------------------------- parts as trees
-def children(value: Any) -> list[tuple[str, Any]]:
-    """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's
-    name; the second of a class in one tuple is Class-2).
-    """
-    if is_dataclass(value) and not isinstance(value, type):
-        return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init]
-    if isinstance(value, Mapping):
-        return [(str(name), item) for name, item in value.items()]
-    if isinstance(value, tuple) and any(is_dataclass(item) for item in value):
-        return list(zip(numbered([own_name(item) for item in value]), value, strict=True))
-    return []
-
-
-def own_name(part: Any) -> str:
-    """A stage's name, or a part's class."""
-    return part.name if isinstance(part, Stage) else type(part).__name__
-
-
-def numbered(names: Sequence[str]) -> list[str]:
-    """The names, each different: a, b, a -> a, b, a-2."""
-    seen: Counter[str] = Counter()
-    result = []
-    for name in names:
-        seen[name] += 1
-        result.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
-    return result
-
-
-def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """Every setting by its full path, in order; a schedule is a setting, and so are its own numbers."""
-    below = children(value)
-    if not below:
-        return {above: value} if not is_dataclass(value) else {}
-    found: dict[tuple[str, ...], Any] = {above: value} if is_schedule(value) else {}
-    for name, item in below:
-        found |= settings(item, (*above, name))
-    return found
-
-
-def read(value: Any, path: tuple[str, ...]) -> Any:
-    """The part or setting at a full path."""
-    for name in path:
-        value = dict(children(value))[name]
-    return value
-
-
-def find_setting(recipe: Recipe, path: str) -> tuple[str, ...]:
-    """The one full path that `path` can mean: its words in order, the last one at the end; a full path means itself."""
-    words = path.split(".")
-    known = settings(recipe)
-    if tuple(words) in known:
-        return tuple(words)
-    matches = [full for full in known if full[-1] == words[-1] and is_subsequence(words, full)]
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        options = ", ".join(".".join(full) for full in matches)
-        raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'; it can mean {options}")
-    names = [".".join(full) for full in known]
-    near = get_close_matches(path, names, 1, 0.3) or get_close_matches(words[-1], [full[-1] for full in known], 1, 0.0)
-    raise AssayError(
-        f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} "
-        "lists all)"
-    )
-
-
-def is_subsequence(words: list[str], full: tuple[str, ...]) -> bool:
-    """Whether `words` occur in `full` in this order."""
-    rest = iter(full)
-    return all(word in rest for word in words)
-
-
-def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
-    """A copy of the tree with the value at `path` replaced."""
-    if not path:
-        return new
-    if isinstance(value, Mapping):
-        return {name: changed(item, path[1:], new) if name == path[0] else item for name, item in value.items()}
-    if isinstance(value, tuple):
-        return tuple(changed(item, path[1:], new) if name == path[0] else item for name, item in children(value))
-    return replace(value, **{path[0]: changed(getattr(value, path[0]), path[1:], new)})
-
-
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", tuple: "values separated by commas"}
-
-
-def coerced(path: str, old: Any, new: Any) -> Any:
-    """`new` as a value of the same kind as `old`; text is parsed, what does not fit is refused."""
-    kind = float if is_schedule(old) else type(old)
-    text = isinstance(new, str)
-    try:
-        if issubclass(kind, bool):
-            return parsed_bool(new)
-        if issubclass(kind, int | float) and not is_schedule(new):
-            return parsed_number(new, kind)
-        if issubclass(kind, tuple):
-            inner = type(old[0]) if old else int
-            words = new.strip("() ").split(",") if text else list(new)
-            return tuple(inner(word) for word in words if str(word).strip())
-    except (TypeError, ValueError):
-        wanted = next(words for known, words in KINDS.items() if issubclass(kind, known))
-        raise AssayError(f"{path} is {old!r}, so '{new}' does not fit: give {wanted}") from None
-    if text and not issubclass(kind, str):
-        raise AssayError(f"{path} is a part ({kind.__name__}); it can be replaced in Python, not on the command line")
-    return new
-
-
-def parsed_number(value: Any, kind: type) -> Any:
-    """An int or a float; a fraction is no int."""
-    if isinstance(value, bool):
-        raise ValueError
-    result = float(value)
-    if issubclass(kind, int) and not result.is_integer():
-        raise ValueError
-    return kind(result)
-
-
-def parsed_bool(value: Any) -> bool:
-    """true/false, yes/no, 1/0."""
-    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-    if isinstance(value, bool):
-        return value
-    if str(value).lower() not in words:
-        raise ValueError
-    return words[str(value).lower()]
-
-
-def is_schedule(value: Any) -> bool:
-    """Whether a value moves with progress."""
-    return is_dataclass(value) and callable(getattr(value, "at", None)) and not isinstance(value, Recipe)
-
-
-def has_schedule(value: Any) -> bool:
-    """Whether anything in the tree moves with progress."""
-    return is_schedule(value) or any(has_schedule(item) for _, item in children(value))
-
-
-def resolved(value: Any, progress: Progress) -> Any:
-    """The tree with schedules replaced by numbers."""
-    if is_schedule(value):
-        return value.at(progress)
-    for name, item in children(value):
-        if has_schedule(item):
-            value = changed(value, (name,), resolved(item, progress))
-    return value
-
-
-def describe(value: Any) -> Any:
-    """A part as JSON: its class and settings, all the way down; fields that a repr leaves out are left out."""
-    if is_dataclass(value) and not isinstance(value, type):
-        shown = [f.name for f in fields(value) if f.init and f.repr]
-        return {"part": type(value).__name__} | {name: describe(getattr(value, name)) for name in shown}
-    if isinstance(value, Mapping):
-        return {str(name): describe(item) for name, item in value.items()}
-    if isinstance(value, tuple | list):
-        return [describe(item) for item in value]
-    if isinstance(value, partial):
-        return [describe(value.func), *(describe(item) for item in value.args), describe(value.keywords)]
-    if callable(value):
-        return f"{value.__module__}.{value.__qualname__}"
-    return value
+    def check_phases(self) -> None:
+        """Refuses phases of one name, and hands that no model gives or takes."""
+        names = [phase.name for phase in self.before]
+        for place, phase in enumerate(self.before):
+            if names.count(phase.name) > 1 or not phase.name.replace("-", "").isalnum():
+                raise AssayError(
+                    f"before: the phase name '{phase.name}' must be letters, digits and '-', different for each phase"
+                )
+            if phase.steps < 1:
+                raise AssayError(f"before.{phase.name}.steps is {phase.steps}; give at least 1")
+            phase.recipe.check()
+            later = self.models.union(*(after.recipe.models for after in self.before[place + 1 :]))
+            for own, theirs in phase.hands.items():
+                if own.split(".")[0] not in phase.recipe.models:
+                    raise AssayError(f"before.{phase.name}.hands gives '{own}', which is no model of that phase")
+                if theirs.split(".")[0] not in later:
+                    raise AssayError(f"before.{phase.name}.hands gives '{theirs}', which no later phase has")

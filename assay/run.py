@@ -5,17 +5,16 @@ A run is recipe + task + seed + steps. Killed at any moment and resumed, it equa
 
 from __future__ import annotations
 
-import shlex
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from assay import evaluation, store
 from assay.backends.machine import describe_machine, tuned
@@ -23,20 +22,22 @@ from assay.engine import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
 from assay.guards import Alarm, GuardError
 from assay.loop import Loop, Step
-from assay.plan import Plan, differing, make_plan, plan_of, repeat_command, warmup_plan
+from assay.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, repeat_command
 from assay.recipe import Recipe
 from assay.report import plot
 from assay.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
 from assay.report.progress import Display, Mode, Noted
+from assay.signals import Stopped, resume_command, stop_signals
 from assay.slots import Task
-from assay.types import AssayError, State
+from assay.types import AssayError, Certified, State
 from assay.version import __version__
 
 SAMPLES = 8
 """Sequences written to samples.jsonl at each evaluation."""
 
-PHASE = "phase-1-warmup"
-OWN_NAMES = {*CONTENTS, PHASE, "tensorboard"} - {"README.md"}
+PHASE = "phase-1-" + WARMUP
+"""The folder of the supervised phase inside a run's; the k-th phase NAME is in phase-k-NAME."""
+OWN_NAMES = {*CONTENTS, "tensorboard"} - {"README.md"}
 """What a run may find in its folder when it begins there."""
 
 
@@ -47,11 +48,17 @@ class Run:
     folder: Path
     recipe: Recipe
     task: Task
-    policy: Any
+    models: Mapping[str, Any]
     curves: list[dict[str, Any]]
     scores_before: np.ndarray
     scores_after: np.ndarray
     alarms: list[Alarm]
+    certificate: Certified | None = None
+
+    @property
+    def policy(self) -> Any:
+        """The actor."""
+        return self.models["actor"]
 
     @property
     def before(self) -> Estimate:
@@ -74,53 +81,23 @@ class Run:
         return [row["step"] for row in rows], [row[name] for row in rows]
 
 
-def resume_command(folder: str | Path) -> str:
-    """What goes on with a run, as a shell takes it."""
-    return shlex.join(["assay", "resume", str(folder)])
-
-
-class Stopped(AssayError):
-    """The run was asked to stop (SIGTERM, Ctrl-C); its state is saved."""
-
-    def __init__(self, folder: Path, number: int, how: str = "stopped and saved") -> None:
-        super().__init__(f"{how}; go on with: {resume_command(folder)}")
-        self.number, self.how, self.exit_code = number, how, 128 + number
-
-
-@contextmanager
-def stop_signals() -> Iterator[Callable[[], int]]:
-    """Turns SIGTERM and SIGINT into a flag; gives a function that returns the signal seen, or 0.
-
-    The second signal interrupts at once. Outside the main thread signals cannot be caught, and nothing is changed.
-    """
-    seen = [0]
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: 0
-        return
-
-    def note(number: int, frame: Any) -> None:
-        if seen[0]:
-            raise KeyboardInterrupt
-        seen[0] = number
-
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield lambda: seen[0]
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 # ---------------------------------------------------------------------------------------------------- executing
-def execute(plan: Plan, folder: Path, *, mode: Mode | None = None, sinks: Sequence[Any] = ()) -> Run:
-    """Starts the plan in `folder`, or goes on where the folder's last checkpoint is."""
+def execute(
+    plan: Plan,
+    folder: Path,
+    *,
+    mode: Mode | None = None,
+    sinks: Sequence[Any] = (),
+    weights: Mapping[str, Tensor] | None = None,
+) -> Run:
+    """Starts the plan in `folder`, or goes on where the folder's last checkpoint is; models begin with `weights`."""
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     check_folder(folder)
     with store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
-            if plan.warmup and not worker.scores:
-                loop.engine.load_actor(warmed_up(plan, folder, mode), plan.recipe)
+            if not worker.scores:
+                loop.engine.load(before(plan, folder, mode, weights or {}), plan.recipe)
             with tuned(worker.num_parameters):
                 run = worker.work(mode, sinks)
         except KeyboardInterrupt:
@@ -139,18 +116,30 @@ def check_folder(folder: Path) -> None:
         return
     except NotADirectoryError:
         raise AssayError(f"{folder} cannot be a folder, a file is in its place; choose another --out") from None
-    if "config.json" not in names and names - OWN_NAMES:
-        other = ", ".join(sorted(names - OWN_NAMES)[:3])
+    others = {name for name in names - OWN_NAMES if not name.startswith("phase-")}
+    if "config.json" not in names and others:
+        other = ", ".join(sorted(others)[:3])
         raise AssayError(f"{folder} is no run folder and is not empty (it holds {other}); choose another --out")
 
 
-def warmed_up(plan: Plan, folder: Path, mode: Mode | None) -> State:
-    """The actor's weights after the supervised phase, which has a folder of its own inside the run's."""
-    try:
-        warm = execute(warmup_plan(plan), folder / PHASE, mode=mode)
-    except Stopped as stopped:
-        raise Stopped(folder, stopped.number, stopped.how) from None
-    return {name: tensor.detach() for name, tensor in warm.policy.named_parameters()}
+def before(plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights that the plan's own recipe begins with: those given, and what its phases handed on; each phase has a
+    folder of its own inside the run's.
+    """
+    handed, policy = dict(weights), None
+    for place, phase in enumerate(phases_of(plan), 1):
+        try:
+            inside = folder / f"phase-{place}-{phase.name}"
+            run = execute(phase_plan(plan, phase, policy), inside, mode=mode, weights=handed)
+        except Stopped as stopped:
+            raise Stopped(folder, stopped.number, stopped.how) from None
+        policy = run.policy
+        for model, module in run.models.items():
+            for name, tensor in module.named_parameters():
+                for own, theirs in phase.hands.items():
+                    if f"{model}.{name}".startswith(f"{own}."):
+                        handed[theirs + f"{model}.{name}"[len(own) :]] = tensor.detach().clone()
+    return handed
 
 
 class Worker:
@@ -221,7 +210,8 @@ class Worker:
     def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
         """The steps that are left."""
         plan, loop = self.plan, self.loop
-        phase = "warm-up: " if self.folder.name == PHASE else ""
+        name = self.folder.name.split("-", 2)[2] if self.folder.name.startswith("phase-") else ""
+        phase = {"": "", WARMUP: "warm-up: "}.get(name, f"{name}: ")
         title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
         with Display(title, plan.steps, first_step=loop.progress.step, mode=mode) as display:
             for note in self.notes:
@@ -268,23 +258,31 @@ class Worker:
             display.alarm(alarm.message, stop=alarm.stop, kind=alarm.guard)
         display.step(step.metrics, step.seconds, int(step.metrics.get("decisions", 0)))
 
+    def certificate(self) -> Certified | None:
+        """What the recipe's certificate says of the trained policy, where it has one."""
+        recipe = self.plan.recipe
+        if recipe.certificate is None:
+            return None
+        return evaluation.certified(recipe.certificate, recipe.rewards, self.loop.actor, self.plan.task)
+
     def finish(self) -> Run:
         """The finished run, and its README."""
         run = Run(
             folder=self.folder,
             recipe=self.plan.recipe,
             task=self.plan.task,
-            policy=self.loop.actor,
+            models=self.loop.engine.models,
             curves=read_metrics(self.folder),
             scores_before=np.asarray(self.scores["0"]),
             scores_after=np.asarray(self.scores[str(self.plan.steps)]),
             alarms=self.alarms,
+            certificate=self.certificate(),
         )
         draw_curve(run)
         hidden = ("recipe", "task_settings")
         facts = Facts(
             title=f"{self.plan.recipe.name} on {self.plan.task.name}, seed {self.plan.seed}",
-            state=f"Finished after {self.plan.steps} steps.",
+            state=f"Finished after {self.plan.steps} steps.{spoken(run.certificate)}",
             settings={name: value for name, value in self.config.items() if name not in hidden},
             repeat=repeat_command(self.plan),
             resume=resume_command(self.folder),
@@ -302,6 +300,13 @@ def draw_curve(run: Run) -> None:
     title = f"{run.recipe.name} on {run.task.name}"
     with suppress(AssayError):
         plot.learning_curve(run.folder / "learning_curve.png", series, title=title, subtitle="held-out score")
+
+
+def spoken(certificate: Certified | None) -> str:
+    """A certificate's verdict as the end of a sentence's line; nothing where there is none."""
+    if certificate is None:
+        return ""
+    return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
 
 
 def noted(alarms: Sequence[Alarm]) -> list[Noted]:

@@ -12,7 +12,7 @@ import torch
 from assay import catalogue, evaluation
 from assay.claims import Exact
 from assay.loop import Loop
-from assay.recipe import describe, settings
+from assay.settings import describe, settings
 from assay.types import AssayError
 from assay.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
 

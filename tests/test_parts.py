@@ -26,9 +26,9 @@ from assay.objectives.policy import PolicyGradient
 from assay.objectives.ratio import ProductRatio, SequenceRatio
 from assay.objectives.trust import NoTrust
 from assay.ops import divergences
-from assay.recipe import describe
 from assay.reduce import FixedLength, PromptMean, SequenceMean, SequenceSum
 from assay.regularizers.divergence import EntropyBonus, KlToReference
+from assay.settings import describe
 from assay.sources.fresh import FreshSequences
 from tests.checks.examples import EXAMPLES
 

@@ -21,11 +21,12 @@ from assay import bases, catalogue, cli, commands, store
 from assay.constraints.lagrange import Lagrange
 from assay.credit.temporal import Gae, Whiten
 from assay.engine import Placement
-from assay.plan import Plan, differing, make_plan, plan_of, read_config, recorded, repeat_command, warmup_plan
-from assay.recipe import Recipe, describe, find_setting, settings
+from assay.plan import Plan, differing, make_plan, phase_plan, phases_of, plan_of, read_config, recorded, repeat_command
+from assay.recipe import Recipe
 from assay.regularizers.divergence import EntropyBonus
 from assay.rollouts.explore import EpsilonGreedy
 from assay.schedules import Linear, WarmUp
+from assay.settings import describe, find_setting, settings
 from assay.types import AssayError, Progress
 from assay.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
 
@@ -71,7 +72,8 @@ def test_only_token_methods_that_sample_are_warmed_up(name: str, task: str, warm
 
 def test_the_warm_up_trains_the_same_actor_on_demonstrations() -> None:
     plan = make_plan("grpo", "addition-1", seed=5, settings={"actor.width": 32}, warmup=40)
-    warm = warmup_plan(plan)
+    (phase,) = phases_of(plan)
+    warm = phase_plan(plan, phase, None)
     assert (warm.method, warm.steps, warm.seed, warm.warmup) == ("sft", 40, 5, 0)
     assert warm.recipe.actor == plan.recipe.actor
     assert warm.config()["fingerprint"] != plan.config()["fingerprint"]

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assay import catalogue
-from assay.recipe import children
+from assay.settings import children
 
 SLOTS = (
     "credit",

@@ -6,6 +6,7 @@ assert_laws(check_objective(MyObjective()))
 
 from assay.checks.actor import check_actor
 from assay.checks.aggregation import check_aggregation
+from assay.checks.certificate import check_certificate
 from assay.checks.constraint import check_constraint
 from assay.checks.credit import check_credit, check_select
 from assay.checks.critic import check_critic, check_critic_loss
@@ -26,6 +27,7 @@ __all__ = [
     "check_actor",
     "check_advantage",
     "check_aggregation",
+    "check_certificate",
     "check_constraint",
     "check_credit",
     "check_critic",

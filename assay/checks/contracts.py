@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from assay.checks.actor import ACTOR
 from assay.checks.aggregation import AGGREGATION
+from assay.checks.certificate import CERTIFICATE
 from assay.checks.constraint import CONSTRAINT
 from assay.checks.credit import CREDIT, PREPARE, SELECT, STATISTIC
 from assay.checks.critic import CRITIC, CRITIC_LOSS
@@ -21,8 +22,8 @@ from assay.checks.source import SOURCE
 CONTRACTS: Mapping[str, Contract] = {
     contract.slot: contract
     for contract in (
-        ACTOR, AGGREGATION, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, OBJECTIVE, PREPARE, RATIO,
-        REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TRUST,
+        ACTOR, AGGREGATION, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, OBJECTIVE,
+        PREPARE, RATIO, REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TRUST,
     )
 }  # fmt: skip
 """Slot, as discovery names it -> its contract."""

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.recipe import children, is_schedule, resolved
+from assay.settings import children, is_schedule, resolved
 from assay.types import AssayError, Progress
 
 TIGHT = 1e-9

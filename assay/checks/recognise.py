@@ -42,6 +42,7 @@ BY_METHODS = (
     ("constraint", both(has("init", "observe"), takes(2))),
     ("curriculum", both(has("init", "observe"), takes(3))),
     ("rollout", both(has("init", "num_starts"), takes(5))),
+    ("certificate", both(has("num_starts"), takes(1))),
     ("source", both(has("init"), takes(4))),
     ("select", both(has("max_rounds"), takes(1))),
     ("schedule", both(has("at"), takes(0))),
@@ -135,6 +136,8 @@ FUNCTIONS: dict[str, Callable[[Any], list[Finding]]] = {
 # ---------------------------------------------------------------------------------------------------- recipes
 def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
     """Every part of a recipe; its terms are tried with its own models, made small."""
+    for phase in recipe.before:
+        yield from recipe_things(f"{name}, {phase.name}", phase.recipe)
     recipe = recipe.at(Progress())
     benches = benches_of(recipe)
 
@@ -157,7 +160,8 @@ def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
     yield from (plain("credit" if is_credit(part) else "prepare", part) for part in recipe.credit)
     yield from (plain("constraint", part) for part in recipe.constraints)
     yield from (plain("curriculum", part) for part in (recipe.curriculum,) if part is not None)
-    yield plain("source", recipe.source)
+    yield from (plain("source", feed.source) for feed in recipe.feeds)
+    yield from (plain("certificate", part) for part in (recipe.certificate,) if part is not None)
     for stage in recipe.stages:
         yield from (term("objective", part) for part in stage.objective)
         yield from (term("regularizer", part) for part in stage.regularizers)

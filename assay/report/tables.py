@@ -16,10 +16,10 @@ from rich.text import Text
 
 from assay import catalogue
 from assay.evidence.intervals import Series
-from assay.recipe import describe, settings
 from assay.report import claims
 from assay.report.plot import curve, learning_curve
 from assay.report.terminal import Curve, before_after
+from assay.settings import describe, settings
 from assay.types import AssayError
 from assay.worlds import CONTROL, LANGUAGE
 
@@ -161,6 +161,7 @@ def run_facts(run: Any) -> dict[str, Any]:
         "before": vars(run.before),
         "after": vars(run.after),
         "alarms": [alarm.message for alarm in run.alarms],
+        "certificate": None if run.certificate is None else vars(run.certificate),
     }
 
 
@@ -172,6 +173,11 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
     out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
     series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
     out.print(Curve(series, x_label="step"))
+    for run, name in zip(runs, names, strict=True):
+        if run.certificate is not None:
+            verdict = ("certified", "bold green") if run.certificate.holds else ("NO SOLUTION", "bold red")
+            whose = f" ({name})" if len(runs) > 1 else ""
+            out.print(Text.assemble(verdict, f"{whose}: {run.certificate.statement}"))
     out.print(f"curve       {picture_of(runs, base, series)}\nrun folder  {base}", markup=False)
 
 
