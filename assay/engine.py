@@ -157,6 +157,7 @@ class Engine:
             overwrite(mine, state["optimizers"][name])
         self.updates = int(state["updates"])
 
+    @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], recipe: Recipe) -> None:
         """Starts models from weights under their full names ("actor.layers.0.weight"); copies follow what they copy,
         unless weights are there for them too.
