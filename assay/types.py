@@ -89,12 +89,21 @@ Space = Discrete | Box | Vocabulary
 
 @dataclass(frozen=True)
 class Spec:
-    """What a model must know of a task to be built: what is seen, what is decided, how long an episode can be."""
+    """What a model must know of a task to be built: what is seen, what is decided, how long an episode can be.
+
+    Where there is a `goal`, contexts have two more keys of that space: `goal`, what is asked for, and `achieved`, where
+    the observation stands in the space of goals. Whoever reads the observation reads the goal with it.
+    """
 
     observation: Space
     action: Space
     horizon: int
     num_costs: int = 0
+    goal: Box | None = None
+
+    def __post_init__(self) -> None:
+        if self.goal is not None and not isinstance(self.observation, Box):
+            raise AssayError(f"goals go with observation vectors, this task has {self.observation}; give coordinates")
 
 
 # ---------------------------------------------------------------------------------------------------- outcomes

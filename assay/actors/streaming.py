@@ -69,8 +69,8 @@ class NormalizedActor(nn.Module):
         return int(self.actor.num_actions)
 
     def seen(self, context: Context) -> Context:
-        """The context with its observation scaled."""
-        return {**context, "observation": self.scale(features(context))}
+        """All that is seen as one scaled observation."""
+        return {"observation": self.scale(features(context))}
 
     def values(self, context: Context) -> Tensor:
         """Q(s, .) [..., A] where the actor inside has them."""

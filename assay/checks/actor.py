@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from assay.checks.cases import (
     CHOICES,
     CONTROL_LAYOUTS,
+    GOALS,
     NUMBERED,
+    REACHING,
     TOKEN_LAYOUTS,
     TOKENS,
     TORQUES,
@@ -28,7 +30,7 @@ from assay.rollouts.completions import complete
 from assay.types import AssayError, Discrete, Draw, Experience, Need, Spec, Vocabulary, pad
 
 LOGP = frozenset({Need.LOGP})
-SPECS = (TOKENS, TORQUES, CHOICES, NUMBERED)
+SPECS = (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING)
 GRID = 160
 """Points along each action dimension when a density is integrated."""
 SPREAD = 12.0
@@ -71,7 +73,8 @@ def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase] | list[U
     """The given spaces, or every kind of spaces that the actor can be built for."""
     found = []
     for one in SPECS if spec is None else (spec,):
-        case = ActorCase(f"{type(one.observation).__name__} to {type(one.action).__name__}", one)
+        goal = "" if one.goal is None else " with a goal"
+        case = ActorCase(f"{type(one.observation).__name__} to {type(one.action).__name__}{goal}", one)
         try:
             case.actor(part)
         except AssayError:

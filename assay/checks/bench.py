@@ -22,7 +22,18 @@ from assay.actors.mlp import Mlp
 from assay.actors.q_network import QNetwork
 from assay.actors.table import Table
 from assay.actors.transformer import Transformer
-from assay.checks.cases import CHOICES, CONTROL_LAYOUTS, NUMBERED, TOKEN_LAYOUTS, TOKENS, TORQUES, build, normal
+from assay.checks.cases import (
+    CHOICES,
+    CONTROL_LAYOUTS,
+    GOALS,
+    NUMBERED,
+    REACHING,
+    TOKEN_LAYOUTS,
+    TOKENS,
+    TORQUES,
+    build,
+    normal,
+)
 from assay.critics.q import Temperature, TwinQ
 from assay.critics.value import StateValue, TokenValue
 from assay.engine import own_decisions
@@ -99,8 +110,9 @@ def benches_of(recipe: Recipe) -> list[Bench]:
     models = {name: smaller(spec) for name, spec in {"actor": recipe.actor, **recipe.critics}.items()}
     copies = {name: one.of for name, one in recipe.copies.items()}
     found = []
-    for spec in (TOKENS, TORQUES, CHOICES, NUMBERED):
-        bench = Bench(f"{recipe.name} on {type(spec.action).__name__}", spec, models, copies)
+    for spec in (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING):
+        kind = type(spec.action).__name__ + ("" if spec.goal is None else " with goals")
+        bench = Bench(f"{recipe.name} on {kind}", spec, models, copies)
         try:
             built = [bench.model(name) for name in models]
         except AssayError:

@@ -22,6 +22,8 @@ TOKENS = Spec(Vocabulary(7, pad=0, bos=1, eos=2), Vocabulary(7, pad=0, bos=1, eo
 TORQUES = Spec(Box((-3.0,) * 3, (3.0,) * 3), Box((-2.0, -1.0), (1.0, 3.0)), horizon=9)
 CHOICES = Spec(Box((-3.0,) * 3, (3.0,) * 3), Discrete(3), horizon=9)
 NUMBERED = Spec(Discrete(6), Discrete(3), horizon=9)
+GOALS = Spec(Box((-3.0,) * 3, (3.0,) * 3), Discrete(3), horizon=9, goal=Box((-3.0,) * 2, (3.0,) * 2))
+REACHING = Spec(Box((-3.0,) * 3, (3.0,) * 3), Box((-1.0,) * 2, (1.0,) * 2), horizon=9, goal=Box((-3.0,), (3.0,)))
 
 DECISIONS = "dECB"
 
@@ -118,6 +120,8 @@ def context_and_action(spec: Spec, layout: Layout) -> tuple[dict[str, Tensor], T
     else:
         assert isinstance(spec.observation, Box)
         context = {"observation": normal(layout.name + "seen", (*shape, spec.observation.size))}
+        if spec.goal is not None:
+            context |= {name: normal(layout.name + name, (*shape, spec.goal.size)) for name in ("goal", "achieved")}
     if isinstance(spec.action, Discrete):
         return context, whole(layout.name + "done", 0, spec.action.n, shape)
     low, high = torch.tensor(spec.action.low).double(), torch.tensor(spec.action.high).double()

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from assay.checks.actor import learnable
+from assay.checks.actor import SPECS, learnable
 from assay.checks.bench import STANDARD, Bench, TermCase, evaluate
-from assay.checks.cases import CHOICES, CONTROL_LAYOUTS, NUMBERED, TOKEN_LAYOUTS, TOKENS, TORQUES, build, with_dtype
+from assay.checks.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, build, with_dtype
 from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown
 from assay.checks.term import COMMON, cases_on
 from assay.types import AssayError, Context, Discrete, Experience, Spec, pad
@@ -112,10 +112,10 @@ class CriticCase:
 def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
     """The tasks that the critic can be built for."""
     found = []
-    for spec in (TOKENS, TORQUES, CHOICES, NUMBERED):
-        layout = (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0]
+    for spec in SPECS:
+        layout, goal = (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0], " with a goal" if spec.goal else ""
         case = CriticCase(
-            f"{type(spec.observation).__name__} to {type(spec.action).__name__}: {layout.name}",
+            f"{type(spec.observation).__name__} to {type(spec.action).__name__}{goal}: {layout.name}",
             spec,
             build(spec, layout),
         )

@@ -42,7 +42,7 @@ class ScaledValue(nn.Module):
 
     def forward(self, context: Context) -> Tensor:
         """State values [...]."""
-        value: Tensor = self.critic({**context, "observation": self.scale(features(context))})
+        value: Tensor = self.critic({"observation": self.scale(features(context))})
         return value
 
 

@@ -13,16 +13,17 @@ from assay.types import AssayError, Box, Context, Spec
 def feature_size(spec: Spec) -> int:
     """Length of `features` for this task."""
     if isinstance(spec.observation, Box):
-        return spec.observation.size
+        return spec.observation.size + (0 if spec.goal is None else spec.goal.size)
     raise AssayError(
         f"a perceptron cannot read {spec.observation}; use Table() for numbered states, Transformer() for tokens"
     )
 
 
 def features(context: Context) -> Tensor:
-    """The observation vector."""
+    """The observation vector, followed by the goal where there is one."""
     if "observation" in context:
-        return context["observation"]
+        seen = context["observation"]
+        return torch.cat((seen, context["goal"]), -1) if "goal" in context else seen
     raise AssayError(
         "a perceptron reads context['observation'], which this task does not give; use Table() for numbered states"
     )
