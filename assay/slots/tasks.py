@@ -106,6 +106,15 @@ class ScriptedTask(Task, Protocol):
 
 
 @runtime_checkable
+class RoamingTask(ScriptedTask, Protocol):
+    """A task with goals that can also be wandered in: one goal after the other, no end. Play data are made of it."""
+
+    @property
+    def roaming(self) -> Task | None:
+        """The same task with goals that follow each other; None where nobody wrote one."""
+
+
+@runtime_checkable
 class VerifiedTask(Task, Protocol):
     """Prompts with a verifier."""
 

@@ -160,28 +160,38 @@ class Scripted:
 
 @dataclass(frozen=True)
 class SteppedTask:
-    """A task around a simulation. `expert` acts well by itself; `dynamics` is the exact model where there is one."""
+    """A task around a simulation. `expert` acts well by itself; `dynamics` is the exact model where there is one.
+
+    `held_out` makes the simulation of split 1 where it is another than that of training: goals that were never asked
+    for. `roaming` is the same task with goals that follow each other and no end, for data of play.
+    """
 
     name: str
     spec: Spec
     make: Callable[[int], Simulation]
     expert: Callable[[Context], Tensor] | None = None
     dynamics: Dynamics | None = None
+    held_out: Callable[[int], Simulation] | None = None
+    roaming: SteppedTask | None = None
 
     def simulate(self, num: int) -> Simulation:
         """N instances side by side."""
         return self.make(num)
 
+    def of_split(self, num: int, split: int) -> Simulation:
+        """N instances with the starts and goals of a split."""
+        return self.make(num) if self.held_out is None or not split else self.held_out(num)
+
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
         """One episode for each (start, sample); equal ordinals have equal starts and equal chance."""
-        simulation, seeds = self.make(len(starts)), start_seeds(split, starts)
+        simulation, seeds = self.of_split(len(starts), split), start_seeds(split, starts)
         return play_episodes(actor, simulation, seeds, starts, samples, draw, self.spec.horizon, greedy)
 
     def begin(self, starts: np.ndarray, split: int) -> Experience:
         """The first context of each start."""
-        context = self.make(len(starts)).reset(start_seeds(split, starts))
+        context = self.of_split(len(starts), split).reset(start_seeds(split, starts))
         return nothing_done(context, self.spec, starts)
 
     def resume(
@@ -189,7 +199,7 @@ class SteppedTask:
     ) -> Experience:
         """Takes the given actions again, which lead to the same state, and goes on from there."""
         seeds = start_seeds(split, begun.column("start").numpy())
-        simulation, horizon = self.make(len(begun)), self.spec.horizon
+        simulation, horizon = self.of_split(len(begun), split), self.spec.horizon
         return play_on(actor, simulation, seeds, begun, samples, draw, horizon, limit or horizon)
 
     def judge(self, experience: Experience, split: int) -> Experience:

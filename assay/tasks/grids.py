@@ -1,0 +1,116 @@
+"""Grids with goals: walk through a drawn maze to the cell that is asked for; reward 1 there, where the episode ends.
+
+Axes: N instances. What is seen are coordinates between -1 and 1, so that the goal is of the same kind. `roaming` is the
+same grid without ends: who reaches a goal is given another, which is how play data are made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.tasks.mazes import Maze, another_goal, two_cells
+from assay.tasks.stepping import ArraySimulation, SteppedTask
+from assay.types import Box, Context, Discrete, Spec
+
+FOUR_ROOMS = Maze((
+    "###########",
+    "#....#....#",
+    "#....#....#",
+    "#.........#",
+    "#....#....#",
+    "##.####...#",
+    "#....##.###",
+    "#....#....#",
+    "#.........#",
+    "#....#....#",
+    "###########",
+))  # fmt: skip
+CORRIDOR = Maze((
+    "#############",
+    "#...........#",
+    "###########.#",
+    "#...........#",
+    "#.###########",
+    "#...........#",
+    "###########.#",
+    "#...........#",
+    "#.###########",
+    "#...........#",
+    "#############",
+))  # fmt: skip
+"""One winding way of 59 cells."""
+ROAMING = 200
+"""Decisions of an episode of play."""
+
+
+@dataclass(frozen=True)
+class GoalGrid:
+    """Rows of a state: the cell, and the cell that is asked for."""
+
+    maze: Maze
+    split: int
+    limit: int
+    has_chance: bool = False
+    """Whether a goal that is reached is replaced by another, by chance, instead of ending the episode."""
+    num_start_draws: ClassVar[int] = 2
+
+    def start(self, uniform: np.ndarray) -> np.ndarray:
+        """A goal, and any other cell to start in."""
+        return np.stack(two_cells(self.maze, self.maze.goals(self.split), uniform))
+
+    def step(
+        self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """One move; pays 1 at the goal."""
+        cell, goal = self.maze.neighbours[state[0], action], state[1]
+        reached = cell == goal
+        if uniform is None:
+            return np.stack([cell, goal]), reached.astype(np.float32), reached
+        goal = np.where(reached, another_goal(self.maze.goals(self.split), cell, uniform), goal)
+        return np.stack([cell, goal]), reached.astype(np.float32), np.zeros_like(reached)
+
+    def observe(self, state: np.ndarray) -> Context:
+        """Coordinates of the cell (`achieved` too) and of the goal."""
+        here, there = (torch.from_numpy(coordinates(self.maze, cell)) for cell in state)
+        return {"observation": here, "goal": there, "achieved": here.clone()}
+
+
+def coordinates(maze: Maze, cell: np.ndarray) -> np.ndarray:
+    """Column and row of numbered cells [..., 2] as float32; the longer side of the maze goes from -1 to 1."""
+    size = max(maze.free.shape) - 1
+    place: np.ndarray = (2.0 * maze.cells[cell][..., ::-1] / size - 1.0).astype(np.float32)
+    return place
+
+
+def cells_at(maze: Maze, place: Tensor) -> np.ndarray:
+    """The numbers of the cells with these coordinates."""
+    column, row = ((place.double().numpy() + 1.0) / 2.0 * (max(maze.free.shape) - 1)).round().astype(np.int64).T
+    return maze.number[row.T, column.T]
+
+
+def shortest_way(maze: Maze, context: Context) -> Tensor:
+    """The first move of a shortest way."""
+    return torch.from_numpy(maze.first_move[cells_at(maze, context["observation"]), cells_at(maze, context["goal"])])
+
+
+def grid_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
+    """The task of a maze; held-out episodes have goals of their own."""
+    places = Box((-1.0, -1.0), (1.0, 1.0))
+    spec, expert = Spec(places, Discrete(4), horizon, goal=places), partial(shortest_way, maze)
+    moves = GoalGrid(maze, 0, horizon)
+    roams = replace(moves, limit=ROAMING, has_chance=True)
+    roaming = SteppedTask(f"{name}, roaming", replace(spec, horizon=ROAMING), partial(ArraySimulation, roams), expert)
+    held_out = partial(ArraySimulation, replace(moves, split=1))
+    return SteppedTask(name, spec, partial(ArraySimulation, moves), expert, moves, held_out, roaming)
+
+
+LEVELS = {
+    "four-rooms": partial(grid_task, "four-rooms", FOUR_ROOMS, 50),
+    "corridor": partial(grid_task, "corridor", CORRIDOR, 120),
+}
