@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.flat import Flat, fits_of, joined, merged
 from assay.ops import random
 from assay.recipe import Copy, Recipe, Stage
-from assay.slots import Annotation, View
-from assay.types import AssayError, Draw, Experience, Loss, Need, Scored, Spec, State, Sums
+from assay.slots import Annotation, Grower, View
+from assay.types import AssayError, Draw, Experience, Fit, Loss, Need, Scored, Spec, State, Sums
 
 ONE = torch.ones(())
 
@@ -35,30 +36,6 @@ class Placement:
     device: str = "cpu"
     micro_batch: int = 0
     precision: torch.dtype | None = None
-
-
-class Flat:
-    """A model's parameters as views into one tensor: optimizer, clipping and copies work on it at once."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self.names, self.tensors = zip(*model.named_parameters(), strict=True)
-        self.values = torch.cat([tensor.detach().reshape(-1) for tensor in self.tensors])
-        for tensor, place in zip(self.tensors, self.split(self.values), strict=True):
-            tensor.data = place
-
-    def split(self, values: Tensor) -> list[Tensor]:
-        """Views of a flat tensor, one for each parameter."""
-        parts = values.split([tensor.numel() for tensor in self.tensors])
-        return [part.view_as(tensor) for part, tensor in zip(parts, self.tensors, strict=True)]
-
-    def snapshot(self) -> State:
-        """Parameters by name."""
-        return dict(zip(self.names, self.split(self.values), strict=True))
-
-    def restore(self, state: State) -> None:
-        """Overwrites the parameters in place."""
-        for name, place in zip(self.names, self.split(self.values), strict=True):
-            place.copy_(state[name])
 
 
 def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
@@ -134,11 +111,22 @@ class Engine:
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
+        for stage in recipe.stages:
+            self.check_growth(stage)
         self.optimizers = {
             stage.name: stage.optimizer.init([self.flats[name].values for name in stage.trains])
             for stage in recipe.stages
         }
         self.updates = 0
+
+    def check_growth(self, stage: Stage) -> None:
+        """Refuses a stage whose model grows, but whose optimizer only moves parameters."""
+        growing = [name for name in stage.trains if self.flats[name].grown]
+        if growing and not isinstance(stage.optimizer, Grower):
+            raise AssayError(
+                f"stage '{stage.name}' trains '{growing[0]}', which is stepped by the gradient of its outputs; "
+                f"{type(stage.optimizer).__name__} moves parameters only: set optimizer=Boost()"
+            )
 
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:
@@ -166,7 +154,7 @@ class Engine:
         for name in sorted(self.flats, key=lambda name: name in copies):
             flat = self.flats[name]
             if name in copies:
-                flat.values.copy_(self.flats[copies[name].of].values)
+                flat.follow(self.flats[copies[name].of], 1.0)
             for own, place in zip(flat.names, flat.split(flat.values), strict=True):
                 given = weights.get(f"{name}.{own}")
                 if given is not None and given.shape != place.shape:
@@ -217,21 +205,30 @@ class Engine:
         """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""
         counts = [term.count(batch) for term in stage.terms]
         parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
+        growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
         result = Update()
         total: list[Tensor] | None = None
+        fits: list[list[Fit]] = []
         together = frozenset(term.together for term in stage.terms if term.together is not None)
         for part in self.micro_batches(batch, together):
+            for _, module in growing:
+                module.record()
             loss = self.loss(stage, part, counts, result)
+            outputs = [(name, module, *kept) for name, module in growing for kept in module.recorded()]
             if loss is None:
                 continue
-            gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
-            filled = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, parameters, strict=True)]
+            leaves = [*parameters, *(output for *_, output in outputs)] if outputs else parameters
+            gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
+            filled = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, leaves, strict=True)]
+            if outputs:
+                fits.append(fits_of(outputs, filled[len(parameters) :], part.mask))
+                filled = filled[: len(parameters)]
             if total is None:
                 total = filled
-            else:
+            elif filled:
                 torch._foreach_add_(total, filled)
         if total is not None:
-            self.apply(stage, total, result)
+            self.apply(stage, total, result, merged(fits))
         if result.fault:
             result.fault += origin_of_fault(batch, result.sums)
         return result
@@ -256,20 +253,16 @@ class Engine:
                     result.leaks.append(name)
         return total if total is not None and total.requires_grad else None
 
-    def apply(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+    def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Clips and steps; a gradient that is not finite is not applied."""
         flat_gradients, start = [], 0
         for name in stage.trains:
             num = len(self.flats[name].tensors)
-            flat_gradients.append(
-                torch.cat([g.reshape(-1) for g in gradients[start : start + num]]).to(self.flats[name].values.dtype)
-            )
+            values = self.flats[name].values
+            flat_gradients.append(joined(gradients[start : start + num], values.device).to(values.dtype))
             start += num
-        norm = (
-            torch.stack([g.norm() for g in flat_gradients]).norm()
-            if len(flat_gradients) > 1
-            else flat_gradients[0].norm()
-        )
+        everything = [*flat_gradients, *(fit.gradient for fit in fits)]
+        norm = torch.stack([g.norm() for g in everything]).norm() if len(everything) > 1 else everything[0].norm()
         size = float(norm)
         if not np.isfinite(size):
             result.fault = f"the gradient of stage '{stage.name}' is not finite"
@@ -277,17 +270,20 @@ class Engine:
         result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
         limit = stage.optimizer.clip_norm
         if limit and size > limit:
-            flat_gradients = [g.mul_(limit / size) for g in flat_gradients]
+            everything = [g.mul_(limit / size) for g in everything]
         with torch.no_grad():
-            values = [self.flats[name].values for name in stage.trains]
-            stage.optimizer.step(values, flat_gradients, result.sums, self.optimizers[stage.name])
+            state = self.optimizers[stage.name]
+            stage.optimizer.step([self.flats[name].values for name in stage.trains], flat_gradients, result.sums, state)
+            if fits:
+                assert isinstance(stage.optimizer, Grower)
+                stage.optimizer.grow(fits, state)
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> None:
         """Moves the copies that are due at this update, as stages are due, and counts the update."""
         for name, copy in copies.items():
             if copy.rate and self.updates % copy.every == 0:
-                self.flats[name].values.lerp_(self.flats[copy.of].values, copy.rate)
+                self.flats[name].follow(self.flats[copy.of], copy.rate)
         self.updates += 1
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:

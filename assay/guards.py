@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Protocol
 
 import torch
 
 from assay.ops import groups
 from assay.recipe import Recipe
+from assay.slots import Grown
 from assay.types import AssayError, Experience, Need, Origin, Progress, State
 
 
@@ -84,7 +86,8 @@ class SampledEqualsTrained:
         some = own.rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
         if not bool(some.mask.any()):
             return []
-        some = some.trim().to(next(moment.actor.parameters()).device)
+        somewhere = next(chain(moment.actor.parameters(), moment.actor.buffers()))
+        some = some.trim().to(somewhere.device)
         gap = (moment.actor.score(some, frozenset({Need.LOGP})).logp - some.logp).abs()[some.mask]
         mean, largest = float(gap.mean()), float(gap.max())
         if mean <= self.mean_limit and largest <= self.largest_limit:
@@ -245,11 +248,12 @@ def is_zero(value: Any) -> bool:
 
 
 def checksum(actor: Any) -> float:
-    """A number that changes with the weights."""
+    """A number that changes with the weights, and with what has grown."""
+    grown = [tensor for module in actor.modules() if isinstance(module, Grown) for tensor in module.growth().values()]
     return float(
         sum(
             parameter.detach().double().sum() + parameter.detach().double().square().sum()
-            for parameter in actor.parameters()
+            for parameter in (*actor.parameters(), *grown)
         )
     )
 

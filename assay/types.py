@@ -303,6 +303,17 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Fit:
+    """What an update asks of a grown module: R decisions, what it saw [R, F], and d loss / d output there [R, P]."""
+
+    name: str
+    """The model that it belongs to."""
+    module: Any
+    inputs: Tensor
+    gradient: Tensor
+
+
+@dataclass(frozen=True)
 class Certified:
     """What a certificate says of a trained policy: whether it holds, in a sentence and in numbers."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from assay.engine import Engine, Placement, Update
 from assay.probes.tensors import credited
 from assay.recipe import Recipe, Stage
-from assay.types import AssayError, Discrete, Experience, Progress, Spec
+from assay.types import AssayError, Discrete, Experience, Fit, Progress, Spec
 
 NOWHERE = Spec(Discrete(1), Discrete(1), 1)
 """Stands for the task where every model is given."""
@@ -34,7 +34,7 @@ class Witness(Engine):
 
     gradients: Mapping[str, Tensor]
 
-    def apply(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+    def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Keeps the gradient before clipping."""
         self.gradients = dict(zip(self.names(stage), gradients, strict=True))
 

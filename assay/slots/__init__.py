@@ -7,7 +7,7 @@ Laws of every part: equal inputs and state give equal outputs; inputs are not mo
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
-from assay.slots.models import Actor, ModelSpec, View
+from assay.slots.models import Actor, Grown, ModelSpec, View
 from assay.slots.parts import (
     Aggregation,
     Annotation,
@@ -17,6 +17,7 @@ from assay.slots.parts import (
     CriticLoss,
     Curriculum,
     Explore,
+    Grower,
     Objective,
     Optimizer,
     Over,
@@ -54,6 +55,8 @@ __all__ = [
     "Curriculum",
     "DemonstratedTask",
     "Explore",
+    "Grower",
+    "Grown",
     "ModelSpec",
     "Objective",
     "Optimizer",

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from assay.types import Context, Experience, Need, Scored, Spec
+from assay.types import Context, Experience, Need, Scored, Spec, State
 
 
 class Actor(Protocol):
@@ -37,6 +37,30 @@ class ModelSpec(Protocol):
 
     def build(self, spec: Spec) -> nn.Module:
         """The module for this task; raises AssayError where the task's spaces do not fit."""
+
+
+@runtime_checkable
+class Grown(Protocol):
+    """A module, a model or inside one, that is stepped by the gradient of its outputs and grows: it has no parameters.
+
+    Losses are differentiated by the outputs that it recorded; an optimizer that is a `Grower` adds to it what lowers
+    them. Laws: what `growth` gives, `regrow` makes again bitwise; outputs of a row do not depend on the other rows.
+    """
+
+    def record(self) -> None:
+        """From now on, keeps every input [B, T, F] and output [B, T, P]; the outputs are leaves that take gradient."""
+
+    def recorded(self) -> list[tuple[Tensor, Tensor]]:
+        """The inputs and outputs kept since `record`; ends it."""
+
+    def growth(self) -> State:
+        """All that has grown, as tensors by name."""
+
+    def regrow(self, state: State) -> None:
+        """Takes a growth over, whatever its size."""
+
+    def follow(self, other: Any, rate: float) -> None:
+        """f <- f + rate * (other - f), as functions."""
 
 
 class View(Protocol):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
 from assay.slots.models import View
 from assay.slots.tasks import Task
-from assay.types import Certified, Draw, Experience, Loss, Need, Progress, State, Sums
+from assay.types import Certified, Draw, Experience, Fit, Loss, Need, Progress, State, Sums
 
 
 class Rollout(Protocol):
@@ -240,6 +240,14 @@ class Optimizer(Protocol):
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """Moves the values and the state in place; `sums` are the metrics of this update's losses."""
+
+
+@runtime_checkable
+class Grower(Optimizer, Protocol):
+    """An optimizer for stages whose models grow instead of moving; parameters that they also have, it moves."""
+
+    def grow(self, fits: Sequence[Fit], state: State) -> None:
+        """Adds to each model what goes against its gradient; all models of the stage at once, so that they can share."""
 
 
 class Schedule(Protocol):

@@ -1,0 +1,81 @@
+"""A model as the engine sees it: parameters in one flat tensor, modules that grow beside them, and what an update asks
+of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.slots import Grown
+from assay.types import Fit, State
+
+
+class Flat:
+    """A model's parameters as views into one tensor: optimizer, clipping and copies work on it at once; and beside them
+    its modules that grow, which have none.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        named = dict(model.named_parameters())
+        self.names, self.tensors = tuple(named), tuple(named.values())
+        device = next(chain(self.tensors, model.buffers()), torch.empty(0)).device
+        self.values = joined([tensor.detach() for tensor in self.tensors], device)
+        self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
+        for tensor, place in zip(self.tensors, self.split(self.values), strict=True):
+            tensor.data = place
+
+    def split(self, values: Tensor) -> list[Tensor]:
+        """Views of a flat tensor, one for each parameter."""
+        parts = values.split([tensor.numel() for tensor in self.tensors])
+        return [part.view_as(tensor) for part, tensor in zip(parts, self.tensors, strict=True)]
+
+    def snapshot(self) -> State:
+        """Parameters and growth by name."""
+        growth = {name: module.growth() for name, module in self.grown.items()}
+        return {**dict(zip(self.names, self.split(self.values), strict=True)), **growth}
+
+    def restore(self, state: State) -> None:
+        """Overwrites the parameters in place, and grows again what had grown."""
+        for name, place in zip(self.names, self.split(self.values), strict=True):
+            place.copy_(state[name])
+        for name, module in self.grown.items():
+            module.regrow(state[name])
+
+    def follow(self, other: Flat, rate: float) -> None:
+        """Goes a share of the way to another model of the same kind; all of it at rate 1."""
+        self.values.lerp_(other.values, rate)
+        for mine, theirs in zip(self.grown.values(), other.grown.values(), strict=True):
+            mine.follow(theirs, rate)
+
+
+def joined(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
+    """All numbers in one row; an empty row of none, on `device`."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else torch.empty(0, device=device)
+
+
+def fits_of(outputs: Sequence[tuple[str, Any, Tensor, Tensor]], gradients: Sequence[Tensor], mask: Tensor) -> list[Fit]:
+    """What each recorded (model, module, inputs, outputs) is asked for; outputs are of the batch's first columns, and
+    where the mask is false nothing was decided.
+    """
+    fits = []
+    for (name, module, inputs, output), gradient in zip(outputs, gradients, strict=True):
+        decided = mask[:, : output.shape[1]]
+        fits.append(Fit(name, module, inputs.detach()[decided], gradient[decided]))
+    return fits
+
+
+def merged(parts: Sequence[Sequence[Fit]]) -> list[Fit]:
+    """The fits of all micro-batches as one for each module."""
+    by_module: dict[int, list[Fit]] = {}
+    for fit in (fit for part in parts for fit in part):
+        by_module.setdefault(id(fit.module), []).append(fit)
+    return [
+        Fit(one.name, one.module, torch.cat([f.inputs for f in fits]), torch.cat([f.gradient for f in fits]))
+        for fits in by_module.values()
+        for one in fits[:1]
+    ]
