@@ -23,6 +23,7 @@ from assay.checks.cases import (
     build,
     normal,
     with_dtype,
+    with_path,
 )
 from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown
 from assay.ops import random
@@ -63,6 +64,10 @@ class ActorCase:
         """Something to score."""
         return build(self.spec, (TOKEN_LAYOUTS if self.is_text else CONTROL_LAYOUTS)[0])
 
+    def scorable(self, actor: Any) -> Experience:
+        """The same with what this actor needs to score it."""
+        return with_path(self.batch, actor)
+
     @property
     def is_text(self) -> bool:
         """Whether decisions are tokens."""
@@ -100,6 +105,7 @@ def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
         action, logp = actor.act(context, uniform)
     shape = batch.mask.shape
     everywhere = torch.ones_like(batch.mask)
+    batch = case.scorable(actor)  # a path actor walks here with the same uniform numbers
     return replace(batch, action=action.view(*shape, *action.shape[1:]), logp=logp.view(shape), mask=everywhere), actor
 
 
@@ -238,7 +244,8 @@ def repeats(part: Any, case: ActorCase) -> Iterator[str]:
 @law("a row's score does not depend on other rows, padding, or what stands where the mask is false")
 def rows_alone(part: Any, case: ActorCase) -> Iterator[str]:
     """One row alone, rows reversed, three more columns; zero where masked."""
-    actor, batch = case.actor(part), case.batch
+    actor = case.actor(part)
+    batch = case.scorable(actor)
     found = scores(actor, batch)
     if found.shape != batch.mask.shape or bool((found[~batch.mask] != 0).any()):
         yield f"scores have shape {tuple(found.shape)}, or are not zero where the mask is false"
@@ -254,7 +261,8 @@ def rows_alone(part: Any, case: ActorCase) -> Iterator[str]:
 def dtype(part: Any, case: ActorCase) -> Iterator[str]:
     """Scores in both precisions."""
     double, single = case.actor(part), case.actor(part, torch.float32)
-    if gap(scores(single, with_dtype(case.batch, torch.float32)), scores(double.double(), case.batch)) > LOOSE:
+    batch = case.scorable(double.double())
+    if gap(scores(single, with_dtype(batch, torch.float32)), scores(double.double(), batch)) > LOOSE:
         yield "scores differ"
 
 
@@ -262,7 +270,7 @@ def dtype(part: Any, case: ActorCase) -> Iterator[str]:
 def learns(part: Any, case: ActorCase) -> Iterator[str]:
     """Some parameter gets gradient."""
     actor = case.actor(part)
-    if not learnable(actor.score(case.batch, LOGP).logp.sum(), actor):
+    if not learnable(actor.score(case.scorable(actor), LOGP).logp.sum(), actor):
         yield "no parameter gets gradient"
 
 

@@ -33,6 +33,7 @@ from assay.checks.cases import (
     TORQUES,
     build,
     normal,
+    with_path,
 )
 from assay.critics.q import Temperature, TwinQ
 from assay.critics.value import StateValue, TokenValue
@@ -159,7 +160,7 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
 def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) -> Experience:
     """A layout's experience with the columns `scored.*` and the annotations that are needed."""
     layout = (TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS)[place]
-    batch = build(bench.spec, layout)
+    batch = with_path(build(bench.spec, layout), bench.model("actor"))
     with torch.no_grad():
         scored: Scored = bench.model("actor").score(batch, needs)  # type: ignore[operator]
         reference: Scored = bench.model("reference").score(batch, needs)  # type: ignore[operator]

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.ops import distributions, random
+from assay.slots import PathActor
 from assay.types import Box, Discrete, Draw, Experience, Spec, Vocabulary
 
 TOKENS = Spec(Vocabulary(7, pad=0, bos=1, eos=2), Vocabulary(7, pad=0, bos=1, eos=2), horizon=10)
@@ -170,6 +172,17 @@ def build(spec: Spec, layout: Layout) -> Experience:
             "row": rows,
         },
     )
+
+
+def with_path(batch: Experience, actor: Any) -> Experience:
+    """The experience with the column `path` where the actor is one that scores paths: its own, one for each column."""
+    if not isinstance(actor, PathActor):
+        return batch
+    rows = {name: value.flatten(0, 1) for name, value in batch.context.items()}
+    uniform = random.uniform_tensor(Draw(4), (batch.mask.numel(), actor.num_draws)).to(batch.reward.dtype)
+    with torch.no_grad():
+        path = actor.walk(rows, uniform)[2]
+    return batch.add({"path": path.view(*batch.mask.shape, *path.shape[1:])})
 
 
 def pairs(mask: Tensor, label: Tensor | None) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.ops import random
+from assay.rollouts.deciding import deciding
 from assay.slots import Explore, Simulation, SteppingTask, Task
 from assay.types import AssayError, Context, Draw, Experience, State
 
@@ -30,7 +31,7 @@ class Recorder:
     costs: list[Tensor] = field(default_factory=list)
 
     def add(self, context: Context, row: tuple[Tensor, ...], cost: Tensor | None) -> None:
-        """One column: its context and (action, mask, logp, reward, terminal, truncated)."""
+        """One column: its context and (action, mask, logp, reward, terminal, truncated), with a path at the end."""
         self.contexts.append(context)
         self.rows.append(row)
         if cost is not None:
@@ -43,8 +44,9 @@ class Recorder:
         columns = [torch.stack(column, 1) for column in zip(*self.rows, closing, strict=True)]
         context = {name: torch.stack([step[name] for step in self.contexts], 1) for name in last}
         cost = torch.stack([*self.costs, torch.zeros_like(self.costs[-1])], 1) if self.costs else None
-        action, mask, logp, reward, terminal, truncated = columns
-        return Experience(context, action, mask, logp, reward, terminal, truncated, cost=cost)
+        action, mask, logp, reward, terminal, truncated, *path = columns
+        extra = {"path": path[0]} if path else {}
+        return Experience(context, action, mask, logp, reward, terminal, truncated, cost=cost, extra=extra)
 
 
 class Uniforms:
@@ -80,21 +82,20 @@ def play_episodes(
     context = simulation.reset(seeds)
     alive = torch.ones(len(seeds), dtype=torch.bool)
     uniforms = Uniforms(draw, (starts, samples), actor.num_draws)
-    recorder = Recorder()
+    recorder, decide = Recorder(), deciding(actor)
     for time in range(horizon):
-        action, logp = actor.act(context, None if greedy else uniforms.at(time))
+        action, logp, *path = decide(context, None if greedy else uniforms.at(time))
         after, reward, terminal, truncated, cost = simulation.step(action)
         live = alive.to(reward.dtype)
-        row = (action, alive, logp * live, reward * live, terminal & alive, truncated & alive)
+        row = (action, alive, logp * live, reward * live, terminal & alive, truncated & alive, *path)
         recorder.add(context, row, None if cost is None else cost * live.unsqueeze(1))
         alive = alive & ~(terminal | truncated)
         context = after
         if not alive.any():
             break
-    record = recorder.finish(context)
     start = torch.from_numpy(starts)
-    columns = {"start": start, "sample": torch.from_numpy(samples)}
-    return Experience(**{**vars(record), "group": start, "extra": columns})
+    record = recorder.finish(context).with_columns(group=start)
+    return record.add({"start": start, "sample": torch.from_numpy(samples)})
 
 
 def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:
@@ -139,13 +140,8 @@ class Fragments:
                 f"Fragments needs a task that can be stepped, and '{task.name}' is not one; use rollout Episodes()"
             )
         running = torch.zeros(self.instances, 2, dtype=torch.float64)
-        return {
-            "simulation": task.simulate(self.instances),
-            "time": 0,
-            "context": None,
-            "over": None,
-            "running": running,
-        }
+        simulation = task.simulate(self.instances)
+        return {"simulation": simulation, "time": 0, "context": None, "over": None, "running": running}
 
     @property
     def num_starts(self) -> int:
@@ -162,11 +158,11 @@ class Fragments:
             state["over"] = torch.zeros(self.instances, dtype=torch.bool)
         who = actor if self.explore is None else self.explore.wrap(actor)
         uniforms = Uniforms(run.at(2), (instances,), who.num_draws)
-        recorder, context, over = Recorder(), state["context"], state["over"]
+        recorder, decide, context, over = Recorder(), deciding(who), state["context"], state["over"]
         for time in range(state["time"], state["time"] + self.steps):
-            action, logp = who.act(context, uniforms.at(time))
+            action, logp, *path = decide(context, uniforms.at(time))
             after, reward, terminal, truncated, cost = simulation.step(action)
-            recorder.add(context, (action, ~over, logp, reward, terminal, truncated), cost)
+            recorder.add(context, (action, ~over, logp, reward, terminal, truncated, *path), cost)
             context, over = after, terminal | truncated
         state["context"], state["over"], state["time"] = dict(context), over, state["time"] + self.steps
         record = masked(recorder.finish(context))

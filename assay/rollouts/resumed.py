@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.rollouts.deciding import deciding
 from assay.rollouts.episodes import Recorder, Uniforms
 from assay.slots import Simulation
 from assay.types import Box, Context, Draw, Experience, Spec
@@ -60,10 +61,10 @@ def play_on(
     given = begun.extra.get("answer", begun.mask)
     starts, length = begun.column("start").numpy(), given.sum(1)
     uniforms = Uniforms(draw, (starts, samples), actor.num_draws)
-    context, recorder = simulation.reset(seeds), Recorder()
+    context, recorder, decide = simulation.reset(seeds), Recorder(), deciding(actor)
     alive, answer = torch.ones(len(begun), dtype=torch.bool), []
     for time in range(horizon):
-        action, logp = actor.act(context, uniforms.at(time))
+        action, logp, *path = decide(context, uniforms.at(time))
         if time < given.shape[1]:
             repeats = given[:, time].view(-1, *[1] * (action.dim() - 1))
             action = torch.where(repeats, begun.action[:, time].to(action.dtype), action)
@@ -71,7 +72,7 @@ def play_on(
         alive = alive & (time < length + limit)
         mine = alive & (time >= length)
         live = mine.to(reward.dtype)
-        row = (action, mine, logp * live, reward * live, terminal & mine, truncated & mine)
+        row = (action, mine, logp * live, reward * live, terminal & mine, truncated & mine, *path)
         recorder.add(context, row, None if cost is None else cost * live.unsqueeze(1))
         answer.append(alive)
         alive = alive & ~(terminal | truncated)

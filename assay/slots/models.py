@@ -31,6 +31,19 @@ class Actor(Protocol):
         """Log-probabilities of the recorded decisions, [B, T], zero where the mask is false; more only if asked."""
 
 
+@runtime_checkable
+class PathActor(Actor, Protocol):
+    """An actor that comes to its action by inner steps (flow, diffusion), of which the task gets only the end.
+
+    The action does not say how likely its path was, so the path is recorded: who records calls `walk` and keeps the
+    path as the column `path`, where `score` finds it. `action` stays what was done, for critics, logs and replay.
+    Laws: an actor's, with the path's log-probability; `act` is `walk` without the path.
+    """
+
+    def walk(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Decides for N rows: (action, logp, path [N, ...])."""
+
+
 class ModelSpec(Protocol):
     """A frozen description of a model that can build it for a task. Parameters come from torch's generator, which the
     run seeds per model."""

@@ -85,6 +85,8 @@ def transitions(experience: Experience) -> dict[str, Tensor]:
     columns["mask"][:, 1] = False
     if experience.cost is not None:
         columns["cost"] = pair(experience.cost)
+    if "path" in experience.extra:  # without it a path actor could not score the decision again
+        columns["path"] = pair(experience.column("path"))
     return columns | {f"context.{name}": pair(value) for name, value in experience.context.items()}
 
 
@@ -92,4 +94,5 @@ def from_columns(columns: dict[str, Tensor]) -> Experience:
     """The record that `transitions` took apart."""
     context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
     record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[arg-type]
-    return replace(record, cost=columns.get("cost"))
+    record = replace(record, cost=columns.get("cost"))
+    return record.add({"path": columns["path"]}) if "path" in columns else record
