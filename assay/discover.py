@@ -65,7 +65,7 @@ def both(first: Predicate, second: Predicate) -> Predicate:
 is_term = both(has("count", "together", "needs"), takes(2))
 
 FOLDERS: dict[str, tuple[tuple[str, Predicate], ...]] = {
-    "actors": (("actor", has("build")),),
+    "actors": (("actor", has("build")), ("wrapper", has("around", "reads"))),
     "constraints": (
         ("constraint", both(has("init", "observe"), takes(2))),
         ("certificate", both(has("num_starts"), takes(1))),

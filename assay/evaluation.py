@@ -32,8 +32,16 @@ def scores(
     policy by its mode.
     Preference pairs are scored by whether the policy finds the chosen completion likelier than the rejected one.
     """
+    return outcomes(actor, task, num=num, samples=samples, greedy=greedy)[0]
+
+
+@torch.no_grad()
+def outcomes(
+    actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
+) -> tuple[np.ndarray, dict[str, float]]:
+    """`scores`, and where the task has costs `evaluation_cost`: what an episode costs, all costs added, on average."""
     if isinstance(task, PairedTask):
-        return pair_scores(actor, task, 64 if num is None else num)
+        return pair_scores(actor, task, 64 if num is None else num), {}
     count = default_starts(task) if num is None else num
     if greedy is None:
         greedy = not isinstance(task.spec.action, Vocabulary)
@@ -41,7 +49,9 @@ def scores(
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
     result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
-    return result
+    if played.cost is None:
+        return result, {}
+    return result, {"evaluation_cost": float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))}
 
 
 @torch.no_grad()

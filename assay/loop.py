@@ -65,8 +65,13 @@ class Loop:
 
     @property
     def actor(self) -> Any:
-        """The policy."""
+        """Who gathers and learns."""
         return self.engine.models["actor"]
+
+    @property
+    def policy(self) -> Any:
+        """Who is evaluated and handed out."""
+        return self.recipe.policy(self.engine.models)
 
     def step(self) -> Step:
         """Gather, reward, credit, update, observe: one pass."""

@@ -25,6 +25,7 @@ from assay.slots import (
     Source,
     TaskChange,
     Term,
+    Wrapper,
 )
 from assay.types import AssayError, Need, Progress
 
@@ -124,6 +125,11 @@ class Recipe:
     steps: int = 200
     before: tuple[Phase, ...] = ()
     certificate: Certificate | None = None
+    wrapper: Wrapper | None = None
+
+    def policy(self, models: Mapping[str, Any]) -> Any:
+        """Who acts once training is over: the actor, or what the wrapper puts around the trained models."""
+        return models["actor"] if self.wrapper is None else self.wrapper.around(models)
 
     @property
     def models(self) -> set[str]:
@@ -195,6 +201,11 @@ class Recipe:
                         f"stage '{stage.name}' trains '{name}', which is no model of this recipe "
                         f"({', '.join(sorted(models))})"
                     )
+        missing = sorted(set(self.wrapper.reads) - models) if self.wrapper else []
+        if missing:
+            raise AssayError(
+                f"wrapper reads '{missing[0]}', which is no model of this recipe ({', '.join(sorted(models))})"
+            )
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}"

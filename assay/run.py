@@ -57,8 +57,8 @@ class Run:
 
     @property
     def policy(self) -> Any:
-        """The actor."""
-        return self.models["actor"]
+        """Who acts from now on: the actor, or what the recipe's wrapper makes of the models."""
+        return self.recipe.policy(self.models)
 
     @property
     def before(self) -> Estimate:
@@ -198,14 +198,14 @@ class Worker:
         """Adds to the account of time."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
-    def evaluate(self, step: int, display: Display) -> float:
-        """Held-out scores now; kept under the step's number."""
+    def evaluate(self, step: int, display: Display) -> dict[str, float]:
+        """Held-out scores now, kept under the step's number; their mean, and the mean cost where there are costs."""
         begin = time.perf_counter()
         with display.timed("evaluate"):
-            values = evaluation.scores(self.loop.actor, self.plan.task)
+            values, costs = evaluation.outcomes(self.loop.policy, self.plan.task)
         self.scores[str(step)] = values.tolist()
         self.count("evaluate", time.perf_counter() - begin)
-        return float(values.mean())
+        return {"evaluation": float(values.mean()), **costs}
 
     def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
         """The steps that are left."""
@@ -217,7 +217,7 @@ class Worker:
             for note in self.notes:
                 display.note(note)
             if not self.scores:
-                self.journal.metrics(0, {"evaluation": self.evaluate(0, display)}, {})
+                self.journal.metrics(0, self.evaluate(0, display), {})
                 with display.timed("save"):
                     self.save()
             while loop.progress.step < plan.steps:
@@ -243,7 +243,7 @@ class Worker:
         clock = dict(step.seconds)
         if done == self.plan.steps or (self.plan.evaluate_every and done % self.plan.evaluate_every == 0):
             begin = time.perf_counter()
-            values["evaluation"] = self.evaluate(done, display)
+            values |= self.evaluate(done, display)
             clock["evaluate"] = time.perf_counter() - begin
             if step.fresh is not None:
                 for row in range(min(SAMPLES, len(step.fresh))):
@@ -263,7 +263,7 @@ class Worker:
         recipe = self.plan.recipe
         if recipe.certificate is None:
             return None
-        return evaluation.certified(recipe.certificate, recipe.rewards, self.loop.actor, self.plan.task)
+        return evaluation.certified(recipe.certificate, recipe.rewards, self.loop.policy, self.plan.task)
 
     def finish(self) -> Run:
         """The finished run, and its README."""
@@ -367,4 +367,4 @@ def load(folder: str | Path) -> tuple[Any, Plan, int]:
         raise AssayError(f"{folder} has no checkpoint yet; start it with: {resume_command(folder)}")
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     loop.restore(checkpoint.tree["loop"])
-    return loop.actor, plan, checkpoint.step
+    return loop.policy, plan, checkpoint.step

@@ -20,6 +20,7 @@ from assay.checks.reward import check_reward
 from assay.checks.rollout import check_explore, check_rollout
 from assay.checks.schedule import check_schedule
 from assay.checks.source import check_source
+from assay.checks.wrapper import check_wrapper
 
 __all__ = [
     "Finding",
@@ -43,4 +44,5 @@ __all__ = [
     "check_schedule",
     "check_select",
     "check_source",
+    "check_wrapper",
 ]

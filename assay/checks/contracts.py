@@ -18,12 +18,14 @@ from assay.checks.reward import REWARD
 from assay.checks.rollout import EXPLORE, ROLLOUT
 from assay.checks.schedule import SCHEDULE
 from assay.checks.source import SOURCE
+from assay.checks.wrapper import WRAPPER
 
 CONTRACTS: Mapping[str, Contract] = {
     contract.slot: contract
     for contract in (
         ACTOR, AGGREGATION, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, OBJECTIVE,
         PREPARE, RATIO, REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TRUST,
+        WRAPPER,
     )
 }  # fmt: skip
 """Slot, as discovery names it -> its contract."""

@@ -30,6 +30,7 @@ from assay.slots.parts import (
     Source,
     TaskChange,
     Term,
+    Wrapper,
     number,
 )
 from assay.slots.tasks import (
@@ -80,5 +81,6 @@ __all__ = [
     "Term",
     "VerifiedTask",
     "View",
+    "Wrapper",
     "number",
 ]

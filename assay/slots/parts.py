@@ -180,6 +180,26 @@ class Constraint(Protocol):
         """Moves the multiplier by what was just seen; returns metrics."""
 
 
+class Wrapper(Protocol):
+    """Who acts once training is over: an actor around trained models that re-ranks, averages, filters or shields.
+
+    It acts when the run is evaluated and is what a run hands out; experience for training is gathered by the actor.
+    Laws: rows are independent; equal numbers give equal decisions; without numbers it is a function of the context;
+    what it decides is a decision of the actor inside.
+    """
+
+    @property
+    def actor(self) -> str:
+        """The model that decides inside: `actor`, or a copy of it."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Every model it looks at."""
+
+    def around(self, models: Mapping[str, Any]) -> Any:
+        """The actor that is handed out; models by name."""
+
+
 class Certificate(Protocol):
     """Whether the trained policy may be handed out: asked once, after training, about episodes that training never saw.
 
