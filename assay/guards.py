@@ -17,6 +17,7 @@ from assay.ops import groups
 from assay.recipe import Recipe
 from assay.slots import Grown
 from assay.types import AssayError, Experience, Need, Origin, Progress, State
+from assay.types import AssayError, Experience, Need, Progress, State
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,7 @@ class SampledEqualsTrained:
         fresh = moment.fresh
         if fresh is None or Need.LOGP not in moment.recipe.needs:
             return []
-        own = fresh if fresh.source is None else fresh.rows(fresh.source == int(Origin.POLICY))
-        some = own.rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
+        some = fresh.own().rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
         if not bool(some.mask.any()):
             return []
         somewhere = next(chain(moment.actor.parameters(), moment.actor.buffers()))

@@ -122,8 +122,9 @@ class Loop:
                 for reward in recipe.rewards:
                     fresh = reward(fresh, self.task, 0)
             self.watch(recipe, step, "gathered", fresh)
-            self.progress = replace(self.progress, decisions=self.progress.decisions + int(fresh.mask.sum()))
-            step.metrics.update(outcome_metrics(fresh))
+            own = fresh.own()
+            self.progress = replace(self.progress, decisions=self.progress.decisions + int(own.mask.sum()))
+            step.metrics.update(outcome_metrics(own))
             if recipe.select is None:
                 return fresh
             rows = recipe.select(fresh)
@@ -224,14 +225,14 @@ def means(sums: Sums) -> dict[str, float]:
 
 
 def outcome_metrics(fresh: Experience) -> dict[str, float]:
-    """Reward and length of what was just gathered, of the episodes that ended; `longest` is how many decisions the
-    longest row has, for which the others wait.
+    """Reward and length of what the policy itself just did, of the episodes that ended; `longest` is how many decisions
+    the longest row has, for which the others wait.
     """
     decisions = fresh.mask.sum()
     rows = ((fresh.terminal | fresh.truncated) & fresh.mask).any(1)
     metrics = {
         "decisions": float(decisions),
-        "longest": float(fresh.mask.sum(1).max()),
+        "longest": float(fresh.mask.sum(1).max()) if len(fresh) else 0.0,
         "reward_per_decision": float((fresh.reward * fresh.mask).sum() / decisions.clamp(min=1)),
     }
     if "episode_return" in fresh.extra:

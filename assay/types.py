@@ -226,6 +226,10 @@ class Experience:
             return self.map(lambda column: column.index_select(0, index))
         return self.map(lambda column: column[index])
 
+    def own(self) -> Experience:
+        """The sequences that the policy itself acted: all of them where nobody says otherwise."""
+        return self if self.source is None else self.rows(self.source == int(Origin.POLICY))
+
     def to(self, device: torch.device | str) -> Experience:
         """The record on another device."""
         return self.map(lambda column: column.to(device))
