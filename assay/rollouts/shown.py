@@ -1,0 +1,46 @@
+"""Groups that also hold what somebody else did from the same start. Axes: B rows, T columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from assay.rollouts.episodes import Episodes
+from assay.slots import DemonstratedTask, Rollout, Task
+from assay.types import AssayError, Draw, Experience, Origin, State, concatenate
+
+
+@dataclass(frozen=True)
+class WithDemonstrations:
+    """What `gather` gathers, and in each group one more row: the task's demonstration of the same start.
+
+    So demonstrations are in the group's statistics, and a group of wrong answers still has something to learn from. The
+    column `source` tells the rows apart: POLICY for its own, what the task says for the others, whose recorded
+    log-probability is 0, since nobody knows who acted. Their rewards are judged like all.
+    """
+
+    gather: Rollout = Episodes()
+    breaks: ClassVar[dict[str, str]] = {"recorded": "nobody knows with what probability a demonstration was acted"}
+
+    def init(self, task: Task) -> State:
+        """As what gathers says; a task without demonstrations is refused."""
+        if not isinstance(task, DemonstratedTask):
+            raise AssayError(f"WithDemonstrations needs demonstrations, and '{task.name}' has none; use Episodes")
+        if not self.gather.num_starts:
+            raise AssayError(f"{type(self.gather).__name__} chooses its own starts; WithDemonstrations needs groups")
+        return self.gather.init(task)
+
+    @property
+    def num_starts(self) -> int:
+        """The starts it asks for."""
+        return self.gather.num_starts
+
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """The policy's own rows, then one for each start."""
+        assert isinstance(task, DemonstratedTask)
+        own = self.gather(task, actor, starts, draw, state)
+        policy = torch.full((len(own),), int(Origin.POLICY))
+        return concatenate([replace(own, source=policy), task.demonstrate(np.unique(starts), 0)])
