@@ -16,7 +16,6 @@ import torch
 from assay.ops import groups
 from assay.recipe import Recipe
 from assay.slots import Grown
-from assay.types import AssayError, Experience, Need, Origin, Progress, State
 from assay.types import AssayError, Experience, Need, Progress, State
 
 

@@ -9,7 +9,7 @@ from assay.credit.shaping import Informative
 from assay.curricula.in_order import InOrder
 from assay.objectives.policy import PolicyGradient
 from assay.objectives.ratio import SequenceRatio
-from assay.objectives.trust import Clip, NoTrust, StopGradientWeight
+from assay.objectives.trust import Clip, NoTrust, SoftGate, StopGradientWeight
 from assay.recipe import Recipe, Stage
 from assay.reduce import FixedLength, SequenceMean, SequenceSum, TokenMean
 from assay.worlds import LANGUAGE, World
@@ -75,3 +75,8 @@ def gspo(world: World = LANGUAGE) -> Recipe:
 def cispo(world: World = LANGUAGE) -> Recipe:
     """CISPO (arXiv:2506.13585): clipped importance weights without gradient; no decision is dropped."""
     return with_policy(grpo(world), "cispo", PolicyGradient(trust=StopGradientWeight(1.0, 4.0), aggregate=TokenMean()))
+
+
+def sapo(world: World = LANGUAGE) -> Recipe:
+    """SAPO (arXiv:2511.20347): a smooth gate on the ratio instead of a clip, steeper for what was worse than usual."""
+    return with_policy(grpo(world), "sapo", PolicyGradient(trust=SoftGate(1.0, 1.05), aggregate=SequenceMean()))

@@ -82,3 +82,21 @@ class StopGradientWeight:
         ratio = bounded_ratio(log_ratio.detach())
         weight = ratio.clamp(1.0 - self.low, 1.0 + self.high)
         return -advantage * weight * logp, weight != ratio
+
+
+@dataclass(frozen=True)
+class SoftGate:
+    """-A * (4 / tau) * sigmoid(tau * (ratio - 1)): SAPO (arXiv:2511.20347).
+
+    tau is `positive` where A > 0, else `negative`. The slope in the ratio, 4 s (1 - s), is 1 at ratio one and fades on
+    both sides without a corner; a larger tau fades sooner. Nothing is cut off; tau near 0 is the plain surrogate up to a constant.
+    """
+
+    positive: float = 1.0
+    negative: float = 1.05
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, none is cut off)."""
+        tau = torch.where(advantage > 0, self.positive, self.negative)
+        gate = torch.sigmoid(tau * (bounded_ratio(log_ratio) - 1.0)) * 4.0 / tau
+        return -advantage * gate, torch.zeros_like(advantage, dtype=torch.bool)

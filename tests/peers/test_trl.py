@@ -182,6 +182,7 @@ CASES: dict[str, tuple[Callable[[], Recipe], str, dict[str, Any]]] = {
     ),
     "cispo": (bases.cispo, "GRPO", {"loss_type": "cispo", "epsilon_high": 5.0}),
     "cispo, tight": (lambda: bases.cispo().set("trust.high", 0.1), "GRPO", {"loss_type": "cispo", "epsilon_high": 1.1}),
+    "sapo": (bases.sapo, "GRPO", {"loss_type": "sapo"}),
     "rloo, clipped": (clipped_rloo, "RLOO", {"beta": KL}),
 }  # fmt: skip
 
@@ -200,7 +201,7 @@ def test_loss_and_gradient_from_rewards_are_those_of_trl(
     assert_equal("loss", probe.loss, their_value, record_property)
     slopes = [torch.autograd.grad(*pair)[0] for pair in ((probe.loss, logp), (their_value, their_logp))]
     assert_equal("gradient", *slopes, record_property)
-    assert (probe.means["clipped"] > 0) == (name != "cispo"), "the clip is to be on both sides of the comparison"
+    assert (probe.means["clipped"] > 0) == (name not in ("cispo", "sapo")), "the clip is to be on both sides"
     if name in ("grpo", "dr_grpo", "dapo"):
         assert probe.means["clipped"] == pytest.approx(theirs._metrics["train"]["clip_ratio/region_mean"][-1])
 
@@ -285,7 +286,7 @@ def actor_of(module: Any) -> Any:
     return PretrainedActor(Vocabulary(SIZE, pad=PAD, bos=EOS, eos=EOS), own.eval())
 
 
-@pytest.mark.parametrize("name", ["grpo", "dr_grpo", "dapo", "gspo, wide", "cispo"])
+@pytest.mark.parametrize("name", ["grpo", "dr_grpo", "dapo", "gspo, wide", "cispo", "sapo"])
 def test_gradient_of_a_real_network_is_that_of_trl(
     trl: Any, name: str, tmp_path: Path, record_property: Record
 ) -> None:
