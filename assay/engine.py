@@ -164,6 +164,10 @@ class Engine:
                     )
                 if given is not None:
                     place.copy_(given)
+            for own, module in flat.grown.items():
+                growth = {key: weights.get(f"{name}.{own}.{key}") for key in module.growth()}
+                if all(tensor is not None for tensor in growth.values()):
+                    module.regrow(growth)
 
     # ------------------------------------------------------------------------------------------------ columns
     @torch.no_grad()

@@ -53,6 +53,17 @@ class Flat:
             mine.follow(theirs, rate)
 
 
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of all that a model has learned, parameters and growth, by full names."""
+    growth = {
+        f"{name}.{key}": tensor
+        for name, module in model.named_modules()
+        if isinstance(module, Grown)
+        for key, tensor in module.growth().items()
+    }
+    return {name: tensor.detach().clone() for name, tensor in {**dict(model.named_parameters()), **growth}.items()}
+
+
 def joined(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
     """All numbers in one row; an empty row of none, on `device`."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else torch.empty(0, device=device)

@@ -20,6 +20,7 @@ from assay import evaluation, store
 from assay.backends.machine import describe_machine, tuned
 from assay.engine import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.flat import weights_of
 from assay.guards import Alarm, GuardError
 from assay.loop import Loop, Step
 from assay.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, repeat_command
@@ -135,10 +136,10 @@ def before(plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Te
             raise Stopped(folder, stopped.number, stopped.how) from None
         policy = run.policy
         for model, module in run.models.items():
-            for name, tensor in module.named_parameters():
+            for name, tensor in weights_of(module).items():
                 for own, theirs in phase.hands.items():
                     if f"{model}.{name}".startswith(f"{own}."):
-                        handed[theirs + f"{model}.{name}"[len(own) :]] = tensor.detach().clone()
+                        handed[theirs + f"{model}.{name}"[len(own) :]] = tensor
     return handed
 
 

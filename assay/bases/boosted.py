@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from assay.actors.trees import Trees
 from assay.bases.actor_critic import ppo
-from assay.boosting import Boost
+from assay.boosting import Boost, Oblivious, SquaredError
 from assay.critics.trees import TreeValue
+from assay.optimizers import Adam
 from assay.recipe import Recipe, Stage
+from assay.sources.fresh import FreshDecisions
 from assay.worlds import CONTROL, World
 
 
@@ -27,6 +29,12 @@ def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:
     return replace(base, actor=Trees(codes), critics=critics, stages=(stage,))
 
 
-def gbrl(world: World = CONTROL, codes: tuple[int, ...] = (), boost: Boost = Boost(rates={"value": 1.0})) -> Recipe:
-    """GBRL (arXiv:2407.08250): PPO whose policy and value are trees of one structure with step sizes of their own."""
-    return replace(boosted(ppo(world), boost, codes), name="gbrl")
+BOOST = Boost(0.2, rates={"value": 0.5}, tree=Oblivious(score=SquaredError()), inner=Adam(3e-3, clip_norm=0.0))
+
+
+def gbrl(world: World = CONTROL, codes: tuple[int, ...] = ()) -> Recipe:
+    """GBRL (arXiv:2407.08250): PPO whose policy and value are trees of one structure with step sizes of their own.
+
+    Every update is a tree that all later decisions pay for, so a batch serves twelve updates in every world.
+    """
+    return replace(boosted(ppo(world), BOOST, codes), name="gbrl", source=FreshDecisions(epochs=3, minibatches=4))

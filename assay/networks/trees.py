@@ -1,4 +1,4 @@
-"""A sum of oblivious decision trees that grows: f(x) = sum_i leaf_i(x). Axes: M trees, D levels, F features, P outputs."""
+"""A sum of oblivious decision trees that grows: f(x) = sum_i leaf_i(x). Axes: M trees, D levels, F, P outputs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from assay.types import AssayError, Box, Context, Discrete, Spec, State
 
 AT_ONCE = 4_000_000
 """Leaves that are looked up at a time."""
-NOWHERE = 3e38
-"""The value of a level that separates nothing."""
 
 
 def categorical_features(spec: Spec, codes: tuple[int, ...]) -> Tensor:

@@ -36,7 +36,12 @@ def conditions(inputs_RF: Tensor, categorical_F: Tensor, bins: int) -> Condition
     value = ordered[:, :0] if places is None else ordered[:, places]
     ask = value < ordered[:, -1:]
     ask[:, 1:] &= value[:, 1:] != value[:, :-1]
-    code = torch.searchsorted(value.contiguous(), rows)
+    # Only those that separate rows are kept, first: features with few values, such as zeros and ones, cost little.
+    most = int(ask.sum(1).max())
+    order = ask.int().argsort(dim=1, descending=True, stable=True)[:, :most]
+    ask = ask.gather(1, order)
+    value = torch.where(ask, value.gather(1, order), torch.inf)
+    code = torch.searchsorted(value, rows)
     for f in categorical_F.nonzero().squeeze(1).tolist():
         found, code[f] = torch.unique(rows[f], return_inverse=True)
         value, ask = widened(value, len(found)), widened(ask, len(found))
@@ -65,7 +70,8 @@ def separation(asked: Conditions, node_R: Tensor, num_nodes: int, numbers_RP: Te
     is_equal = asked.categorical[None, :, None, None]
     true = torch.where(is_equal, histogram, total - histogram.cumsum(2))[:, :, :num_values]
     false = total - true
-    return sum((side[..., :-1].square().sum(-1) / side[..., -1].round().clamp(min=1) for side in (true, false)))
+    squares = [side[..., :-1].square().sum(-1) / side[..., -1].round().clamp(min=1) for side in (true, false)]
+    return squares[0] + squares[1]
 
 
 def leaf_numbers(inputs_RF: Tensor, feature_MD: Tensor, value_MD: Tensor, categorical_F: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ Signs: what belongs to a recipe is the gradient of its loss (descend); what is c
 expected reward (ascend). `Bias` holds both as ascent.
 """
 
+from assay.probes.boosting import best_split_error, grown, leaf_means_one_by_one
 from assay.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.probes.estimators import (
     Bias,
@@ -38,6 +39,7 @@ __all__ = [
     "bandit_experience",
     "bandit_grad",
     "beam_search",
+    "best_split_error",
     "compare",
     "credited",
     "decision_weights",
@@ -50,6 +52,8 @@ __all__ = [
     "expected_table_gradient",
     "gradient",
     "gradient_variance",
+    "grown",
+    "leaf_means_one_by_one",
     "loss",
     "posterior",
     "preference_push",

@@ -267,7 +267,7 @@ class Grower(Optimizer, Protocol):
     """An optimizer for stages whose models grow instead of moving; parameters that they also have, it moves."""
 
     def grow(self, fits: Sequence[Fit], state: State) -> None:
-        """Adds to each model what goes against its gradient; all models of the stage at once, so that they can share."""
+        """Adds to each module what goes against its gradient; the stage's modules at once, so that they can share."""
 
 
 class Schedule(Protocol):
