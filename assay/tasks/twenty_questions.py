@@ -1,5 +1,5 @@
-"""twenty-questions: "red blue gold ; cat dog cup ; big old new" are in play; "red ?" is answered, "gold cat new !" is
-a guess. The reward comes at the end alone.
+"""twenty-questions: after "no-red", "cat ?" is answered by "yes-cat" or "no-cat", and "gold cat new !" is a guess. The
+reward comes at the end alone.
 """
 
 from __future__ import annotations
@@ -14,25 +14,34 @@ from assay.tasks.prompts import Item, generated_item
 from assay.types import AssayError, PolicyFault, Score
 
 ATTRIBUTES = (
-    ("red", "blue", "gold", "pink", "grey", "white"),
-    ("cat", "dog", "cup", "hat", "key", "coin"),
-    ("big", "old", "new", "wet", "hot", "soft"),
-    ("home", "park", "shop", "farm", "school", "beach"),
+    ("red", "blue", "gold"),
+    ("cat", "dog", "cup"),
+    ("big", "old", "new"),
+    ("home", "park", "farm"),
+    ("one", "two", "many"),
 )
-VALUES = 3
-"""Values of each attribute that are in play."""
-ASK, GUESS, NEXT, YES, NO = "?", "!", ";", "yes", "no"
-WORDS = (ASK, GUESS, NEXT, YES, NO, *(word for words in ATTRIBUTES for word in words))
+ASK, GUESS = "?", "!"
+NAMES = tuple(word for words in ATTRIBUTES for word in words)
+
+
+def told(value: str, secret: Sequence[str]) -> str:
+    """The answer to a question: one word that says what it is about, so that small models can read it."""
+    return f"yes-{value}" if value in secret else f"no-{value}"
+
+
+WORDS = (ASK, GUESS, *NAMES, *(told(name, known) for known in (NAMES, ()) for name in NAMES))
 
 
 @dataclass(frozen=True)
 class TwentyQuestions:
-    """A secret of `level` attributes with three values in play each, all equally likely; 3^level secrets a game.
+    """A secret of `level` attributes, each one of three values, all equally likely. The prompt is the
+    answer to a first question.
 
-    "VALUE ?" is answered by yes or no; one value of each attribute and "!" is a guess and ends the game, with 1 if it
-    is right; anything else is answered by "?" and costs a turn. Two questions an attribute are always enough, and
-    there are turns for them and the guess: who asks what is not known yet wins always. The demonstrations ask at
-    random, what they know already too, and then guess right by luck: whoever copies them often guesses wrong.
+    "VALUE ?" is answered by yes-VALUE or no-VALUE; one value of each attribute and "!" is a guess and ends the game, with 1 if it
+    is right; anything else is answered by "?" and costs a turn. Two questions an attribute are always enough, one of
+    them is given, and there are turns for the others and the guess: who asks what is not known yet always wins. The
+    demonstrations ask at random, what is known already too, and then guess right by luck: a copy of them often errs.
+    Games of the same secret and the same first question are in the same split.
     """
 
     level: int = 3
@@ -43,49 +52,45 @@ class TwentyQuestions:
 
     @property
     def num_words(self) -> int:
-        """For each attribute its values and the secret, and for each question."""
-        return (VALUES + 1) * self.level + 1 + 2 * self.level
+        """For each attribute, for how many questions there are, and for each of them."""
+        return self.level + 1 + 2 * self.level
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The values in play, the secret, and questions at random."""
-        rest = iter(words)
-        in_play, secret = [], []
-        for known in ATTRIBUTES[: self.level]:
-            left = list(known)
-            in_play.append([left.pop(next(rest) % len(left)) for _ in range(VALUES)])
-            secret.append(in_play[-1][next(rest) % VALUES])
-        flat = [value for values in in_play for value in values]
-        asked = [f"{flat[next(rest) % len(flat)]} {ASK}" for _ in range(self.level + next(rest) % (self.level + 1))]
-        answer = " ".join(secret)
-        prompt = f" {NEXT} ".join(" ".join(values) for values in in_play) + "\n"
-        content = f"{' '.join(sorted(flat))}: {answer}"
-        return content, Item(prompt, answer, "\n".join([*asked, f"{answer} {GUESS}"]), {"secret": frozenset(secret)})
+        """The secret, the first question, and more questions at random."""
+        known = ATTRIBUTES[: self.level]
+        secret = [values[word % len(values)] for values, word in zip(known, words, strict=False)]
+        flat = [value for values in known for value in values]
+        first, *others = [flat[word % len(flat)] for word in words[self.level + 1 :]]
+        asked = others[: self.level - 1 + words[self.level] % (self.level + 1)]
+        answer, prompt = " ".join(secret), f"{told(first, secret)}\n"
+        shown = [*(f"{value} {ASK}" for value in asked), f"{answer} {GUESS}"]
+        return f"{answer}: {first}", Item(prompt, answer, "\n".join(shown), {"secret": tuple(secret)})
 
     def item(self, ordinal: int, split: int) -> Item:
         """Item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
-        """yes, no, or the outcome of a guess."""
+        """Yes, no, or the outcome of a guess."""
         words, secret = said[-1].split(), item.facts["secret"]
-        assert isinstance(secret, frozenset)
+        assert isinstance(secret, tuple)
         if words and words[-1] == GUESS:
             if len(words) != self.level + 1:
                 return Reply("", PolicyFault("a guess names one value of each attribute"))
-            return Reply("", Score(float(frozenset(words[:-1]) == secret)))
-        if len(words) == 2 and words[1] == ASK and words[0] not in WORDS[:5]:
-            return Reply(f"{YES if words[0] in secret else NO}\n")
+            return Reply("", Score(float(sorted(words[:-1]) == sorted(secret))))
+        if len(words) == 2 and words[1] == ASK and words[0] in NAMES:
+            return Reply(f"{told(words[0], secret)}\n")
         return Reply(f"{ASK}\n")
 
 
 def twenty_questions(level: int = 3) -> DialogueTask:
-    """The task; `level` is the number of attributes. There are turns for two questions an attribute and the guess."""
+    """The task; `level` is the number of attributes."""
     return DialogueTask(
         f"twenty-questions-{level}",
         TwentyQuestions(level),
         WordTokenizer(WORDS),
-        max_prompt=(VALUES + 1) * level,
-        max_turns=2 * level + 1,
+        max_prompt=2,
+        max_turns=2 * level,
         max_tokens=level + 2,
         max_reply=1,
     )
@@ -93,5 +98,5 @@ def twenty_questions(level: int = 3) -> DialogueTask:
 
 LEVELS: Mapping[str, Callable[[], DialogueTask]] = {
     "twenty-questions": twenty_questions,
-    **{f"twenty-questions-{level}": partial(twenty_questions, level) for level in range(2, 5)},
+    **{f"twenty-questions-{level}": partial(twenty_questions, level) for level in range(2, 6)},
 }
