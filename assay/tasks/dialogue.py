@@ -27,7 +27,10 @@ NO_END = PolicyFault("the turns ran out")
 
 @dataclass(frozen=True)
 class Reply:
-    """What the partner answers, what the utterance earned by itself, and the outcome where the episode is over."""
+    """What the partner answers, what the utterance earned by itself, and the outcome where the episode is over.
+
+    The text that comes with an outcome is for people: the policy does not hear it.
+    """
 
     text: str
     outcome: Outcome | None = None

@@ -76,8 +76,9 @@ class TwentyQuestions:
         assert isinstance(secret, tuple)
         if words and words[-1] == GUESS:
             if len(words) != self.level + 1:
-                return Reply("", PolicyFault("a guess names one value of each attribute"))
-            return Reply("", Score(float(sorted(words[:-1]) == sorted(secret))))
+                return Reply("wrong", PolicyFault("a guess names one value of each attribute"))
+            is_right = sorted(words[:-1]) == sorted(secret)
+            return Reply("right" if is_right else "wrong", Score(float(is_right)))
         if len(words) == 2 and words[1] == ASK and words[0] in NAMES:
             return Reply(f"{told(words[0], secret)}\n")
         return Reply(f"{ASK}\n")
