@@ -81,8 +81,9 @@ class Household:
     """Two objects in a house of `level` rooms with a shelf and a closed container each; one is to be put somewhere.
 
     Commands are "go ROOM", "open PLACE", "take OBJECT" and "put PLACE"; one object fits into the hand. The episode ends
-    with 1 when the object is where it should be. The demonstrations search at random: what is closed here, or another
-    room. Houses with the same goal and the same places are in the same split, wherever one begins.
+    with 1 when the object is where it should be. The demonstrations search at random, what is closed here or another
+    room, and waste the turns that are left: whoever copies them often runs out of turns. Houses with the same goal and
+    the same places are in the same split, wherever one begins.
     """
 
     level: int = 2
@@ -93,8 +94,13 @@ class Household:
 
     @property
     def num_words(self) -> int:
-        """Objects, their places, the goal, the room, and one for each choice of the demonstration."""
-        return 6 + 2 * self.level
+        """Objects, their places, the goal, the room, and one for each turn of the demonstration."""
+        return 6 + self.max_turns
+
+    @property
+    def max_turns(self) -> int:
+        """Enough for the longest search that opens everything."""
+        return 3 * self.level + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
         """Two objects, their places, a goal; None where the object is there already."""
@@ -107,7 +113,8 @@ class Household:
             return None
         house = House(rooms[words[5] % self.level], tuple(sorted([(thing, spots[0]), (other, spots[1])])))
         goal = f"put {thing} in {spots[2]}"
-        shown = "\n".join(searched(house, thing, spots[2], rooms, words[6:]))
+        found = list(searched(house, thing, spots[2], rooms, words[6:]))
+        shown = "\n".join(wasteful(house, found, self.max_turns, words[6:]))
         facts = {"house": house, "thing": thing, "target": spots[2]}
         return f"{goal}: {house.where}", Item(f"{goal} . {house.view()}\n", goal, shown, facts)
 
@@ -145,14 +152,26 @@ def searched(house: House, thing: str, target: str, rooms: Sequence[str], words:
     yield f"{PUT} {target}"
 
 
+def wasteful(house: House, commands: Sequence[str], most: int, words: Sequence[int]) -> Iterator[str]:
+    """The commands with others between them that change nothing, `most` in all: looks around, closed doors."""
+    slack = most - len(commands)
+    for command, word in zip(commands, reversed(words), strict=False):
+        if slack > 0 and word % 2:
+            slack -= 1
+            yield f"{GO} {house.room}" if word % 4 == 1 else f"{LOOK_IN} {ROOMS[house.room][0]}"
+        yield command
+        house = house.after(command)[0]
+
+
 def household(level: int = 2) -> DialogueTask:
-    """The task; `level` is the number of rooms. There are turns to search every room twice."""
+    """The task; `level` is the number of rooms."""
+    partner = Household(level)
     return DialogueTask(
         f"household-{level}",
-        Household(level),
+        partner,
         WordTokenizer(WORDS),
         max_prompt=14,
-        max_turns=3 * level + 3,
+        max_turns=partner.max_turns,
         max_tokens=3,
         max_reply=8,
     )
