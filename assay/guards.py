@@ -226,13 +226,13 @@ class WeightsMove:
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Compares with what will sample next."""
         before, after = state["checksum"], checksum(moment.actor)
-        norms = [value for name, value in moment.metrics.items() if name.startswith("gradient_norm/")]
         trained = [
-            stage
+            stage.name
             for stage in moment.recipe.stages
             if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)
         ]
-        if before is None or before != after or not trained or not any(norm > 0 for norm in norms):
+        norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
+        if before is None or before != after or not any(norm > 0 for norm in norms):
             return []
         text = (
             f"the actor's weights did not change at step {moment.progress.step} although its gradient is not zero: "
