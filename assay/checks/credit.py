@@ -240,8 +240,29 @@ def bootstraps(part: Any) -> bool:
     return gap(advantage_of(part, batch.add({"value": value})), advantage_of(part, batch)) > TIGHT
 
 
-CREDIT = Contract("credit", (advantage, *EVERY, centred, episodes, ends), lambda part: experiences())
-PREPARE = Contract("prepare", EVERY, lambda part: experiences())
+class Filled:
+    """A part with the columns that it `reads`, which another part or a model writes in a run (see `term_cases`)."""
+
+    def __init__(self, part: Any) -> None:
+        self.part = part
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.part, name)
+
+    def __call__(self, experience: Experience) -> Any:
+        """The part on the filled experience."""
+        with torch.no_grad():
+            missing = {name: fill(experience) for name, fill in self.part.reads.items() if name not in experience.extra}
+        return self.part(experience.add(missing))
+
+
+def filled(part: Any) -> Any:
+    """The part as the laws call it."""
+    return Filled(part) if getattr(part, "reads", None) else part
+
+
+CREDIT = Contract("credit", (advantage, *EVERY, centred, episodes, ends), lambda part: experiences(), filled)
+PREPARE = Contract("prepare", EVERY, lambda part: experiences(), filled)
 
 
 def as_credit(part: Any) -> Any:
