@@ -65,5 +65,5 @@ $(VENV)/.ready-train: $(SOURCES) $(PINS)
 
 $(VENV)/.ready-test: $(SOURCES) $(PINS)
 	@echo 'Installing assay with everything the tests use into $(VENV) (once)'
-	@$(PIP) --constraint $(PINS) --editable '.[dev,control,language,peers,plots,scale]'
+	@$(PIP) --constraint $(PINS) --editable '.[dev,control,data,language,peers,plots,scale]'
 	@touch $@ $(VENV)/.ready-train

@@ -1,6 +1,4 @@
-"""The command line: assay list, show, train, resume, evaluate, check, claim, compare, tune, report,
-watch.
-"""
+"""The command line: assay list, show, train, resume, evaluate, check, claim, compare, tune, data, report, watch."""
 
 from __future__ import annotations
 
@@ -50,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     add_claim_options(command("claim", "test what a method promises, and write its verdict"))
     add_compare_options(command("compare", "train several methods on the same seeds and tasks, and compare them"))
     add_tune_options(command("tune", "search settings on some seeds, report on others"))
+    add_data_commands(commands.add_parser("data", help="make, convert and describe data sets of recorded decisions"))
     one = command("report", "one HTML page of runs: curves, tables, samples")
     one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders of them")
     one.add_argument("--verdicts", action="store_true", help="the committed verdicts")
@@ -70,9 +69,42 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="PART.FIELD=VALUE", help="change a setting; repeatable"
     )
     one.add_argument("--warmup", type=int, help="supervised steps before token methods (0: none)")
+    add_data_option(one)
     one.add_argument(
         "--model", metavar="PATH", help="a pretrained language model: a folder, or a hub id owner/name[@revision]"
     )
+
+
+def add_data_option(one: argparse.ArgumentParser) -> None:
+    """What a method that learns from a log learns from."""
+    text = "recorded decisions to learn from: .safetensors, .npz, .hdf5, a Minari folder, or minari:ID; repeatable"
+    one.add_argument("--data", action="append", default=[], metavar="FILE", help=text)
+
+
+def add_data_commands(one: argparse.ArgumentParser) -> None:
+    """`assay data make, convert, describe`."""
+    what = one.add_subparsers(dest="data_command", required=True, parser_class=Parser, metavar="COMMAND")
+    text = "make data sets of a task with our own agents, from a seed"
+    make = what.add_parser("make", help=text, description=text)
+    make.add_argument("task", help="task")
+    kinds = "random, scripted, medium, medium-replay, expert, medium-expert"
+    make.add_argument("kinds", nargs="+", metavar="KIND", help=f"{kinds}; several share one training")
+    make.add_argument("--method", help="the agent's method (default: sac for torques, ppo for choices)")
+    make.add_argument("--steps", type=int, default=0, help="the agent's training (default: its recipe's)")
+    make.add_argument("--set", action="append", default=[], metavar="PART.FIELD=VALUE", help="a setting of the agent")
+    make.add_argument("--episodes", type=int, default=50, help="episodes of each kind (medium-replay has its own)")
+    make.add_argument("--noise", type=float, default=0.1, help="share of uniform actions of kind scripted")
+    make.add_argument("--seed", type=int, default=0)
+    make.add_argument("--out", type=Path, default=Path("runs/data"), help="folder for the files (default runs/data)")
+    text = "write a data set in another layout; the ending says which, none means Minari's folder"
+    convert = what.add_parser("convert", help=text, description=text)
+    convert.add_argument("source", help=".safetensors, .npz, .hdf5, a Minari folder, or minari:ID")
+    convert.add_argument("target", type=Path, help=".safetensors, .npz, .hdf5, or a new folder")
+    text = "rows, episodes, returns and hash of data sets"
+    show = what.add_parser("describe", help=text, description=text)
+    show.add_argument("files", nargs="+", metavar="FILE")
+    for command in (make, convert, show):
+        command.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
 def add_train_options(one: argparse.ArgumentParser) -> None:
@@ -114,6 +146,7 @@ def add_tune_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--hyperband", action="store_true", help="short runs first, whole ones for the better (Optuna)")
     one.add_argument("--steps", type=int, help="steps of a whole run (default: the recipe's)")
     one.add_argument("--warmup", type=int, help="supervised steps before token methods (0: none)")
+    add_data_option(one)
     one.add_argument("--out", type=Path, help="folder for the runs (default: runs/tune-...); the same one goes on")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from assay import catalogue, comparison, evaluation, search, verdicts
+from assay import catalogue, comparison, data_commands, evaluation, search, verdicts
 from assay.backends import sinks as log_sinks
 from assay.checks.file import check_file_apart
 from assay.engine import Placement
@@ -87,6 +87,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
             warmup=options.warmup,
             placement=Placement(device, micro_batch),
             model=options.model,
+            data=options.data,
         )
         for seed in range(first_seed, first_seed + options.seeds)
     ]
@@ -104,7 +105,7 @@ def train(options: argparse.Namespace) -> int:
         for setting, value in DEMONSTRATION.items():
             if vars(options)[setting] is None:
                 setattr(options, setting, value)
-    task = options.task or default_task(name)
+    task = options.task or data_commands.task_of(options.data) or default_task(name)
     plans = make_plans(name, task, options, options.seed)
     base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
     runs = []
@@ -266,7 +267,7 @@ def compare(options: argparse.Namespace) -> int:
         tuple(options.task),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
-        settings | {"model": options.model},
+        settings | {"model": options.model, "data": tuple(options.data)},
         options.budget,
         options.jobs,
         decisions=options.decisions,
@@ -291,7 +292,8 @@ def tune(options: argparse.Namespace) -> int:
     space = search.parsed_space(options.search)
     folder = options.out or Path("runs") / f"tune-{options.name}-{comparison.plain_name(options.task)}"
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
-    training = search.Training(options.name, options.task, options.steps, folder, {"warmup": options.warmup}, tell)
+    extra = {"warmup": options.warmup, "data": tuple(options.data)}
+    training = search.Training(options.name, options.task, options.steps, folder, extra, tell)
     training.check(space)
     first = options.tuning_seeds
     plan = TuningPlan(options.trials, tuple(range(first)), tuple(range(first, first + options.seeds)), training.steps)
@@ -305,6 +307,11 @@ def tune(options: argparse.Namespace) -> int:
     else:
         comparison_tables.show_search(found, tables.console())
     return 0
+
+
+def data(options: argparse.Namespace) -> int:
+    """`assay data`: make, convert, describe."""
+    return data_commands.data(options, parsed_settings(vars(options).get("set", [])))
 
 
 def report(options: argparse.Namespace) -> int:
@@ -336,5 +343,5 @@ def watch(options: argparse.Namespace) -> int:
 
 COMMANDS = {
     "list": list_methods, "show": show_method, "train": train, "resume": resume, "evaluate": evaluate, "check": check,
-    "claim": claim, "compare": compare, "tune": tune, "report": report, "watch": watch,
+    "claim": claim, "compare": compare, "tune": tune, "data": data, "report": report, "watch": watch,
 }  # fmt: skip

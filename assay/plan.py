@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import torch
 from assay import catalogue, store
 from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.credit.shaping import Informative, PairUp
+from assay.datasets.recorded import Recorded, stamped, with_data
 from assay.engine import Placement
 from assay.optimizers import Adam
 from assay.recipe import Phase, Recipe
@@ -51,6 +52,8 @@ class Plan:
     placement: Placement = Placement()
     model: str | None = None
     """Folder or hub id of a pretrained actor."""
+    data: tuple[Recorded, ...] = ()
+    """Files that take the place of the recipe's logs."""
 
     def config(self) -> dict[str, Any]:
         """The plan as JSON, and the fingerprint of what decides the numbers."""
@@ -69,6 +72,8 @@ class Plan:
             "precision": str(self.placement.precision),
             "micro_batch": self.placement.micro_batch,
         }
+        if self.data:
+            decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
         return decisive | {
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
@@ -101,6 +106,7 @@ def make_plan(
     evaluations: int = 10,
     placement: Placement = Placement(),
     model: str | None = None,
+    data: Sequence[str | Recorded] = (),
 ) -> Plan:
     """Resolves names and defaults, and refuses what cannot work, before compute is spent."""
     if isinstance(task, str):
@@ -113,11 +119,13 @@ def make_plan(
     changes = dict(settings or {})
     if isinstance(method, str):
         name: str | None = catalogue.find_method(method)[0]
-        recipe = catalogue.recipe_for(method, found, changes, actor)
+        recipe = catalogue.recipe_for(method, found, {}, actor)
     else:
         name, recipe = None, method if actor is None else catalogue.with_pretrained(method, actor)
-        for path, value in changes.items():
-            recipe = recipe.set(path, value)
+    files = tuple(stamped(file, found) for file in data)
+    recipe = with_data(recipe, files) if files else recipe
+    for path, value in changes.items():
+        recipe = recipe.set(path, value)
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
@@ -134,7 +142,7 @@ def make_plan(
         warmup = catalogue.WARMUP if needed else 0
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
-    return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, save, placement, model)
+    return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, save, placement, model, files)
 
 
 def anchored(address: str) -> str:
@@ -189,6 +197,8 @@ def repeat_command(plan: Plan) -> str:
     words += ["--warmup", plan.warmup, *(["--model", plan.model] if plan.model else [])]
     words += ["--device", plan.placement.device] if plan.placement.device != "cpu" else []
     words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
+    for file in plan.data:
+        words += ["--data", file.path]
     for path, value in plan.settings.items():
         words += ["--set", f"{path}={value}"]
     return shlex.join(map(str, words))
@@ -217,6 +227,7 @@ def plan_of(folder: str | Path) -> Plan:
         warmup=config["warmup"],
         placement=Placement(config["device"], config["micro_batch"], precision_of(config["precision"])),
         model=config["model"],
+        data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
 

@@ -332,6 +332,7 @@ def train(
     evaluations: int = 10,
     placement: Placement = Placement(),
     model: str | None = None,
+    data: Sequence[str] = (),
     mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
@@ -339,6 +340,7 @@ def train(
     `out` defaults to runs/<method>-<task>-<seed>. A folder that holds an unfinished run of the same settings is gone on
     with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
     demonstrations; with `model`, a folder or hub id, a pretrained language model takes the small transformer's place.
+    `data` are files of recorded decisions (see `assay.datasets.files`) that take the place of the recipe's logs.
     """
     plan = make_plan(
         method,
@@ -350,6 +352,7 @@ def train(
         evaluations=evaluations,
         placement=placement,
         model=model,
+        data=data,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
     return execute(plan, folder, mode=mode)

@@ -68,7 +68,8 @@ class Training:
     def check(self, space: Space) -> None:
         """Refuses a space that the recipe does not have, before compute is spent."""
         for share in (0.001, 0.999):
-            make_plan(self.method, self.task, settings={name: each.at(share) for name, each in space.settings.items()})
+            tried = {name: each.at(share) for name, each in space.settings.items()}
+            make_plan(self.method, self.task, settings=tried, data=self.options.get("data", ()))
 
     def __call__(self, settings: Settings, seed: int, budget_fraction: float, report: Report) -> float:
         """One run in a process of its own; a failed one scores nan, which no search chooses."""

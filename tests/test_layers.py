@@ -43,6 +43,7 @@ ARROWS: dict[str, set[str]] = {
     "recipe": {"types", "slots", "ops", "optimizers", "settings"},
     "worlds": BASICS | PARTS | {"recipe", "schedules", "optimizers"},
     "bases": BASICS | PARTS | {"recipe", "schedules", "worlds", "optimizers", "boosting"},
+    "bases": BASICS | PARTS | {"recipe", "schedules", "worlds", "optimizers", "datasets"},
     "tasks": BASICS | PARTS | {"recipe"},
     "probes": BASICS | PARTS | {"networks", "recipe", "engine", "boosting"},
     "claims": {"types", "recipe", "worlds", "tasks", "probes", "evidence"},
@@ -50,9 +51,12 @@ ARROWS: dict[str, set[str]] = {
     | {"types", "reduce", "recipe", "optimizers", "boosting", "schedules", "bases", "worlds", "probes", "claims"},
     "flat": {"types", "slots"},
     "engine": {"types", "slots", "ops", "recipe", "flat"},
+    | {"types", "reduce", "recipe", "optimizers", "schedules", "bases", "worlds", "probes", "claims", "datasets"},
+    "engine": {"types", "slots", "ops", "recipe"},
     "guards": {"types", "slots", "ops", "recipe"},
     "logs": {"types", "store"},
     "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs"},
+    "datasets": BASICS | PARTS | {"recipe", "worlds", "loop", "evaluation", "store", "backends", "version"},
     "backends": {"types", "slots", "ops", "tasks", "networks"},
     "evaluation": {"types", "slots"},
     "catalogue": ANYTHING,
@@ -68,6 +72,7 @@ ARROWS: dict[str, set[str]] = {
     "fingerprints": ANYTHING,
     "verdicts": ANYTHING,
     "search": ANYTHING,
+    "data_commands": ANYTHING | {"report"},
     "commands": ANYTHING | {"report"},
     "cli": ANYTHING | {"commands", "report", "__init__"},
     "__main__": {"cli"},
@@ -81,8 +86,8 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the units that may import it, in
     **{
         name: {"backends"}
         for name in (
-            "gymnasium", "mujoco", "minari", "transformers", "tokenizers", "peft", "accelerate", "gguf", "ray", "vllm",
-            "wandb", "tensorboard", "torch.utils.tensorboard", "torch.distributed", "reasoning_gym",
+            "gymnasium", "mujoco", "minari", "h5py", "transformers", "tokenizers", "peft", "accelerate", "gguf", "ray",
+            "vllm", "wandb", "tensorboard", "torch.utils.tensorboard", "torch.distributed", "reasoning_gym",
         )
     },
 }  # fmt: skip

@@ -1,11 +1,14 @@
-"""A fixed log of transitions that somebody else made, rebuilt from its description. Axes: B, T = 2 columns."""
+"""A fixed log of transitions that somebody else made, rebuilt from its description or read from a file.
+
+Axes: B, T = 2 columns.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -15,6 +18,21 @@ from assay.ops import random
 from assay.slots import ScriptedTask, Task
 from assay.sources.replay import from_columns, transitions
 from assay.types import AssayError, Box, Context, Discrete, Draw, Experience, Origin, Spec, State
+
+
+class Recording(Protocol):
+    """Transitions that somebody made: a description from which they can be made or read again."""
+
+    @property
+    def reward_scale(self) -> float:
+        """What rewards are multiplied by."""
+
+    @property
+    def origin(self) -> int:
+        """What the column `source` says of these rows."""
+
+    def columns(self, task: Task) -> dict[str, Tensor]:
+        """The transitions, as `sources.replay.transitions` gives them; equal for equal descriptions."""
 
 
 class NoisyExpert:
@@ -64,12 +82,15 @@ class Log:
 class Contents:
     """Logs in memory. Its snapshot is the hash of all that they hold, since they can be made again."""
 
-    def __init__(self, logs: tuple[Log, ...], task: Task) -> None:
+    def __init__(self, logs: tuple[Recording, ...], task: Task) -> None:
         self.columns, digest = tuple(log.columns(task) for log in logs), hashlib.sha256()
         for each in self.columns:
             for name in sorted(each):
                 digest.update(name.encode() + each[name].contiguous().numpy().tobytes())
         self.hash = digest.hexdigest()[:16]
+        known = [set(each) for each in self.columns]
+        if odd := {name for names in known for name in names ^ known[0]}:
+            raise AssayError(f"one log has {', '.join(sorted(odd))} and another has not; give logs of one kind")
 
     def snapshot(self) -> State:
         """The hash."""
@@ -89,7 +110,7 @@ class Logged:
     refuses to go on.
     """
 
-    logs: tuple[Log, ...] = (Log(),)
+    logs: tuple[Recording, ...] = (Log(),)
     batch: int = 128
     updates: int = 10
 

@@ -1,0 +1,211 @@
+"""A data set in memory: one row a decision, episode after episode. Axes: N rows, D observed numbers, A, K costs, E.
+
+An episode ends where a row is terminal (nothing follows: no bootstrap) or truncated (it was cut: what would have
+followed is estimated). The last row always ends one. The observation after a decision is stored with it, so a cut
+episode keeps the observation that its value is estimated from.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.sources.replay import transitions
+from assay.types import AssayError, Box, Discrete, Experience, Spec
+
+NEEDED = ("observation", "action", "reward", "terminal", "truncated", "next_observation")
+OPTIONAL = ("cost", "logp")
+QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows of decisions; `about` says in JSON what made them and is no part of the hash."""
+
+    observation: Tensor
+    action: Tensor
+    reward: Tensor
+    terminal: Tensor
+    truncated: Tensor
+    next_observation: Tensor
+    cost: Tensor | None = None
+    logp: Tensor | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        rows = len(self.reward)
+        if not rows:
+            raise AssayError("the data set has no rows; it needs at least one decision")
+        for name, column in self.columns():
+            if len(column) != rows:
+                raise AssayError(f"'{name}' has {len(column)} rows and 'reward' {rows}; all columns need as many")
+            if column.is_floating_point() and not bool((finite := finite_rows(column)).all()):
+                place = int((~finite).nonzero()[0])
+                raise AssayError(f"'{name}' is not finite in row {place} ({int((~finite).sum())} such rows); remove it")
+        if self.observation.shape != self.next_observation.shape:
+            shapes = f"{tuple(self.observation.shape)} and {tuple(self.next_observation.shape)}"
+            raise AssayError(f"'observation' and 'next_observation' have different shapes: {shapes}")
+        if not bool(self.terminal[-1] | self.truncated[-1]):
+            raise AssayError("the last row ends no episode; mark it as truncated: the data end there")
+
+    def __len__(self) -> int:
+        return len(self.reward)
+
+    def columns(self) -> Iterator[tuple[str, Tensor]]:
+        """Every column that is there, by name."""
+        for name in (*NEEDED, *OPTIONAL):
+            column = getattr(self, name)
+            if column is not None:
+                yield name, column
+
+    @cached_property
+    def hash(self) -> str:
+        """Sixteen hex digits of what the columns hold: names, types, shapes and numbers, whatever file they are in."""
+        digest = hashlib.sha256()
+        for name, column in self.columns():
+            digest.update(f"{name} {column.dtype} {list(column.shape)};".encode())
+            digest.update(column.contiguous().numpy().tobytes())
+        return digest.hexdigest()[:16]
+
+    @cached_property
+    def ends(self) -> Tensor:
+        """Row numbers of the last decisions of the episodes, [E]."""
+        return (self.terminal | self.truncated).nonzero().squeeze(1)
+
+    @property
+    def bounds(self) -> list[tuple[int, int]]:
+        """First row and the row after the last of each episode."""
+        ends = (self.ends + 1).tolist()
+        return list(zip([0, *ends[:-1]], ends, strict=True))
+
+    @cached_property
+    def returns(self) -> Tensor:
+        """Sum of rewards of each episode, [E], float64."""
+        sums = self.reward.double().cumsum(0)[self.ends]
+        return sums - torch.cat([sums.new_zeros(1), sums[:-1]])
+
+    def summary(self) -> dict[str, Any]:
+        """Sizes, ends, returns and the hash, as JSON."""
+        last = self.ends
+        spread = torch.quantile(self.returns, torch.tensor(QUANTILES, dtype=torch.float64)).tolist()
+        return {
+            "rows": len(self),
+            "episodes": len(last),
+            "terminal": int(self.terminal[last].sum()),
+            "cut": int((self.truncated & ~self.terminal)[last].sum()),
+            "length": len(self) / len(last),
+            "observation": list(self.observation.shape[1:]),
+            "action": list(self.action.shape[1:]) if self.action.is_floating_point() else "choice",
+            "returns": {f"{share:g}": value for share, value in zip(QUANTILES, spread, strict=True)},
+            "mean_return": float(self.returns.mean()),
+            "hash": self.hash,
+            "about": dict(self.about),
+        }
+
+    def check_fits(self, spec: Spec, name: str) -> None:
+        """Refuses data of other spaces than the task's."""
+        check_space(self.observation, spec.observation, "observations", name)
+        check_space(self.action, spec.action, "actions", name)
+
+    def pairs(self, reward_scale: float = 1.0) -> dict[str, Tensor]:
+        """The rows as transitions of two columns, as `sources.replay.transitions` gives them: the second column is the
+        next decision of the episode, and zeros after its last.
+        """
+        key = "observation" if self.observation.is_floating_point() else "state"
+
+        def pair(column: Tensor) -> Tensor:
+            after = torch.cat([column[1:], torch.zeros_like(column[:1])])
+            after[self.ends] = 0
+            return torch.stack((column, after), 1)
+
+        found = {"action": self.action, "reward": reward_scale * self.reward, "terminal": self.terminal}
+        found["truncated"] = self.truncated
+        found["logp"] = torch.zeros_like(self.reward) if self.logp is None else self.logp
+        if self.cost is not None:
+            found["cost"] = self.cost
+        context = torch.stack((self.observation, self.next_observation), 1)
+        mask = torch.tensor([True, False]).expand(len(self), 2).contiguous()
+        return {name: pair(column) for name, column in found.items()} | {"mask": mask, f"context.{key}": context}
+
+
+def finite_rows(column: Tensor) -> Tensor:
+    """Bool [N]: whether all numbers of a row are finite."""
+    return torch.isfinite(column).reshape(len(column), -1).all(1)
+
+
+def check_space(column: Tensor, space: Any, what: str, name: str) -> None:
+    """Refuses a column that is not of the task's space."""
+    found = f"vectors of {column.shape[1]}" if column.is_floating_point() else f"choices up to {int(column.max())}"
+    if isinstance(space, Box):
+        fits, wanted = column.is_floating_point() and column.shape[1] == space.size, f"vectors of {space.size}"
+    elif isinstance(space, Discrete):
+        is_choice = not column.is_floating_point() and int(column.min()) >= 0 and int(column.max()) < space.n
+        fits, wanted = is_choice, f"choices 0 to {space.n - 1}"
+    else:
+        raise AssayError(f"task '{name}' is made of tokens; a data set is of torques or choices")
+    if not fits:
+        raise AssayError(f"the data's {what} are {found}, task '{name}' has {wanted}; choose the task they are of")
+
+
+# ---------------------------------------------------------------------------------------------------- from experience
+def from_experience(pieces: Sequence[Experience], spec: Spec, about: Mapping[str, Any]) -> Dataset:
+    """Rows of experience as a data set: row b of each piece goes on where row b of the piece before it stopped.
+
+    So fragments of simulations become whole episodes again; the last of each simulation is cut where the data end.
+    Actions are those that the task took, within its bounds; where one was clipped, `logp` would be another action's and
+    is left out.
+    """
+    by_row: dict[int, list[dict[str, Tensor]]] = {}
+    for piece in pieces:
+        columns, rows = transitions(piece), piece.mask[:, :-1].nonzero()[:, 0]
+        for row in range(len(piece)):
+            by_row.setdefault(row, []).append({name: column[rows == row] for name, column in columns.items()})
+    chains = []
+    for parts in by_row.values():
+        chain = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        if len(chain["reward"]):
+            if not bool(chain["terminal"][-1, 0]):
+                chain["truncated"][-1, 0] = True
+            chains.append(chain)
+    if not chains:
+        raise AssayError("nothing was gathered, so there is no data set")
+    return from_pairs({name: torch.cat([chain[name] for chain in chains]) for name in chains[0]}, spec, about)
+
+
+def from_pairs(columns: Mapping[str, Tensor], spec: Spec, about: Mapping[str, Any]) -> Dataset:
+    """Transitions of two columns as a data set."""
+    names = [name for name in columns if name.startswith("context.")]
+    if len(names) != 1:
+        raise AssayError(f"a data set has one kind of observation, this experience has {', '.join(names)}")
+    seen, taken = columns[names[0]], columns["action"][:, 0]
+    action = taken
+    if isinstance(spec.action, Box):
+        action = taken.clamp(torch.tensor(spec.action.low), torch.tensor(spec.action.high))
+    return Dataset(
+        seen[:, 0].clone(),
+        action.clone(),
+        columns["reward"][:, 0].float(),
+        columns["terminal"][:, 0].clone(),
+        columns["truncated"][:, 0].clone(),
+        seen[:, 1].clone(),
+        cost=columns["cost"][:, 0].float() if "cost" in columns else None,
+        logp=columns["logp"][:, 0].float() if torch.equal(action, taken) else None,
+        about=about,
+    )
+
+
+def joined(parts: Sequence[Dataset], about: Mapping[str, Any]) -> Dataset:
+    """The rows of all, in order; a column that one of them lacks is left out."""
+
+    def join(name: str) -> Tensor | None:
+        found = [getattr(part, name) for part in parts]
+        return None if any(column is None for column in found) else torch.cat(found)
+
+    whole: dict[str, Any] = {name: join(name) for name in (*NEEDED, *OPTIONAL)}
+    return replace(parts[0], **whole, about=about)
