@@ -88,11 +88,17 @@ def find_method(name: str) -> tuple[str, Method]:
 
 
 def find_task(name: str) -> Task:
-    """A task by name: built in, a Gymnasium id such as HalfCheetah-v5, or a file of prompts or pairs (.jsonl)."""
+    """A task by name: built in, a Gymnasium id such as HalfCheetah-v5, reasoning-gym:NAME, or a file of prompts or
+    pairs (.jsonl).
+    """
     if name in tasks():
         return tasks()[name]()
     if name.endswith((".jsonl", ".json")) or Path(name).exists():
         return task_from_file(name)
+    if name.startswith("reasoning-gym:"):
+        from assay.backends.reasoning_gym import reasoning_gym_task
+
+        return reasoning_gym_task(name)
     if re.fullmatch(r"([\w:/-]+/)?\w[\w-]*-v\d+", name):
         from assay.backends.gymnasium import gymnasium_task
 

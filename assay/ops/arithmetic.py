@@ -27,6 +27,7 @@ DIGITS = "0123456789"
 OPEN, CLOSE = "(", ")"
 TOKEN = re.compile(r"[0-9]+|[^0-9 ]")
 NUMBER = re.compile(r"[-+]?([0-9]{1,3}(,[0-9]{3})+|[0-9]+)(\.[0-9]+)?")
+STATED = re.compile(r"((?<![\w.)])-)?(?<![\d.])([0-9]{1,3}(,[0-9]{3})+(?![0-9])|[0-9]+)(\.[0-9]+)?")
 OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -123,6 +124,14 @@ def is_same_answer(given: str, answer: str) -> bool:
         return True
     number = plain_number(given)
     return number is not None and number == plain_number(answer)
+
+
+def stated_numbers(text: str) -> list[str]:
+    """The plain numbers in the last 400 characters: "so she makes $1,250." states 1,250.
+
+    A sign counts where no digit, letter or bracket stands before it: "5-3" states 5 and 3, "is -3" states -3.
+    """
+    return [match[0] for match in STATED.finditer(text[-400:])]
 
 
 def exact_match(answer: str, completion: str) -> Outcome:

@@ -91,7 +91,7 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
             Text("; ".join(f"{claims.found(claim)}: {claim['name']}" for claim in measured), style="dim"),
         )
     out.print(table)
-    more = "any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs"
+    more = "any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs, reasoning-gym:NAME"
     out.print(f"\n[bold]tasks[/]  {', '.join(families(tasks))}, {more}")
     out.print("[dim]assay show METHOD explains one; assay train METHOD --task TASK trains it[/]")
 

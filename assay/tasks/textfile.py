@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from assay.ops import text
-from assay.ops.arithmetic import final_answer, is_same_answer
+from assay.ops.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
 from assay.ops.text import ByteTokenizer, Tokenizer
 from assay.tasks.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
 from assay.types import AssayError, Outcome, PolicyFault, Score
@@ -128,6 +128,8 @@ class TextFile:
 
     An answer is the text after "####", or all of it; whitespace around it is ignored. Right is the same text, or the
     same number where both are plain numbers ("1,250.0" and "1250"); more than one "####" is wrong.
+    In a file of worked numbers (GSM8K: every answer ends in "####" and a plain number) what counts is the one number
+    after "####", or the last one of a completion without that mark: "#### $18" and "She makes 18 dollars." are 18.
     """
 
     path: str
@@ -135,6 +137,7 @@ class TextFile:
     held_out: float
     seed: int
     rows: tuple[Item, ...] = field(repr=False, compare=False)
+    worked: bool = False
 
     @cached_property
     def splits(self) -> tuple[list[Item], list[Item]]:
@@ -156,6 +159,12 @@ class TextFile:
         given = final_answer(completion)
         if not given:
             return PolicyFault("several final answers" if given is None else "no answer")
+        if self.worked:
+            numbers = stated_numbers(given)
+            if not numbers:
+                return PolicyFault("no number")
+            is_one = FINAL not in completion or len(numbers) == 1
+            return Score(float(is_one and is_same_answer(numbers[-1], item.answer)))
         return Score(float(is_same_answer(given, item.answer)))
 
 
@@ -164,13 +173,14 @@ def textfile(
     columns: tuple[str, str] = ("prompt", "answer"),
     tokenizer: Tokenizer = ByteTokenizer(),
     max_prompt: int = 1024,
-    max_tokens: int = 256,
+    max_tokens: int = 0,
     held_out: float = 0.1,
     seed: int = 0,
 ) -> PromptTask:
     """The task of a file with a prompt and an answer in each line; the whole answer is the demonstration.
 
-    Warns how many prompts contain their answer. The horizon follows the longest prompt of the file.
+    Warns how many prompts contain their answer. The horizon follows the longest prompt of the file; `max_tokens` 0
+    means 256, or as many as the longest demonstration needs. Files called train or test are named with their folder.
     """
     rows, digest = rows_of(path, columns)
     longest, items = longest_prompt(rows, tokenizer, max_prompt), []
@@ -182,8 +192,15 @@ def textfile(
     leaks = sum(is_word_in(item.answer, item.prompt) for item in items)
     if leaks:
         warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", stacklevel=2)
-    source = TextFile(path, digest, held_out, seed, tuple(items))
-    return PromptTask(Path(path).stem, source, tokenizer, longest, max_tokens)
+    worked = all(FINAL in item.demonstration and plain_number(item.answer) is not None for item in items)
+    source = TextFile(path, digest, held_out, seed, tuple(items), worked)
+    needed = max(len(tokenizer.encode(item.demonstration)) for item in items) + 1
+    return PromptTask(name_of(Path(path)), source, tokenizer, longest, max_tokens or max(256, needed))
+
+
+def name_of(path: Path) -> str:
+    """The file's name; with its folder's where it says only what part it is."""
+    return f"{path.parent.name}-{path.stem}" if path.stem in ("train", "test") and path.parent.name else path.stem
 
 
 def is_word_in(word: str, prompt: str) -> bool:

@@ -418,7 +418,9 @@ def test_a_file_of_prompts_is_a_task(tmp_path: Path) -> None:
         assert task.items.verify(item, f"{item.answer}.00") == Score(1.0)
         assert task.items.verify(item, f"#### {item.answer} or 3") == Score(0.0)
         assert task.items.verify(item, f"#### 3\n#### {item.answer}") == PolicyFault("several final answers")
-        assert task.items.verify(item, f"perhaps {item.answer}") == Score(0.0)
+        assert task.items.verify(item, f"perhaps {item.answer}") == Score(1.0)  # worked numbers: the last one counts
+        assert task.items.verify(item, f"#### 3 or {item.answer}") == Score(0.0)
+        assert task.items.verify(item, "perhaps") == PolicyFault("no number")
         assert task.items.verify(item, " ") == PolicyFault("no answer")
     shown = task.demonstrate(np.arange(3), 0)
     assert torch.equal(task.judge(shown, 0).reward, shown.reward)

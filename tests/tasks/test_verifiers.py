@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from assay.ops import arithmetic
 from assay.ops.arithmetic import evaluated, final_answer, is_same_answer, plain_number
 from assay.ops.text import CharacterTokenizer, escaped
-from assay.tasks import addition, countdown, sorting
+from assay.tasks import addition, countdown, graph_path, lookup, sorting
 from assay.tasks.prompts import Item, PromptTask
 from assay.types import AssayError, InfraFault, Outcome, PolicyFault, Score
 
-LEVELS = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS}
+LEVELS = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS, **graph_path.LEVELS, **lookup.LEVELS}
 EVERY_LEVEL = pytest.mark.parametrize("task", [pytest.param(make(), id=name) for name, make in LEVELS.items()])
 
 HOSTILE = {
