@@ -2,6 +2,8 @@
 
 from assay.bases.actor_critic import a2c, ppo
 from assay.bases.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo, reinforce, rloo, sapo
+from assay.bases.conservative import cql, iql, td3_bc
+from assay.bases.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo, reinforce, rloo
 from assay.bases.imitation import bc, dpo, sft
 from assay.bases.off_policy import dqn, sac, td3
 
@@ -9,6 +11,7 @@ __all__ = [
     "a2c",
     "bc",
     "cispo",
+    "cql",
     "dapo",
     "dpo",
     "dqn",
@@ -16,6 +19,7 @@ __all__ = [
     "group_reinforce",
     "grpo",
     "gspo",
+    "iql",
     "ppo",
     "reinforce",
     "rloo",
@@ -23,4 +27,5 @@ __all__ = [
     "sapo",
     "sft",
     "td3",
+    "td3_bc",
 ]
