@@ -1,4 +1,4 @@
-"""Gradients of d3rlpy on the same weights and the same batch: double DQN, and behaviour cloning of both kinds.
+"""Gradients of d3rlpy on the same weights and the same batch: double DQN, behaviour cloning, TD3+BC, IQL, CQL.
 
 d3rlpy wants gymnasium 1.0.0, which ours does not work with, so it is in no extra: these tests run where somebody has
 installed it beside ours, and are skipped elsewhere.
@@ -6,6 +6,7 @@ installed it beside ours, and are skipped elsewhere.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,11 @@ from torch import Tensor
 
 from assay import bases, probes
 from assay.actors.bounded import Deterministic
-from assay.types import Box, Discrete, Experience, Spec
+from assay.bases import conservative
+from assay.engine import StageView
+from assay.ops.distributions import normal_sample
+from assay.types import Box, Discrete, Experience, Scored, Spec
+from assay.worlds import CONTINUOUS, CONTROL
 from tests.peers.gaps import Record, assert_all_equal
 from tests.peers.weights import linear, perceptron, slope_of, value_of
 
@@ -111,3 +116,177 @@ def test_bc_gradient_of_torques_is_that_of_d3rlpy(d3rlpy: Any, record_property: 
     theirs.compute_imitator_grad(their_batch(record))
     slopes = perceptron(linear(theirs._modules.imitator), slope_of)
     assert_all_equal("gradient x 2/3", ours, slopes, record_property)
+
+
+# ---------------------------------------------------------------------------------------------------- actor-critics
+def side_by_side(functions: Any, read: Any) -> dict[str, Tensor]:
+    """Their critics under the names of ours, [N, in, out]."""
+    members = list(zip(*(linear(function) for function in functions), strict=True))
+    weights = {
+        f"net.weights.{k}": torch.stack([read(one.weight).T for one in layer]) for k, layer in enumerate(members)
+    }
+    biases = {
+        f"net.biases.{k}": torch.stack([read(one.bias)[None] for one in layer]) for k, layer in enumerate(members)
+    }
+    return weights | biases
+
+
+def two_headed(policy: Any, read: Any) -> dict[str, Tensor]:
+    """Their squashed Gaussian under the names of ours, whose last layer has mean and deviation together."""
+    trunk, heads = linear(policy._encoder), (policy._mu, policy._logstd)
+    last = {f"net.4.{what}": torch.cat([read(getattr(head, what)) for head in heads]) for what in ("weight", "bias")}
+    return perceptron(trunk, read) | last
+
+
+def loaded(spec: Any, weights: dict[str, Tensor]) -> Any:
+    """Our module for torques with these weights."""
+    module = spec.build(Spec(EYE, TORQUE, 100))
+    module.load_state_dict({**module.state_dict(), **weights})
+    return module
+
+
+def apart(functions: Any) -> None:
+    """Moves their targets away from what they copy."""
+    with torch.no_grad():
+        for parameter in functions.parameters():
+            parameter.add_(0.05 * torch.randn_like(parameter))
+
+
+def stage_of(recipe: Any, name: str) -> Any:
+    return next(stage for stage in recipe.stages if stage.name == name)
+
+
+def of_model(gradients: Any, model: str) -> dict[str, Tensor]:
+    """One model's gradients under its own names."""
+    return {name.removeprefix(model + "."): v for name, v in gradients.items() if name.startswith(model + ".")}
+
+
+def twice(gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Our critic losses are halves of squares, theirs are squares."""
+    return {name: 2 * value for name, value in gradients.items()}
+
+
+def test_td3_bc_gradients_are_those_of_d3rlpy(d3rlpy: Any, record_property: Record) -> None:
+    """Without smoothing noise; the scale of Q is theirs, at the actor's own actions."""
+    theirs = made_continuous(d3rlpy, "TD3PlusBC", target_smoothing_sigma=0.0, gamma=0.97)
+    modules, record = theirs._modules, transitions(torch.rand(ROWS, 3) * 2 - 1)
+    apart(modules.targ_q_funcs), apart(modules.targ_policy)
+    recipe = small(conservative.td3_bc()).set("critic.discount", 0.97).set("critic.noise", 0.0)
+    models = {
+        "q": loaded(recipe.critics["q"], side_by_side(modules.q_funcs, value_of)),
+        "q_target": loaded(recipe.critics["q"], side_by_side(modules.targ_q_funcs, value_of)),
+        "actor_target": loaded(recipe.actor, perceptron(linear(modules.targ_policy), value_of)),
+    }
+    actor = loaded(recipe.actor, perceptron(linear(modules.policy), value_of))
+    engine, seen = probes.witness(recipe, actor, models), record.context["observation"][:, 0]
+    size = models["q"].first({"observation": seen}, actor.decide({"observation": seen})).abs().mean().detach()
+    batch = engine.annotate(record.add({"q_size": size.expand(ROWS, 2)}), recipe.needs)
+    critics = of_model(engine.gradient(stage_of(recipe, "critic"), batch), "q")
+    policy = of_model(engine.gradient(stage_of(recipe, "actor"), batch), "actor")
+    theirs.compute_critic_grad(their_batch(record))
+    assert_all_equal("critics x 2", twice(critics), side_by_side(modules.q_funcs, slope_of), record_property)
+    theirs.compute_actor_grad(their_batch(record))
+    assert_all_equal("actor", policy, perceptron(linear(modules.policy), slope_of), record_property)
+
+
+class TheirGaussian(torch.nn.Module):
+    """Their Gaussian policy behind our interface."""
+
+    def __init__(self, policy: Any) -> None:
+        super().__init__()
+        self.policy, self.num_draws = policy, 3
+
+    def score(self, batch: Experience, needs: Any) -> Scored:
+        from d3rlpy.models.torch.policies import build_gaussian_distribution
+
+        distribution = build_gaussian_distribution(self.policy(batch.context["observation"].flatten(0, 1)))
+        logp = distribution.log_prob(batch.action.flatten(0, 1)).view(batch.mask.shape)
+        return Scored(logp * batch.mask)
+
+
+def test_iql_gradients_are_those_of_d3rlpy(d3rlpy: Any, record_property: Record) -> None:
+    """Values of both signs of the advantage; the actor is their own Gaussian behind our interface."""
+    theirs = made_continuous(d3rlpy, "IQL", value_encoder_factory=True, gamma=0.97, expectile=0.8)
+    modules, record = theirs._modules, transitions(torch.rand(ROWS, 3) * 2 - 1)
+    apart(modules.targ_q_funcs)
+    recipe = small(conservative.iql(CONTINUOUS, level=0.8)).set("q.discount", 0.97)
+    value = loaded(recipe.critics["value"], perceptron(linear(modules.value_func), value_of))
+    value.net[1] = value.net[3] = torch.nn.ReLU()
+    models = {
+        "value": value,
+        "q": loaded(recipe.critics["q"], side_by_side(modules.q_funcs, value_of)),
+        "q_target": loaded(recipe.critics["q"], side_by_side(modules.targ_q_funcs, value_of)),
+    }
+    engine = probes.witness(recipe, TheirGaussian(modules.policy), models)
+    batch = engine.annotate(record, recipe.needs)
+    ours = {name: of_model(engine.gradient(stage_of(recipe, name), batch), name) for name in ("value", "q", "actor")}
+    theirs.compute_critic_grad(their_batch(record))
+    assert_all_equal("value", ours["value"], perceptron(linear(modules.value_func), slope_of), record_property)
+    assert_all_equal("critics x 2", twice(ours["q"]), side_by_side(modules.q_funcs, slope_of), record_property)
+    theirs.compute_actor_grad(their_batch(record))
+    slopes = {f"policy.{name}": slope_of(one) for name, one in modules.policy.named_parameters()}
+    assert_all_equal("actor", ours["actor"], slopes, record_property)
+
+
+def test_cql_gradients_are_those_of_d3rlpy(d3rlpy: Any, record_property: Record, monkeypatch: Any) -> None:
+    """The noise of the proposals is ours, handed to them; their target is at the mode, ours too where draws are 1/2."""
+    theirs = made_continuous(
+        d3rlpy,
+        "CQL",
+        gamma=0.97,
+        conservative_weight=5.0,
+        initial_alpha=1.0,
+        alpha_learning_rate=0.0,
+        n_action_samples=4,
+    )
+    modules, record = theirs._modules, transitions(torch.rand(ROWS, 3) * 2 - 1)
+    apart(modules.targ_q_funcs)
+    recipe = small(conservative.cql(CONTINUOUS, weight=5.0)).set("Conservative.num", 4).set("critic.discount", 0.97)
+    models = {
+        "q": loaded(recipe.critics["q"], side_by_side(modules.q_funcs, value_of)),
+        "q_target": loaded(recipe.critics["q"], side_by_side(modules.targ_q_funcs, value_of)),
+        "temperature": recipe.critics["temperature"].build(Spec(EYE, TORQUE, 100)),
+    }
+    draws = {tag: torch.rand(ROWS, 1, 4, 3) for tag in (4, 5, 6)} | {2: torch.full((ROWS, 1, 3), 0.5)}
+    monkeypatch.setattr(StageView, "uniform", lambda view, shape, tag: draws[tag].view(*shape))
+    engine = probes.witness(recipe, loaded(recipe.actor, two_headed(modules.policy, value_of)), models)
+    ours = of_model(engine.gradient(stage_of(recipe, "critic"), engine.annotate(record, recipe.needs)), "q")
+    noise = iter([normal_sample(draws[tag])[:, 0].transpose(0, 1) for tag in (4, 5)])
+    normal = torch.distributions.Normal
+    monkeypatch.setattr(normal, "rsample", lambda self, shape=(): self.loc + self.scale * next(noise))
+    monkeypatch.setattr(Tensor, "uniform_", lambda self, low, high: self.copy_((2 * draws[6] - 1).view(self.shape)))
+    theirs._modules.critic_optim.zero_grad()
+    loss = theirs.compute_critic_loss(their_batch(record), theirs.compute_target(their_batch(record)))
+    (0.5 * (loss.critic_loss - loss.conservative_loss) + loss.conservative_loss).backward()
+    assert_all_equal("critics", ours, side_by_side(modules.q_funcs, slope_of), record_property)
+
+
+def test_cql_gradient_of_choices_is_that_of_d3rlpy(d3rlpy: Any, record_property: Record) -> None:
+    """Errors below one, so that their Huber loss is half a square."""
+    theirs = made(d3rlpy, "DiscreteCQL", 3, gamma=0.97, alpha=0.7)
+    online, target = theirs._modules.q_funcs[0], theirs._modules.targ_q_funcs[0]
+    apart(target)
+    record = transitions(torch.randint(0, 3, (ROWS,)))
+    recipe = conservative.cql(CONTROL, weight=0.7).set("critic.discount", 0.97).set("actor.hidden", (32, 32))
+    models = {"target": with_weights(recipe.actor, CHOICE, target)}
+    ours = probes.gradient(recipe, record, with_weights(recipe.actor, CHOICE, online), models=models)
+    theirs.compute_grad(their_batch(record))
+    assert_all_equal("gradient", ours, perceptron(linear(online), slope_of), record_property)
+
+
+def made_continuous(d3rlpy: Any, kind: str, value_encoder_factory: bool = False, **settings: Any) -> Any:
+    """Their actor-critic for three torques, with new weights."""
+    encoder = d3rlpy.models.VectorEncoderFactory(WIDTHS)
+    encoders = {"actor_encoder_factory": encoder, "critic_encoder_factory": encoder}
+    encoders |= {"value_encoder_factory": encoder} if value_encoder_factory else {}
+    algorithm = getattr(d3rlpy.algos, f"{kind}Config")(**encoders, **settings).create(device=False)
+    algorithm.create_impl((SEEN,), 3)
+    return algorithm.impl
+
+
+def small(recipe: Any) -> Any:
+    """The recipe with hidden layers of 32."""
+    models = {
+        name: replace(spec, hidden=(32, 32)) if name != "temperature" else spec for name, spec in recipe.critics.items()
+    }
+    return replace(recipe, actor=replace(recipe.actor, hidden=(32, 32)), critics=models)
