@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from assay.ops import random
+from assay.ops.student import student_quantile
 from assay.types import AssayError, Draw
 
 FEW, MANY, RESAMPLES = 10, 1000, 2000
-LARGE_DOF = 2000  # beyond it Student's t is normal to four digits
 Values: TypeAlias = "NDArray[np.float64]"
 
 
@@ -270,30 +270,3 @@ def correlation(first: Values, second: Values) -> float:
         return 0.0
     cross = both * neither - only_first * only_second
     return (max(cross - first.size / 2, 0.0) if cross > 0 else cross) / math.sqrt(margins)
-
-
-@lru_cache(maxsize=4096)
-def student_quantile(prob: float, dof: int) -> float:
-    """Quantile of Student's t for whole degrees of freedom and `prob` above one half, by bisection."""
-    if dof > LARGE_DOF:
-        return NormalDist().inv_cdf(prob)
-    low, high = 0.0, 1.0
-    while student_central(high, dof) < 2 * prob - 1:
-        high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if student_central(middle, dof) < 2 * prob - 1 else (low, middle)
-    return high
-
-
-def student_central(t: float, dof: int) -> float:
-    """P(|T| < t): the finite series in cos θ, θ = atan(t / √dof) (Abramowitz & Stegun 26.7.3 and 26.7.4)."""
-    theta = math.atan2(t, math.sqrt(dof))
-    square = math.cos(theta) ** 2
-    odd = dof % 2
-    k = np.arange(1, (dof - odd) // 2)
-    factors: NDArray[Any] = (2 * k - 1 + odd) / (2 * k + odd) * square
-    series = 1.0 + float(np.cumprod(factors).sum())
-    if odd:
-        return 2 / math.pi * (theta + (math.sin(theta) * math.cos(theta) * series if dof > 1 else 0.0))
-    return math.sin(theta) * series

@@ -33,8 +33,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from assay.evidence.intervals import Estimate, Values, checked, student_quantile
+from assay.evidence.intervals import Estimate, Values, checked
 from assay.ops import random
+from assay.ops.student import student_quantile
 from assay.types import AssayError, Draw
 
 RESAMPLES = 10_000

@@ -24,7 +24,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from assay.evidence.intervals import mean_interval, student_quantile
+from assay.evidence.intervals import mean_interval
+from assay.ops.student import student_quantile
 from assay.report.folder import SAMPLES, plain
 from assay.report.page_runs import (
     LARGEST_JOURNAL,

@@ -18,8 +18,8 @@ from assay.evidence.intervals import (
     mean_interval,
     measured_change,
     number,
-    student_quantile,
 )
+from assay.ops.student import student_quantile
 from assay.types import AssayError
 
 REALS = st.floats(-1e6, 1e6, allow_subnormal=False)
