@@ -1,9 +1,8 @@
 """Starting recipes: each a function of the world it works in."""
 
 from assay.bases.actor_critic import a2c, ppo
-from assay.bases.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo, reinforce, rloo, sapo
 from assay.bases.conservative import cql, iql, td3_bc
-from assay.bases.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo, reinforce, rloo
+from assay.bases.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo, reinforce, rloo, sapo
 from assay.bases.imitation import bc, dpo, sft
 from assay.bases.off_policy import dqn, sac, td3
 

@@ -32,7 +32,8 @@ from assay.backends.machine import tuned
 from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
 from assay.loop import Loop
-from assay.recipe import Recipe, describe
+from assay.recipe import Recipe
+from assay.settings import describe
 from assay.slots import ScriptedTask, Task
 from assay.sources.logged import NoisyExpert
 from assay.types import AssayError, Box, Context, Draw, Experience, Origin, Progress, Spec, State

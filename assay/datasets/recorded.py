@@ -11,7 +11,8 @@ from torch import Tensor
 
 from assay.datasets.dataset import Dataset
 from assay.datasets.files import read
-from assay.recipe import Recipe, changed, children
+from assay.recipe import Recipe
+from assay.settings import changed, children
 from assay.slots import Task
 from assay.sources.demonstrations import DemonstratedDecisions
 from assay.sources.logged import Logged, Recording

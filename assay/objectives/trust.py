@@ -89,8 +89,7 @@ class SoftGate:
     """-A * (4 / tau) * sigmoid(tau * (ratio - 1)): SAPO (arXiv:2511.20347).
 
     tau is `positive` where A > 0, else `negative`. The slope in the ratio, 4 s (1 - s), is 1 at ratio one and fades on
-    both sides without a corner; a larger tau fades sooner. Nothing is cut off; tau near 0 is the plain surrogate up to a
-    constant.
+    both sides without a corner; a larger tau fades sooner. Nothing is cut off.
     """
 
     positive: float = 1.0

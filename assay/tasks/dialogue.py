@@ -139,8 +139,7 @@ class DialogueTask:
         ended = (experience.terminal | experience.truncated).any(1).tolist()
         items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
         replies = [
-            self.replies(item, said) if is_over else []
-            for item, said, is_over in zip(items, talks, ended, strict=True)
+            self.replies(item, said) if is_over else [] for item, said, is_over in zip(items, talks, ended, strict=True)
         ]
         outcomes = [row[-1].outcome or NO_END if row else Score(0.0) for row in replies]
         judged = text.with_outcomes(experience, outcomes)
