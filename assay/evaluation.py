@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.slots import Certificate, PairedTask, Reward, Task
+from assay.slots import Certificate, GameTask, PairedTask, Reward, Task
 from assay.types import Certified, Draw, Need, Vocabulary
 
 PROMPTS, EPISODES = 256, 20
@@ -29,7 +29,7 @@ def scores(
     """Score of each (start, sample), [num * samples], on split 1.
 
     Unless told, a token policy is scored as it samples (temperature 1), which is what training improves, and a control
-    policy by its mode.
+    policy by its mode. A player is scored as it samples too: where strategies are mixed, the mode is another strategy.
     Preference pairs are scored by whether the policy finds the chosen completion likelier than the rejected one.
     """
     return outcomes(actor, task, num=num, samples=samples, greedy=greedy)[0]
@@ -44,7 +44,7 @@ def outcomes(
         return pair_scores(actor, task, 64 if num is None else num), {}
     count = default_starts(task) if num is None else num
     if greedy is None:
-        greedy = not isinstance(task.spec.action, Vocabulary)
+        greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)
     starts = np.repeat(np.arange(count, dtype=np.int64), samples)
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)

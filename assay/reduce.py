@@ -18,7 +18,7 @@ from assay.types import Experience
 
 
 def decisions_per_episode(batch: Experience) -> Tensor:
-    """Decisions in the whole episode of each row, [B], at least 1."""
+    """Decisions in the whole episode (of each player) of each row, [B], at least 1."""
     per_row = batch.mask.sum(1)
     if batch.episode is None:
         return per_row.clamp(min=1)
@@ -27,11 +27,11 @@ def decisions_per_episode(batch: Experience) -> Tensor:
 
 
 def num_episodes(batch: Experience) -> Tensor:
-    """Number of episodes with a decision."""
-    has_decision = batch.mask.any(1)
-    if batch.episode is None:
+    """Number of episodes with a decision; in a game each player's is one."""
+    has_decision, label = batch.mask.any(1), groups.episode_label(batch)
+    if label is None:
         return has_decision.sum()
-    return has_decision.new_ones((), dtype=torch.long) * torch.unique(batch.episode[has_decision]).numel()
+    return has_decision.new_ones((), dtype=torch.long) * torch.unique(label[has_decision]).numel()
 
 
 @dataclass(frozen=True)

@@ -140,6 +140,7 @@ class Experience:
     `logp` is under whoever acted, as recorded when acting. A scalar outcome sits on the last decision of `reward`.
     Terminal steps do not bootstrap, truncated ones do; where both are set the task ended the episode (terminal) by
     cutting it (truncated). Columns that are None are absent: no `group` means that each row is its own group.
+    In a game a row is what one player did: `player` [B] says which, and the rows of a game share `episode`.
     `extra` holds what parts add under their own names, each [B] or [B, T, ...].
     """
 

@@ -40,6 +40,7 @@ class Layout:
     episode: tuple[int, ...] | None = None
     outcome_only: bool = True
     """Whether rewards stand on the last decision alone."""
+    player: tuple[int, ...] | None = None
 
 
 RAGGED = Layout(
@@ -52,6 +53,14 @@ SEGMENTS = Layout(
     ("ppdd......", "ppppddE...", "pdddE.....", "ppC.......", "ppttddd...", "pppdttdE..", "pdE.......", "ppdE......"),
     group=(4, 4, 4, 1, 4, 4, 7, 7),
     episode=(10, 10, 11, 12, 13, 13, 14, 15),
+)
+GAMES = Layout(
+    "games of two players, groups of 1, 2 and 3 of one player, a fault, an episode of two rows",
+    ("pdtdtE....", "pddtdddE..", "pdtdtdC...", "ppdtddE...", "pxtx......", "pdtE......", "pdtd......", "pttdE....."),
+    group=(4, 5, 4, 5, 4, 5, 8, 8),
+    episode=(20, 20, 21, 21, 22, 22, 23, 23),
+    outcome_only=False,
+    player=(0, 1, 0, 1, 0, 1, 0, 0),
 )
 PLAIN = Layout("ragged rows without group or episode", ("ppddE.....", "pdddddddE.", "ppdC......"))
 FRAGMENTS = Layout(
@@ -67,7 +76,7 @@ EPISODES = Layout(
 )
 TRANSITIONS = Layout("transitions of two columns", ("df", "Ef", "Cf", "Bf", "df"), outcome_only=False)
 
-TOKEN_LAYOUTS = (RAGGED, SEGMENTS, PLAIN)
+TOKEN_LAYOUTS = (RAGGED, SEGMENTS, PLAIN, GAMES)
 CONTROL_LAYOUTS = (EPISODES, FRAGMENTS, TRANSITIONS)
 
 
@@ -158,6 +167,7 @@ def build(spec: Spec, layout: Layout) -> Experience:
         episode=None if layout.episode is None else torch.tensor(layout.episode),
         turn=turn,
         segment=turn,
+        player=None if layout.player is None else torch.tensor(layout.player),
         source=torch.zeros_like(rows),
         version=torch.zeros_like(rows),
         extra={
@@ -210,7 +220,7 @@ def experiences() -> list[Case]:
     """Both worlds with every awkwardness, for parts that read the record alone."""
     cases = [Case(f"tokens: {layout.name}", build(TOKENS, layout)) for layout in TOKEN_LAYOUTS]
     cases += [Case(f"torques: {layout.name}", build(TORQUES, layout)) for layout in CONTROL_LAYOUTS]
-    ragged, episodes = cases[0].batch, cases[3].batch
+    ragged, episodes = cases[0].batch, cases[len(TOKEN_LAYOUTS)].batch
     is_last = ragged.mask & (ragged.mask.long().flip(1).cumsum(1).flip(1) == 1)
     binary = is_last * (torch.arange(len(ragged)) % 2).unsqueeze(1)
     return [

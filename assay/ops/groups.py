@@ -83,13 +83,26 @@ def row_groups(experience: Experience) -> Groups:
     return replace(groups, share=there)
 
 
+def episode_label(experience: Experience) -> Tensor | None:
+    """[B]: equal for the rows of one episode and, in a game, of one player: what players earn is not added up."""
+    if experience.episode is None or experience.player is None:
+        return experience.episode
+    _, episode = torch.unique(experience.episode, return_inverse=True)
+    return episode * (experience.player.max() + 1) + experience.player
+
+
 def episode_groups(experience: Experience) -> Groups:
-    """Rows by the column `episode`: several segments can belong to one episode."""
+    """Rows by episode (and player): several segments can belong to one episode."""
+    return groups_of(episode_label(experience), len(experience), experience.mask.device)
+
+
+def game_groups(experience: Experience) -> Groups:
+    """Rows by the column `episode` alone: all players of a game together."""
     return groups_of(experience.episode, len(experience), experience.mask.device)
 
 
 def over_episode(row_total_B: Tensor, experience: Experience) -> Tensor:
-    """Each row's number summed over all rows of its episode, [B]."""
+    """Each row's number summed over all rows of its episode (and player), [B]."""
     if experience.episode is None:
         return row_total_B
     episodes = episode_groups(experience)

@@ -189,7 +189,8 @@ def with_outcomes(experience: Experience, outcomes: Sequence[Outcome]) -> Experi
     score_B = torch.tensor(values, dtype=reward.dtype, device=device)
     infra_B = torch.tensor([isinstance(o, InfraFault) for o in outcomes], dtype=torch.bool, device=device)
     policy_B = torch.tensor([isinstance(o, PolicyFault) for o in outcomes], dtype=torch.bool, device=device)
-    mask_BT = experience.mask & (groups.over_episode(infra_B.long(), experience) == 0).unsqueeze(1)
+    whole = groups.game_groups(experience)
+    mask_BT = experience.mask & (groups.total(infra_B.long(), whole) == 0)[whole.index].unsqueeze(1)
     placed_BT = torch.where(is_last_true(mask_BT), score_B.unsqueeze(1), torch.zeros_like(reward))
     columns = {"score": score_B, "policy_fault": policy_B, "infra_fault": infra_B}
     return replace(experience, mask=mask_BT, reward=placed_BT).add(columns)

@@ -35,6 +35,7 @@ from assay.slots.parts import (
 )
 from assay.slots.tasks import (
     DemonstratedTask,
+    GameTask,
     PairedTask,
     ResumableTask,
     RoamingTask,
@@ -56,6 +57,7 @@ __all__ = [
     "Curriculum",
     "DemonstratedTask",
     "Explore",
+    "GameTask",
     "Grower",
     "Grown",
     "ModelSpec",

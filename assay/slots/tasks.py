@@ -128,3 +128,18 @@ class PairedTask(Task, Protocol):
 
     def pairs(self, starts: np.ndarray, split: int) -> Experience:
         """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i; column `chosen` is +1 and -1."""
+
+
+@runtime_checkable
+class GameTask(Task, Protocol):
+    """A task in which several players decide. One policy plays them all in training (self-play).
+
+    `play` on split 0 gives one row for each (start, sample, player), each with what that player saw; the others' moves
+    are context: mask false. Rows of one game share `episode`, `player` [B] counts from 0, and `group` holds the rows of
+    one start and player. On split 1 there is one row for each (start, sample), the evaluated player's: the ordinal of
+    the start says its seat and against whom it plays, which may be players that training never meets.
+    """
+
+    @property
+    def num_players(self) -> int:
+        """How many players a game has."""
