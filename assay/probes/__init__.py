@@ -20,6 +20,7 @@ from assay.probes.estimators import (
     gradient_variance,
     table_of,
 )
+from assay.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.probes.gradients import Given, Witness, gradient, witness
 from assay.probes.posterior import Posterior, divergence, posterior
 from assay.probes.preferences import preference_push
@@ -30,11 +31,13 @@ from assay.probes.training import distance_from_posterior, trained_table
 
 __all__ = [
     "AllEpisodes",
+    "AllGames",
     "Bias",
     "Given",
     "Posterior",
     "Probe",
     "Witness",
+    "all_games",
     "bandit_episodes",
     "bandit_experience",
     "bandit_grad",
@@ -47,7 +50,9 @@ __all__ = [
     "divergence",
     "evaluate_table",
     "exact_bandit_gradient",
+    "exact_game_gradient",
     "exact_table_gradient",
+    "expected_game_gradient",
     "expected_gradient",
     "expected_table_gradient",
     "gradient",
