@@ -22,11 +22,14 @@ from assay.checks.state import saved_and_loaded, untouched
 from assay.slots import ModelSpec, Task
 from assay.tasks.addition import addition
 from assay.tasks.cartpole import cartpole
+from assay.tasks.games import RepeatedGame
+from assay.tasks.matrix import PRISONERS_DILEMMA, Rules
 from assay.tasks.pendulum import pendulum
 from assay.tasks.table import chain
 from assay.types import AssayError, Discrete, Draw, Experience, Need, Spec, Vocabulary
 
 STARTS = np.array([4, 0, 9])
+GAME = RepeatedGame("prisoners-dilemma", Rules(PRISONERS_DILEMMA, rounds=3))
 
 
 def small_actor(spec: Spec) -> ModelSpec:
@@ -73,7 +76,7 @@ def rollout_cases(
 ) -> list[RolloutCase] | list[Unsuited]:
     """A task of each kind, or the given one; only those that the rollout and the actor can start on."""
     found = []
-    for one in (addition(1), chain(4), cartpole(), pendulum()) if task is None else (task,):
+    for one in (addition(1), chain(4), cartpole(), pendulum(), GAME) if task is None else (task,):
         case = RolloutCase(f"task {one.name}", one, actor)
         try:
             _ = part.init(one), case.actor()

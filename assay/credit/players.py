@@ -6,7 +6,7 @@ column `turn` counts them; without it every decision is a turn of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -124,3 +124,33 @@ class AlignAdvantages:
             held.append(carry)
             carry = self.discount * (carry + own_BR[:, turn])
         return torch.stack(held, 1)
+
+
+def by_player(experience: Experience) -> groups.Groups:
+    """All rows of each player as one group; without players all rows."""
+    rows = groups.row_groups(experience)
+    label = torch.zeros_like(rows.index) if experience.player is None else experience.player
+    return replace(groups.groups_of(label, len(experience), label.device), share=rows.share)
+
+
+@dataclass(frozen=True)
+class PlayerMean:
+    """Mean outcome of all episodes of the row's player: roles are not compared with each other. Without players it is
+    the batch mean."""
+
+    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
+        """One number for each player."""
+        return groups.mean(outcome_B, by_player(experience))
+
+
+@dataclass(frozen=True)
+class PlayerDeviation:
+    """Standard deviation (n - 1) of the outcomes of the row's player plus `epsilon`, as REINFORCE++ scales a batch
+    (arXiv:2501.03262). A player with one episode, or with equal outcomes, has `epsilon`: its advantages are 0 over it.
+    """
+
+    epsilon: float = 1e-4
+
+    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
+        """Deviations, never 0."""
+        return groups.deviation(outcome_B, by_player(experience)) + self.epsilon

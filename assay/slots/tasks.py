@@ -143,3 +143,8 @@ class GameTask(Task, Protocol):
     @property
     def num_players(self) -> int:
         """How many players a game has."""
+
+    def play_against(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
+    ) -> Experience:
+        """Games in which the task's own fixed opponents take all seats but `player`: the rows of that player alone."""

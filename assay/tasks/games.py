@@ -64,12 +64,21 @@ class RepeatedGame:
             return {"state": state}
         return {"observation": torch.nn.functional.one_hot(state, self.rules.num_states).float()}
 
-    @torch.no_grad()
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
         """Games of each (start, sample): see `GameTask`. Rewards are the rounds' payoffs."""
-        match = match_of(self.rules, starts, samples, split)
+        return self.played(actor, match_of(self.rules, starts, samples, split), draw, greedy)
+
+    def play_against(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
+    ) -> Experience:
+        """The same against the opponents of the rules, start by start."""
+        return self.played(actor, match_of(self.rules, starts, samples, split, player), draw, greedy=False)
+
+    @torch.no_grad()
+    def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
+        """All rounds of a match."""
         who = match.start, match.sample, match.player.numpy()
         uniforms, lots = Uniforms(draw, who, actor.num_draws), Uniforms(draw.at(CHANCE), who, 1)
         memory, recorder = torch.zeros_like(match.player), Recorder()
@@ -152,12 +161,21 @@ class TokenGame:
         """The move that a token stands for."""
         return (token - FIRST_MOVE).clamp(min=0)
 
-    @torch.no_grad()
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
         """Games of each (start, sample): see `GameTask`. Rewards are the rounds' payoffs."""
-        match = match_of(self.rules, starts, samples, split)
+        return self.played(actor, match_of(self.rules, starts, samples, split), draw, greedy)
+
+    def play_against(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
+    ) -> Experience:
+        """The same against the opponents of the rules, start by start."""
+        return self.played(actor, match_of(self.rules, starts, samples, split, player), draw, greedy=False)
+
+    @torch.no_grad()
+    def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
+        """All rounds of a match."""
         who, longest = (match.start, match.sample, match.player.numpy()), int(match.length.max())
         uniforms, lots = Uniforms(draw, who, 1), Uniforms(draw.at(CHANCE), who, 1)
         decoder = actor.decoder(self.prompts(), [match.num] * PLAYERS, PLAYERS * longest)

@@ -172,18 +172,21 @@ class Match:
         return named.add({"start": start, "sample": sample}).rows(self.own)
 
 
-def match_of(rules: Rules, starts: np.ndarray, samples: np.ndarray, split: int) -> Match:
-    """Seats for these starts: the policy everywhere on split 0, opponents by ordinal on split 1."""
+def match_of(rules: Rules, starts: np.ndarray, samples: np.ndarray, split: int, player: int | None = None) -> Match:
+    """Seats for these starts: the policy everywhere on split 0; opponents by ordinal on split 1, and wherever the
+    policy's seat is given.
+    """
     num, kinds = len(starts), len(rules.opponents)
     place = torch.arange(num)
-    player = torch.arange(PLAYERS).repeat_interleave(num)
+    seats = torch.arange(PLAYERS).repeat_interleave(num)
     fixed, own = torch.full((PLAYERS * num,), -1), torch.arange(PLAYERS * num)
-    if split:
+    if split or player is not None:
         ordinal = torch.from_numpy(starts)
-        kind, seat = ordinal % kinds, ordinal // kinds % PLAYERS
+        kind = ordinal % kinds
+        seat = ordinal // kinds % PLAYERS if player is None else torch.full_like(ordinal, player)
         is_strategy = torch.tensor([one is not None for one in rules.opponents])[kind]
         fixed[(1 - seat) * num + place] = torch.where(is_strategy, kind, -1)
         own = seat * num + place
     length, is_cut = rules.length(starts, split)
     twice = (np.tile(starts, PLAYERS), np.tile(samples, PLAYERS))
-    return Match(rules, *twice, player, length.repeat(PLAYERS), is_cut.repeat(PLAYERS), fixed, own)
+    return Match(rules, *twice, seats, length.repeat(PLAYERS), is_cut.repeat(PLAYERS), fixed, own)

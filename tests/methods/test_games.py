@@ -10,12 +10,13 @@ import torch
 
 from assay import bases, catalogue, evaluation
 from assay.credit.outcome import GroupMean, OutcomeCredit
-from assay.credit.players import AlignAdvantages, LeaveOneOutToGo
+from assay.credit.players import AlignAdvantages, LeaveOneOutToGo, PlayerDeviation, PlayerMean
 from assay.credit.temporal import Gae, RewardToGo, Whiten
 from assay.loop import Loop
 from assay.ops import groups, text
 from assay.reduce import SequenceMean, SequenceSum
 from assay.rollouts.episodes import Episodes
+from assay.rollouts.opponents import FixedOpponents
 from assay.slots import DemonstratedTask, GameTask
 from assay.sources.fresh import FreshSequences
 from assay.tasks.games import RepeatedGame, TokenGame
@@ -372,3 +373,39 @@ def test_the_same_seed_gives_the_same_games() -> None:
         loop.step()
         values.append(loop.engine.flats["actor"].values.clone())
     assert torch.equal(*values)
+
+
+# ---------------------------------------------------------------------------------------------------- fixed opponents
+@pytest.mark.parametrize("form", [RepeatedGame, TokenGame])
+def test_training_against_fixed_opponents_has_the_policys_rows_alone(form) -> None:
+    task = form("defectors", Rules(PRISONERS_DILEMMA, rounds=4, opponents=(DEFECTOR,)))
+    for player in (0, 1):
+        rollout = FixedOpponents(starts=3, members=2, player=player)
+        fresh = rollout(task, actor_for(task), np.arange(3), Draw(0), rollout.init(task))
+        assert fresh.player.tolist() == [player] * 6
+        moves = moves_of(task, fresh)
+        for row in range(6):
+            expected = [-3.0 if move == 0 else -2.0 for move in moves[row]]
+            assert fresh.reward[row][fresh.mask[row]].tolist() == expected
+
+
+def test_fixed_opponents_need_a_game_and_a_seat() -> None:
+    with pytest.raises(AssayError, match="needs a game"):
+        FixedOpponents().init(catalogue.find_task("addition-1"))
+    with pytest.raises(AssayError, match="player 2 does not sit"):
+        FixedOpponents(player=2).init(catalogue.find_task("chicken"))
+
+
+def test_outcomes_are_normalised_for_each_player_apart() -> None:
+    _, fresh = played("matching-pennies-tokens")
+    credit = OutcomeCredit(PlayerMean(), PlayerDeviation(0.0))
+    advantage = credit(fresh).column("advantage")
+    outcome = (fresh.reward * fresh.mask).sum(1)
+    for player in (0, 1):
+        own = fresh.player == player
+        expected = (outcome[own] - outcome[own].mean()) / outcome[own].std()
+        assert torch.allclose(advantage.amax(1)[own] + advantage.amin(1)[own], expected, atol=1e-5)
+    other = torch.where(fresh.player.unsqueeze(1) == 1, 10 * fresh.reward + 3, fresh.reward) * fresh.mask
+    assert torch.allclose(credit(replace(fresh, reward=other)).column("advantage"), advantage, atol=1e-4)
+    whole = credit(replace(fresh, player=None, episode=None)).column("advantage").sum(1) / 5
+    assert torch.allclose(whole, (outcome - outcome.mean()) / outcome.std(), atol=1e-5)
