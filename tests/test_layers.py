@@ -70,6 +70,7 @@ ARROWS: dict[str, set[str]] = {
     "fingerprints": ANYTHING,
     "verdicts": ANYTHING,
     "search": ANYTHING,
+    "judging": {"types", "slots", "networks", "recipe", "rewards", "bases", "loop", "backends"},
     "data_commands": ANYTHING | {"report"},
     "commands": ANYTHING | {"report"},
     "cli": ANYTHING | {"commands", "report", "__init__"},
