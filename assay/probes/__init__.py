@@ -25,6 +25,7 @@ from assay.probes.gradients import Given, Witness, gradient, witness
 from assay.probes.posterior import Posterior, divergence, posterior
 from assay.probes.preferences import preference_push
 from assay.probes.process import evaluate_table
+from assay.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.probes.search import beam_search
 from assay.probes.tensors import Probe, credited, decision_weights, loss
 from assay.probes.training import distance_from_posterior, trained_table
@@ -33,7 +34,9 @@ __all__ = [
     "AllEpisodes",
     "AllGames",
     "Bias",
+    "CostlyBandit",
     "Given",
+    "HandedOut",
     "Posterior",
     "Probe",
     "Witness",
@@ -58,6 +61,7 @@ __all__ = [
     "gradient",
     "gradient_variance",
     "grown",
+    "handed_out",
     "leaf_means_one_by_one",
     "loss",
     "posterior",

@@ -1,0 +1,165 @@
+"""Certificates and what is trained for them: bounds, verdicts, pessimism, and the share of unsafe policies."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from assay import evaluation, probes
+from assay.checks.rollout import built, small_actor
+from assay.constraints.certified import (
+    CostCertificate,
+    HoeffdingBound,
+    PessimisticLagrange,
+    StudentBound,
+    augmented_cost,
+)
+from assay.constraints.lagrange import Lagrange
+from assay.loop import Loop
+from assay.methods import hc_rlhf
+from assay.rewards.cost import LengthCost
+from assay.tasks.addition import addition
+from assay.tasks.hazards import hazards
+from assay.types import AssayError, Experience
+from assay.worlds import CONTROL, LANGUAGE
+
+
+def pulls(costs: list[float] | torch.Tensor, members: int | None = None) -> Experience:
+    """One decision a row, with these costs."""
+    cost = torch.as_tensor(costs, dtype=torch.float64)
+    record = probes.bandit_experience([0] * len(cost), [0.0] * len(cost), torch.zeros(2), members)
+    return record.with_columns(cost=cost.view(-1, 1, 1)).add({"advantage": torch.zeros(len(cost), 1).double()})
+
+
+# ---------------------------------------------------------------------------------------------------- bounds
+def test_bounds_are_those_of_the_tables() -> None:
+    cost = torch.tensor([1.0, 2.0, 4.0, 3.0, 0.0]).double()
+    slow = 2.0 + 1.533206 * math.sqrt(2.5) / math.sqrt(5)
+    assert StudentBound()(cost, 0.1) == pytest.approx(slow, abs=1e-5)
+    assert HoeffdingBound(4.0)(cost, 0.05) == pytest.approx(2.0 + 4.0 * math.sqrt(math.log(20.0) / 10.0))
+
+
+@pytest.mark.parametrize("bound", [StudentBound(), HoeffdingBound()])
+def test_a_test_too_small_or_costs_out_of_range_certify_nothing(bound) -> None:
+    nothing = replace(pulls([0.0, 0.0]), mask=torch.zeros(2, 1, dtype=torch.bool))
+    assert not CostCertificate(5.0, bound=bound)(nothing).holds
+    assert math.isinf(StudentBound()(torch.zeros(1), 0.1))
+    assert math.isinf(HoeffdingBound(1.0)(torch.tensor([0.0, 1.5]), 0.1))
+    assert math.isinf(HoeffdingBound(1.0)(torch.tensor([0.0, -0.5]), 0.1))
+
+
+def test_student_passes_a_policy_at_the_limit_as_often_as_it_says_for_normal_costs() -> None:
+    draw, test = np.random.default_rng(0), CostCertificate(limit=2.0, failure=0.1, num_starts=20)
+    costs = torch.from_numpy(draw.normal(2.0, 1.0, (2000, 20)))
+    share = np.mean([test.bound(row, test.failure) <= test.limit for row in costs])
+    assert abs(share - 0.1) < 3 * math.sqrt(0.1 * 0.9 / 2000)
+
+
+def test_hoeffding_is_never_wrong_more_often_than_it_says() -> None:
+    for limit in (0.05, 0.3, 0.5, 0.9):
+        assert hc_rlhf.passes_at_the_limit(CostCertificate(limit, 0.1, 40, HoeffdingBound())) <= 0.1
+
+
+# ---------------------------------------------------------------------------------------------------- certificate
+def test_the_verdict_says_its_numbers_and_leaves_faults_out() -> None:
+    record = pulls([0.0, 1.0, 0.0, 1.0, 9.0])
+    mask = record.mask.clone()
+    mask[4] = False  # an infrastructure fault has left the test
+    said = CostCertificate(limit=1.4, failure=0.1)(record.with_columns(mask=mask))
+    assert said.numbers["mean"] == 0.5
+    assert said.numbers["episodes"] == 4
+    assert said.numbers["upper"] == pytest.approx(0.5 + 1.637744 * math.sqrt(1 / 3) / 2, abs=1e-5)
+    assert said.holds
+    assert "at most 1.4" in said.statement
+    refused = CostCertificate(limit=0.6, failure=0.1)(record.with_columns(mask=mask))
+    assert not refused.holds
+    assert "not shown" in refused.statement
+
+
+def test_rows_of_one_episode_are_one_cost() -> None:
+    record = pulls([1.0, 1.0, 2.0, 4.0]).with_columns(episode=torch.tensor([7, 7, 8, 9]))
+    said = CostCertificate(limit=9.0)(record)
+    assert (said.numbers["episodes"], said.numbers["mean"]) == (3.0, pytest.approx(8 / 3))
+
+
+@pytest.mark.parametrize(("task", "world"), [(addition(1), LANGUAGE), (hazards(), CONTROL)])
+def test_one_certificate_serves_tokens_and_control(task, world) -> None:
+    actor = built(small_actor(task.spec), task.spec)
+    recipe = hc_rlhf.recipe(world, CostCertificate(limit=50.0, num_starts=8))
+    said = evaluation.certified(recipe.certificate, recipe.rewards, actor, task)
+    assert said.holds
+    assert said.numbers["episodes"] == 8
+    strict = CostCertificate(limit=-1.0, num_starts=8)
+    assert not evaluation.certified(strict, (LengthCost(0),), actor, task).holds
+
+
+def test_a_task_without_costs_is_refused() -> None:
+    with pytest.raises(AssayError, match="needs costs"):
+        CostCertificate()(replace(pulls([0.0, 1.0]), cost=None))
+
+
+# ---------------------------------------------------------------------------------------------------- pessimism
+def test_the_bound_and_the_price_as_written_down_by_hand() -> None:
+    part = PessimisticLagrange(CostCertificate(limit=1.0, failure=0.1, num_starts=10), now=4.0, later=2.0, rate=0.5)
+    state = part.init()
+    seen = part.observe(pulls([0.0, 1.0, 2.0, 3.0, 4.0]), state)
+    factor = 4 * 1.533206 / math.sqrt(5) + 2 * 1.383029 / math.sqrt(10)
+    assert seen["cost"] == 2.0
+    assert seen["cost_bound"] == pytest.approx(2.0 + factor * math.sqrt(2.5), abs=1e-4)
+    assert state["multiplier"] == pytest.approx(0.5 * (seen["cost_bound"] - 1.0))
+
+
+def test_without_pessimism_it_is_the_plain_multiplier() -> None:
+    part, plain = PessimisticLagrange(CostCertificate(limit=1.0), 0.0, 0.0, rate=0.3), Lagrange(1.0, rate=0.3)
+    states = part.init(), plain.init()
+    for costs in ([3.0, 2.0], [0.0, 0.0], [4.0, 1.0], [0.0, 5.0]):
+        part.observe(pulls(costs), states[0])
+        plain.observe(pulls(costs), states[1])
+        assert states[0]["multiplier"] == pytest.approx(states[1]["multiplier"])
+    merged = part(pulls([3.0, 1.0, 2.0]), {"multiplier": 1.0})
+    assert merged.column("cost_advantage").squeeze(1).tolist() == [1.5, -1.5, 0.0]
+    assert merged.column("advantage").squeeze(1).tolist() == [-0.75, 0.75, 0.0]
+
+
+def test_the_cost_advantage_is_against_the_groups_others_and_equal_costs_give_none() -> None:
+    part, state = PessimisticLagrange(now=0.0, later=0.0), {"multiplier": 2.0}
+    merged = part(pulls([0.0, 4.0, 1.0, 1.0], members=2), state)
+    assert merged.column("cost_advantage").squeeze(1).tolist() == [-4.0, 4.0, 0.0, 0.0]
+    for costs in ([2.0, 2.0, 2.0], [2.0]):
+        same = PessimisticLagrange()(pulls(costs, members=len(costs)), state).column("cost_advantage")
+        assert torch.isfinite(same).all()
+    assert not PessimisticLagrange()(pulls([2.0] * 3), state).column("cost_advantage").any()
+    nothing = pulls([1.0, 2.0]).with_columns(mask=torch.zeros(2, 1, dtype=torch.bool))
+    assert PessimisticLagrange().observe(nothing, part.init())["cost"] == 0.0
+    assert not PessimisticLagrange()(nothing, state).column("advantage").any()
+
+
+def test_costs_that_spread_are_priced_above_costs_that_do_not() -> None:
+    """Two arms of equal mean cost: only the one that varies is pushed down on average."""
+    cost, factor = torch.tensor([0.0, 4.0, 2.0, 2.0]).double(), 1.0
+    spread = augmented_cost(cost, 2.0, float(cost.std(correction=0)), factor)
+    assert float(spread[:2].mean()) > float(spread[2:].mean())
+    assert torch.equal(augmented_cost(cost, 2.0, 0.0, factor), cost)
+
+
+def test_a_short_training_in_both_worlds_has_a_price_and_goes_on() -> None:
+    for task, world in ((addition(1), LANGUAGE), (hazards(), CONTROL)):
+        recipe = hc_rlhf.recipe(world, CostCertificate(limit=-1.0)).set("rollout.starts", 2).set("rollout.members", 2)
+        loop = Loop(recipe, task, seed=0, num_steps=2)
+        metrics = [loop.step().metrics for _ in range(2)]
+        assert 0 < metrics[0]["multiplier"] < metrics[1]["multiplier"]
+
+
+def test_few_trials_hand_out_fewer_unsafe_policies_with_the_test_than_without() -> None:
+    one = hc_rlhf.recipe(hc_rlhf.TABLE, CostCertificate(hc_rlhf.LIMIT, num_starts=50), rate=0.3)
+    plain = replace(hc_rlhf.recipe(hc_rlhf.TABLE, one.certificate, 0.0, 0.0, 0.3), certificate=None)
+    ours, theirs = (
+        probes.handed_out(each, hc_rlhf.BANDIT, hc_rlhf.LIMIT, trials=6, steps=40, pulls=32, seed=1)
+        for each in (one, plain)
+    )
+    assert theirs.solved == 1.0
+    assert ours.unsafe <= theirs.unsafe
