@@ -31,7 +31,7 @@ def mixed(world: World = LANGUAGE) -> Recipe:
     return replace(bases.grpo(world), name="grpo-mixed", rollout=WithDemonstrations(world.episodes))
 
 
-def recipe(world: World = LANGUAGE, focus: float = 0.5, uniform: float = 1 / 64) -> Recipe:
+def recipe(world: World = LANGUAGE, focus: float = 0.5, uniform: float = 1.0) -> Recipe:
     policy = replace(mixed(world).stages[0], objective=(HybridPolicy(Clip(), focus, uniform, SequenceMean()),))
     return replace(mixed(world), name="rl-plus", stages=(policy,))
 
@@ -65,7 +65,7 @@ METHOD = Method(
     "arXiv:2508.00222", recipe, EVERY, home="countdown",
     departs=(
         "eight own answers and one demonstration in a group instead of seven and one",
-        "the uniform policy's probability is 1/64, the built-in vocabulary's; the released code has 1 in its place",
+        "the uniform policy's probability is 1, as in the released code, instead of 1 over the vocabulary",
         "own answers as in the paper (clip, deviation, mean within a sequence), which the released script switches off",
     ),
     claims=(

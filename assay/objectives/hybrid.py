@@ -54,15 +54,15 @@ class HybridPolicy:
         others:    -r A (1 - pi)^focus,   r = 2 pi / (pi_old + pi_other),   pi_other = (pi_old + uniform) / 2
 
     RL-PLUS (arXiv:2508.00222). Who acted the other rows is unknown: pi_other is half the acting policy, half a uniform
-    one that gives each decision the probability `uniform`. r is the balance heuristic's weight; it is at most 4/3 rho
-    and never clipped. No gradient flows into (1 - pi)^focus, which lets go of what the policy would do anyway; focus
-    (gamma) 0 leaves advantages as they are. Densities above 1 count as 1 there. No other rows: the plain policy
-    gradient.
+    one that gives each decision the probability `uniform`: 1 over the number of actions, or 1 as in the released code,
+    which bounds r by 4 pi. r is the balance heuristic's weight, at most 4/3 rho, and never clipped. No gradient flows
+    into (1 - pi)^focus, which lets go of what the policy would do anyway; focus (gamma) 0 leaves advantages as they
+    are. Densities above 1 count as 1 there. No other rows: the plain policy gradient.
     """
 
     trust: TrustRegion = Clip()
     focus: float = 0.5
-    uniform: float = 1 / 64
+    uniform: float = 1.0
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
     first_order: ClassVar[bool] = True
@@ -87,8 +87,8 @@ class HybridPolicy:
         unlikely = (1.0 - bounded_ratio(logp.detach()).clamp(max=1.0)) ** self.focus
         loss = torch.where(external, -ratio * advantage * unlikely, torch.where(mask, own, 0.0))
         shown = (torch.where(external, ratio.detach(), 0.0).sum(), external.sum())
-        metrics = ratio_metrics(log_ratio.detach(), cut & ~external, batch) | {"ratio_of_shown": shown}
-        return Loss((loss * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics)
+        metrics = ratio_metrics(log_ratio.detach(), cut, batch.with_columns(mask=mask & ~external))
+        return Loss((loss * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics | {"ratio_of_shown": shown})
 
     def balanced_ratio(self, logp: Tensor, logp_old: Tensor) -> Tensor:
         """2 pi / (pi_old + pi_other), [B, T]."""
