@@ -71,8 +71,8 @@ class CostCertificate:
         holds where  bound(costs, failure) <= limit,   else no solution
 
     So a policy whose true cost is above the limit passes with probability at most `failure` (delta), as far as the
-    bound is true; HC-RLHF's safety test (arXiv:2506.08266). Episodes without a decision (infrastructure faults) are
-    left out; one episode is never enough.
+    bound is true; HC-RLHF's safety test (arXiv:2506.08266). That is of one policy tested once: training again until one
+    passes is another test. Episodes without a decision (infrastructure faults) are left out; one is never enough.
     """
 
     limit: float = 1.0
