@@ -72,6 +72,6 @@ METHOD = Method(
               distance_of_expected_steps, equals=0.0),
         Exact("and does not depend on which token was sampled", spread_over_sampled_tokens, equals=0.0),
         Measured("scores higher than grpo at equal samples", "sorting-6", reading(recipe()), reading(bases.grpo()),
-                 seeds=5, steps=60, warmup=0),
+                 seeds=5, steps=40, warmup=0),
     ),
 )  # fmt: skip

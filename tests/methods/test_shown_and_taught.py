@@ -196,6 +196,22 @@ def test_rows_without_a_teacher_are_in_neither_sum_nor_count_and_none_at_all_is_
     assert torch.equal(engine.flats["actor"].values, before)
 
 
+def test_micro_batches_change_neither_the_teacher_nor_the_step() -> None:
+    task, record = answers(ROWS, VALUES)
+    recipe = sdpo.recipe().set("actor.width", 16).set("actor.layers", 1).set("actor.heads", 2)
+    columns, steps = [], []
+    for size in (0, 2):
+        engine = Engine(recipe, task.spec, 0, Placement(micro_batch=size))
+        batch = engine.annotate(record, recipe.needs)
+        before = engine.flats["actor"].values.clone()
+        engine.update(recipe.stages[0], batch)
+        columns.append(batch.column("teacher_logp"))
+        steps.append(engine.flats["actor"].values - before)
+    torch.testing.assert_close(*columns, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(*steps, rtol=1e-3, atol=1e-6)
+    assert steps[0].abs().max() > 0
+
+
 @pytest.mark.parametrize("distance", [reverse_kl, forward_kl, jensen_shannon])
 def test_divergences_are_sums_over_actions_and_zero_at_equality(distance) -> None:
     p, q = torch.tensor([0.7, 0.2, 0.1]).double(), torch.tensor([0.1, 0.3, 0.6]).double()
