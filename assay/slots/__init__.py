@@ -34,6 +34,7 @@ from assay.slots.parts import (
     number,
 )
 from assay.slots.tasks import (
+    CostlyTask,
     DemonstratedTask,
     GameTask,
     PairedTask,
@@ -52,6 +53,7 @@ __all__ = [
     "Annotation",
     "Certificate",
     "Constraint",
+    "CostlyTask",
     "Credit",
     "CriticLoss",
     "Curriculum",

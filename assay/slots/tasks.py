@@ -115,6 +115,15 @@ class RoamingTask(ScriptedTask, Protocol):
 
 
 @runtime_checkable
+class CostlyTask(Task, Protocol):
+    """A task with a script that does not heed costs, beside an expert that does."""
+
+    @property
+    def reckless(self) -> Callable[[Context], Tensor] | None:
+        """A rewarding action for each row, whatever it costs; None where nothing costs, or nobody wrote it."""
+
+
+@runtime_checkable
 class VerifiedTask(Task, Protocol):
     """Prompts with a verifier."""
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.ops import random
-from assay.slots import ScriptedTask, Task
+from assay.slots import CostlyTask, ScriptedTask, Task
 from assay.sources.replay import from_columns, transitions
 from assay.types import AssayError, Box, Context, Discrete, Draw, Experience, Origin, Spec, State
 
@@ -60,13 +60,17 @@ class NoisyExpert:
 
 @dataclass(frozen=True)
 class Log:
-    """What a log holds: `episodes` episodes of the task's expert with this share of random actions, from `first` on."""
+    """What a log holds: `episodes` episodes of the task's expert with this share of random actions, from `first` on.
+
+    `reckless` logs are of who does not mind costs: the expert itself where nothing costs.
+    """
 
     episodes: int = 50
     noise: float = 1.0
     first: int = 0
     reward_scale: float = 1.0
     origin: int = int(Origin.DATASET)
+    reckless: bool = False
     not_a_part: ClassVar[str] = "a setting of a source"
 
     def columns(self, task: Task) -> dict[str, Tensor]:
@@ -74,7 +78,8 @@ class Log:
         if not isinstance(task, ScriptedTask) or task.expert is None:
             raise AssayError(f"task '{task.name}' has no scripted expert, so no log can be made of it")
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
-        actor, samples = NoisyExpert(task.expert, task.spec, self.noise), np.zeros(self.episodes, np.int64)
+        careless = task.reckless if self.reckless and isinstance(task, CostlyTask) else None
+        actor, samples = NoisyExpert(careless or task.expert, task.spec, self.noise), np.zeros(self.episodes, np.int64)
         played = task.judge(task.play(actor, starts, samples, Draw(7), split=0, greedy=False), 0)
         return transitions(replace(played, reward=self.reward_scale * played.reward))
 

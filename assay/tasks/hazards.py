@@ -48,18 +48,23 @@ class Hazards:
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """One step; pays for coming nearer."""
-        velocity = DRAG * state[2:] + THRUSTS[:, action]
-        position = (state[:2] + velocity).clip(-1.0, 1.0)
-        before, after = distance_to_goal(state[:2]), distance_to_goal(position)
-        reached = after < GOAL_RADIUS
-        reward = 5.0 * (before - after) - 0.05 + 5.0 * reached
-        return np.concatenate([position, velocity]), reward.astype(np.float32), reached
+        return pushed(state, THRUSTS[:, action])
 
     def observe(self, state: np.ndarray) -> Context:
         """Position, ten times the velocity, and how far each disc's edge is (negative inside)."""
         edges = [np.hypot(state[0] - x, state[1] - y) - radius for x, y, radius in HAZARDS]
         seen = np.stack([state[0], state[1], 10.0 * state[2], 10.0 * state[3], *edges], 1)
         return {"observation": torch.from_numpy(seen.astype(np.float32))}
+
+
+def pushed(state: np.ndarray, thrust: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Next state, reward and whether the goal is reached, for thrusts [2, N]."""
+    velocity = DRAG * state[2:] + thrust
+    position = (state[:2] + velocity).clip(-1.0, 1.0)
+    before, after = distance_to_goal(state[:2]), distance_to_goal(position)
+    reached = after < GOAL_RADIUS
+    reward = 5.0 * (before - after) - 0.05 + 5.0 * reached
+    return np.concatenate([position, velocity]), reward.astype(np.float32), reached
 
 
 def distance_to_goal(position: np.ndarray) -> np.ndarray:

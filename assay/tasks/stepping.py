@@ -164,6 +164,7 @@ class SteppedTask:
 
     `held_out` makes the simulation of split 1 where it is another than that of training: goals that were never asked
     for. `roaming` is the same task with goals that follow each other and no end, for data of play.
+    `reckless` acts well by rewards alone; None where nothing costs, or nobody wrote it.
     """
 
     name: str
@@ -173,6 +174,7 @@ class SteppedTask:
     dynamics: Dynamics | None = None
     held_out: Callable[[int], Simulation] | None = None
     roaming: SteppedTask | None = None
+    reckless: Callable[[Context], Tensor] | None = None
 
     def simulate(self, num: int) -> Simulation:
         """N instances side by side."""
