@@ -25,7 +25,7 @@ from assay.slots import PairedTask
 from assay.tasks.cartpole import cartpole
 from assay.tasks.contrasts import contrasted
 from assay.tasks.sorting import sorting
-from assay.types import AssayError, Experience, Score, concatenate
+from assay.types import AssayError, Experience, InfraFault, Outcome, Score, concatenate
 
 TASK = sorting(3)
 PAIRS = contrasted(TASK)
@@ -163,6 +163,17 @@ def test_scores_do_not_depend_on_the_other_rows_on_order_or_on_padding(tmp_path:
     assert torch.allclose(judge(batch, TASK, first[2:3], second[2:3]), found[2:3], atol=2e-4)
 
 
+def test_a_completion_that_was_cut_is_scored_as_if_it_ended_there(tmp_path: Path) -> None:
+    judge_file(tmp_path / "it")
+    whole, judge = pairs_record(3), ModelJudge(str(tmp_path / "it"))
+    ends = whole.mask & (whole.action == TASK.tokenizer.vocabulary.eos)
+    assert bool(ends.any(1).all())
+    tokens = torch.where(ends, TASK.tokenizer.encode("q")[0], whole.context["tokens"])
+    cut = replace(whole, mask=whole.mask & ~ends, context={**whole.context, "tokens": tokens})
+    rows = torch.arange(6)
+    assert torch.allclose(judge(cut, TASK, rows, rows), judge(whole, TASK, rows, rows), atol=2e-4)
+
+
 def test_an_arena_ranks_each_group_as_the_model_scores_it(tmp_path: Path) -> None:
     model, batch = judge_file(tmp_path / "it"), pairs_record(4)
     whole = replace(batch, group=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])).add({"sample": torch.arange(8) % 4})
@@ -182,13 +193,18 @@ def test_ties_count_a_half() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- learning
+def worth(outcome: Outcome) -> float:
+    assert not isinstance(outcome, InfraFault)
+    return outcome.value
+
+
 def test_spoiled_demonstrations_are_wrong_and_stay_the_same() -> None:
     assert isinstance(PAIRS, PairedTask)
     for split in (0, 1):
         for ordinal in range(50):
             item = PAIRS.prompts.items.item(ordinal, split)
             assert item == PAIRS.prompts.items.item(ordinal, split)
-            assert TASK.items.verify(item, str(item.facts["rejected"])) == Score(0.0)
+            assert worth(TASK.items.verify(item, str(item.facts["rejected"]))) == 0.0
             assert TASK.items.verify(item, item.demonstration) == Score(1.0)
 
 

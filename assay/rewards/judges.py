@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,6 +17,8 @@ from assay.types import AssayError, Experience
 
 DECIMALS = 4
 """Scores are rounded to so many, so that equal texts tie, whatever rows they are computed with."""
+AT_ONCE = 256
+"""Rows that go through the judge together."""
 
 
 @lru_cache(maxsize=4)
@@ -29,6 +32,7 @@ class ModelJudge:
     """Two scores a match, by the transformer in `path` (see `critics.score`); other weights than `hash` are refused.
 
     A completion is scored by itself, so the order of a pair cannot matter. P(first wins) = sigmoid(difference).
+    One that was cut is scored as if it ended there.
     """
 
     path: str
@@ -42,13 +46,39 @@ class ModelJudge:
         model = judge_of(self.path, self.hash, Path(self.path).stat().st_mtime_ns)
         if model.vocabulary != task.spec.observation:
             raise AssayError(f"the judge in {self.path} reads {model.vocabulary}, task '{task.name}' has other tokens")
-        rows, place = torch.unique(torch.stack((first_M, second_M), 1), return_inverse=True)
-        return self.scores(model, experience.rows(rows).trim())[place]
+        score = scores_of(model, experience).double().round(decimals=DECIMALS)
+        return score[torch.stack((first_M, second_M), 1).cpu()]
 
-    @torch.no_grad()
-    def scores(self, model: TransformerScore, rows: Experience) -> Tensor:
-        """The score of each row at its last decision, [B], float64."""
-        values = model({name: column.cpu() for name, column in rows.context.items()})
-        columns = torch.arange(rows.num_columns)
-        last = torch.where(rows.mask.cpu(), columns, 0).amax(1)
-        return values.gather(1, last.unsqueeze(1)).squeeze(1).double().round(decimals=DECIMALS)
+
+class Latest:
+    """What was asked about last, and its scores: a tournament asks about the same rows many times."""
+
+    model: TransformerScore | None = None
+    asked: tuple[weakref.ref[Tensor], ...] = ()
+    scores: Tensor | None = None
+
+
+def scores_of(model: TransformerScore, experience: Experience) -> Tensor:
+    """The score of each row's text, [B]; computed once for the same tensors."""
+    asked = (experience.context["tokens"], experience.mask)
+    known = [reference() for reference in Latest.asked]
+    is_same = Latest.model is model and len(known) == 2 and known[0] is asked[0] and known[1] is asked[1]
+    if not is_same or Latest.scores is None:
+        texts, last = finished_texts(model, *(column.cpu() for column in asked))
+        with torch.no_grad():
+            parts = [model({"tokens": rows}) for rows in texts.split(AT_ONCE)]
+        Latest.model, Latest.asked = model, tuple(map(weakref.ref, asked))
+        Latest.scores = torch.cat(parts).gather(1, last.unsqueeze(1)).squeeze(1)
+    return Latest.scores
+
+
+def finished_texts(model: TransformerScore, tokens_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """Each row up to its last decision and an end of text after it, [B, T + 1], and where that end stands, [B].
+
+    A completion that was cut has no end of its own. A judge learned from whole texts knows nothing of others, and a
+    policy would soon find what it wrongly likes among them.
+    """
+    last = torch.where(mask_BT, torch.arange(mask_BT.shape[1]), 0).amax(1)
+    end = last + (tokens_BT.gather(1, last.unsqueeze(1)).squeeze(1) != model.vocabulary.eos)
+    texts = torch.nn.functional.pad(tokens_BT, (0, 1), value=model.vocabulary.pad)
+    return texts.scatter(1, end.unsqueeze(1), model.vocabulary.eos), end

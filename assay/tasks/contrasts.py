@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from assay.ops import text
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import Item, Items, PromptTask
-from assay.types import AssayError, Outcome, Score
+from assay.types import AssayError, InfraFault, Outcome
 
 ATTEMPTS = 100
+OTHERS = 1000
+"""Training items of which strangers are taken."""
 
 
 @dataclass(frozen=True)
 class Contrasted:
     """Items whose `rejected` is the demonstration after one to `most` random edits that the verifier refuses.
 
-    An edit swaps two neighbours, drops a character, or puts another of the demonstration's in its place. Item `ordinal`
-    of a split is the same every time.
+    An edit swaps two neighbours, drops a character, puts a stranger in its place or beside it, or takes the whole of
+    another item's demonstration; strangers are characters of that other one. Item `ordinal` of a split is the same
+    every time.
     """
 
     items: Items
@@ -27,13 +31,13 @@ class Contrasted:
         """The item with its spoiled completion."""
         item = self.items.item(ordinal, split)
         for attempt in range(ATTEMPTS):
-            words = text.hashed_words(f"contrast {ordinal},{split},{attempt}", 1 + 3 * self.most)
-            spoiled = list(item.demonstration)
+            words = text.hashed_words(f"contrast {ordinal},{split},{attempt}", 2 + 3 * self.most)
+            other = self.items.item(words[1] % OTHERS, 0).demonstration
+            worse = item.demonstration
             for edit in range(1 + words[0] % self.most):
-                spoil(spoiled, words[1 + 3 * edit : 4 + 3 * edit])
-            worse = "".join(spoiled)
+                worse = spoiled(worse, other, words[2 + 3 * edit : 5 + 3 * edit])
             outcome = self.items.verify(item, worse)
-            if worse and worse != item.demonstration and isinstance(outcome, Score) and outcome.value < 1.0:
+            if worse.strip() and not isinstance(outcome, InfraFault) and outcome.value < 1.0:
                 return Item(item.prompt, item.answer, item.demonstration, {**item.facts, "rejected": worse})
         raise AssayError(f"'{text.escaped(item.demonstration, 60)}' cannot be spoiled: every edit still verifies")
 
@@ -42,19 +46,21 @@ class Contrasted:
         return self.items.verify(item, completion)
 
 
-def spoil(letters: list[str], words: tuple[int, ...]) -> None:
-    """One edit, in place."""
-    kind, where, other = words[0] % 3, words[1] % max(len(letters), 1), words[2] % max(len(letters), 1)
-    if kind == 0 and len(letters) > 1:
-        second = (where + 1) % len(letters)
-        letters[where], letters[second] = letters[second], letters[where]
-    elif kind == 1 and len(letters) > 1:
-        del letters[where]
-    elif letters:
-        letters[where] = letters[other]
+def spoiled(written: str, other: str, words: Sequence[int]) -> str:
+    """One edit; at most one character longer than the longer of the two."""
+    kind, where = words[0] % 5, words[1] % max(len(written), 1)
+    stranger = other[words[2] % len(other)] if other else ""
+    before, here, after = written[:where], written[where : where + 1], written[where + 1 :]
+    if kind == 0:
+        return before + after[:1] + here + after[1:]
+    if kind == 1:
+        return before + after
+    if kind == 2:
+        return before + stranger + after
+    return before + here + stranger + after if kind == 3 else other
 
 
 def contrasted(task: PromptTask, most: int = 3) -> PairsTask:
-    """The task's demonstrations against spoiled ones, in the task's own tokens."""
-    name = f"{task.name}-pairs"
-    return PairsTask(PromptTask(name, Contrasted(task.items, most), task.tokenizer, task.max_prompt, task.max_tokens))
+    """The task's demonstrations against spoiled ones, in the task's own tokens, with room for longer ones."""
+    name, room = f"{task.name}-pairs", task.max_tokens + 4 * most
+    return PairsTask(PromptTask(name, Contrasted(task.items, most), task.tokenizer, task.max_prompt, room))
