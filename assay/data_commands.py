@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -65,10 +66,17 @@ def make(options: argparse.Namespace) -> int:
     kinds = [kind_of(name, task, options) for name in options.kinds]
     paths = []
     for kind in kinds:
+        if not options.json and isinstance(kind, made.Medium | made.MediumReplay | made.Expert | made.MediumExpert):
+            made.trained(kind.agent, task, told)
         path = options.out / f"{task.name.replace('/', '-')}-{kind.name}-{options.seed}.safetensors"
         rows = kind.make(task)
         paths.append(files.write(replace(rows, about={**rows.about, "task": options.task}), path))
     return show(paths, options.json)
+
+
+def told(step: int, steps: int, score: float) -> None:
+    """A line about the agent's training, for who waits."""
+    print(f"training the agent: step {step}/{steps}, held-out score {score:.4g}", file=sys.stderr)
 
 
 def convert(options: argparse.Namespace) -> int:

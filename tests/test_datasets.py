@@ -21,6 +21,7 @@ from assay.datasets.made import Agent, Expert, Kept, Medium, MediumReplay, Rando
 from assay.datasets.recorded import Recorded, stamped, with_data
 from assay.ops.random import hashed
 from assay.plan import make_plan, plan_of
+from assay.recipe import Phase
 from assay.rollouts.episodes import Fragments
 from assay.slots import Task
 from assay.sources.demonstrations import DemonstratedDecisions
@@ -181,6 +182,14 @@ def test_agents_make_medium_replay_medium_and_expert_of_one_training() -> None:
     assert medium.about["at"]["share"] < expert.about["at"]["share"] == 1.0
     assert json.loads(json.dumps(dict(expert.about)))["task"] == "cartpole"
     assert same(medium, Medium(agent, 4).make(task))
+
+
+def test_agents_that_cannot_make_data_are_refused() -> None:
+    before = (Phase("first", bases.bc(), 1),)
+    with pytest.raises(AssayError, match="phases before it"):
+        Expert(Agent(lambda world: replace(bases.ppo(world), before=before), 1)).make(TASKS["cartpole"])
+    with pytest.raises(AssayError, match="gathers nothing"):
+        Expert(Agent(bases.bc, 1)).make(TASKS["cartpole"])
 
 
 def test_a_kept_data_set_is_made_once_and_other_contents_are_refused(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from assay.types import AssayError, Box, Context, Draw, Experience, Origin, Prog
 from assay.version import __version__
 from assay.worlds import World, world_of
 
+Tell = Callable[[int, int, float], None]
 AT_ONCE = 32
 """Episodes played side by side."""
 
@@ -126,20 +127,26 @@ TRAINED: dict[str, Trained] = {}
 """The latest training, by what decides it: kinds of one agent share it."""
 
 
-def trained(agent: Agent, task: Task) -> Trained:
-    """The agent's training on the task; a repeated question is not trained for again."""
+def silent(step: int, steps: int, score: float) -> None:
+    """Says nothing."""
+
+
+def trained(agent: Agent, task: Task, tell: Tell = silent) -> Trained:
+    """The agent's training on the task; a repeated question is not trained for again. `tell` hears of evaluations."""
     key = store.fingerprint({"agent": agent.facts(task), "task": task_facts(task)})
     if key not in TRAINED:
         TRAINED.clear()
-        TRAINED[key] = train(agent, task)
+        TRAINED[key] = train(agent, task, tell)
     return TRAINED[key]
 
 
-def train(agent: Agent, task: Task) -> Trained:
+def train(agent: Agent, task: Task, tell: Tell = silent) -> Trained:
     """Trains with the one loop and keeps what it gathers; AssayError for recipes that gather nothing."""
     facts, recipe = agent.facts(task), agent.recipe(world_of(task))
     if recipe.rollout is None:
         raise AssayError(f"recipe '{recipe.name}' gathers nothing; data are made by agents that act: ppo, sac")
+    if recipe.before:
+        raise AssayError(f"recipe '{recipe.name}' has phases before it; data are made by agents of one phase: ppo, sac")
     loop = Loop(recipe, task, seed=agent.seed, num_steps=facts["steps"])
     uniform = evaluation.scores(uniform_actor(task), task, greedy=False)
     found = Trained(recipe, loop.actor, facts["steps"], float(uniform.mean()))
@@ -148,6 +155,7 @@ def train(agent: Agent, task: Task) -> Trained:
         for step in range(facts["steps"] + 1):
             if step % every == 0 or step == facts["steps"]:
                 found.scores[step] = float(evaluation.scores(loop.actor, task).mean())
+                tell(step, facts["steps"], found.scores[step])
                 found.weights[step] = {name: value.clone() for name, value in loop.actor.state_dict().items()}
             if step < facts["steps"]:
                 fresh = loop.step().fresh
