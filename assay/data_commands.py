@@ -68,7 +68,7 @@ def make(options: argparse.Namespace) -> int:
     for kind in kinds:
         if not options.json and isinstance(kind, made.Medium | made.MediumReplay | made.Expert | made.MediumExpert):
             made.trained(kind.agent, task, told)
-        path = options.out / f"{task.name.replace('/', '-')}-{kind.name}-{options.seed}.safetensors"
+        path = options.out / f"{made.plain(options.task)}-{kind.name}-{options.seed}.safetensors"
         rows = kind.make(task)
         paths.append(files.write(replace(rows, about={**rows.about, "task": options.task}), path))
     return show(paths, options.json)

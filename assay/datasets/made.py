@@ -7,9 +7,9 @@
     medium-replay   all that the agent gathered until then
     medium-expert   medium and expert, one after the other
 
-Half way: with an agent's held-out score normalised to 0 for uniform actions and 1 for the end of training, the first
-evaluation that reaches 1/2, or the one before it where that is nearer to 1/2. A score without a zero of its own
-(returns below zero) has no half, so both ends are measured.
+Half way: with an agent's held-out score, acting as it gathers, normalised to 0 for uniform actions and 1 for the end of
+training, the first evaluation that reaches 1/2, or the one before it where that is nearer to 1/2. A score without a
+zero of its own (returns below zero) has no half, so both ends are measured.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -113,9 +114,7 @@ class Trained:
     def acting(self, step: int) -> Any:
         """The agent as it acted while gathering at a step, exploration included."""
         self.policy.load_state_dict(self.weights[step])
-        rollout = self.recipe.at(Progress(step, self.num_steps)).rollout
-        explore = vars(rollout).get("explore") if rollout is not None else None
-        return self.policy if explore is None else explore.wrap(self.policy)
+        return gathering(self.recipe, self.policy, Progress(step, self.num_steps))
 
     def facts(self, step: int) -> dict[str, Any]:
         """What is known of the agent at a step."""
@@ -125,6 +124,13 @@ class Trained:
 
 TRAINED: dict[str, Trained] = {}
 """The latest training, by what decides it: kinds of one agent share it."""
+
+
+def gathering(recipe: Recipe, policy: Any, progress: Progress) -> Any:
+    """A policy as it acts while it gathers: with the rollout's exploration, where it has one."""
+    rollout = recipe.at(progress).rollout
+    explore = vars(rollout).get("explore") if rollout is not None else None
+    return policy if explore is None else explore.wrap(policy)
 
 
 def silent(step: int, steps: int, score: float) -> None:
@@ -154,7 +160,8 @@ def train(agent: Agent, task: Task, tell: Tell = silent) -> Trained:
     with tuned(sum(flat.values.numel() for flat in loop.engine.flats.values())):
         for step in range(facts["steps"] + 1):
             if step % every == 0 or step == facts["steps"]:
-                found.scores[step] = float(evaluation.scores(loop.actor, task).mean())
+                actor = gathering(recipe, loop.actor, loop.progress)
+                found.scores[step] = float(evaluation.scores(actor, task, greedy=False).mean())
                 tell(step, facts["steps"], found.scores[step])
                 found.weights[step] = {name: value.clone() for name, value in loop.actor.state_dict().items()}
             if step < facts["steps"]:
@@ -305,6 +312,11 @@ def as_text(value: Any) -> str:
     return repr(value)
 
 
+def plain(name: str) -> str:
+    """A task's name as part of a file's."""
+    return re.sub(r"[^\w.]+", "-", name).strip("-")
+
+
 def default_folder() -> Path:
     """Where made data are kept: $ASSAY_DATA, else next to the runs."""
     return Path(os.environ.get("ASSAY_DATA") or Path("runs") / "data")
@@ -330,7 +342,7 @@ class Kept:
         if isinstance(self.data, Expert | Medium | MediumReplay | MediumExpert):
             parts["agent"] = self.data.agent.facts(task)
         folder = Path(self.folder) if self.folder else default_folder()
-        return folder / f"{task.name.replace('/', '-')}-{self.data.name}-{store.fingerprint(parts)[:12]}.safetensors"
+        return folder / f"{plain(task.name)}-{self.data.name}-{store.fingerprint(parts)[:12]}.safetensors"
 
     def dataset(self, task: Task) -> Dataset:
         """The data, from the file or made now."""

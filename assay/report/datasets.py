@@ -17,7 +17,7 @@ NUMBERS = ("rows", "episodes", "terminal", "cut", "least", "10%", "median", "90%
 def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
     """A line a data set: sizes, how episodes end, quantiles of their returns, the hash; then who made it."""
     table = Table(title="data sets", title_justify="left", header_style="bold", box=None, pad_edge=False)
-    table.add_column("file", no_wrap=True, overflow="ellipsis")
+    table.add_column("file", no_wrap=True, overflow="ellipsis", max_width=30)
     for heading in NUMBERS:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("hash", no_wrap=True)
