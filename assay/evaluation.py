@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.slots import Certificate, GameTask, PairedTask, Reward, Task
+from assay.slots import Certificate, GameTask, PairedTask, Reward, Task, UncertainTask
 from assay.types import Certified, Draw, Need, Vocabulary
 
 PROMPTS, EPISODES = 256, 20
@@ -18,7 +18,9 @@ FIRST_CERTIFIED = 1_000_000
 
 
 def default_starts(task: Task) -> int:
-    """How many starts an evaluation uses unless told."""
+    """How many starts an evaluation uses unless told; as many for each regime of an uncertain task."""
+    if isinstance(task, UncertainTask):
+        return EPISODES * len(task.regimes)
     return PROMPTS if isinstance(task.spec.action, Vocabulary) else EPISODES
 
 
@@ -39,7 +41,9 @@ def scores(
 def outcomes(
     actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """`scores`, and where the task has costs `evaluation_cost`: what an episode costs, all costs added, on average."""
+    """`scores`, and where the task has costs `evaluation_cost`: what an episode costs, all costs added, on average;
+    where it is uncertain `evaluation_worst`: the mean score under the regime with the smallest one.
+    """
     if isinstance(task, PairedTask):
         return pair_scores(actor, task, 64 if num is None else num), {}
     count = default_starts(task) if num is None else num
@@ -49,9 +53,13 @@ def outcomes(
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
     result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
-    if played.cost is None:
-        return result, {}
-    return result, {"evaluation_cost": float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))}
+    more = {}
+    if isinstance(task, UncertainTask):
+        by_start, num_regimes = result.reshape(count, samples), len(task.regimes)
+        more["evaluation_worst"] = min(float(by_start[regime::num_regimes].mean()) for regime in range(num_regimes))
+    if played.cost is not None:
+        more["evaluation_cost"] = float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))
+    return result, more
 
 
 @torch.no_grad()

@@ -168,14 +168,17 @@ def phases_of(plan: Plan) -> tuple[Phase, ...]:
     return (Phase(WARMUP, recipe, plan.warmup), *plan.recipe.before)
 
 
-def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan:
-    """The plan of a phase: its recipe and steps, the same seed and placement; `policy` is the one before it.
+def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
+    """The plan of a phase: its recipe and steps, the same seed and placement; `policy` is the one before it. None where
+    the phase finds nothing to be done.
 
     The warm-up is not evaluated, as the main phase begins with that; other phases are where the run is.
     """
     warm = phase.name == WARMUP
     every = max(1, phase.steps // 5)
     task = plan.task if phase.task is None else phase.task(plan.task, policy, Draw(plan.seed, (9,)))
+    if task is None:
+        return None
     return replace(
         plan,
         recipe=phase.recipe,

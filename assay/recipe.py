@@ -75,15 +75,21 @@ class Copy:
 class Phase:
     """What happens before a recipe: another recipe for some steps, in the same task or in a changed one.
 
-    `hands` says which weights go on to later phases and under which name: a model, or part of one ("actor" ->
+    `hands` says which weights go on to later phases and under which name or names: a model, or part of one ("actor" ->
     "actor.members.0"). What is handed to a model twice is there as it was handed last.
     """
 
     name: str
     recipe: Recipe
     steps: int
-    hands: Mapping[str, str] = field(default_factory=lambda: {"actor": "actor"})
+    hands: Mapping[str, str | tuple[str, ...]] = field(default_factory=lambda: {"actor": "actor"})
     task: TaskChange | None = None
+
+    @property
+    def handed(self) -> list[tuple[str, str]]:
+        """(own, theirs) of all that it hands on."""
+        pairs = ((own, (names,) if isinstance(names, str) else names) for own, names in self.hands.items())
+        return [(own, name) for own, names in pairs for name in names]
 
 
 @dataclass(frozen=True)
@@ -231,7 +237,7 @@ class Recipe:
                 raise AssayError(f"before.{phase.name}.steps is {phase.steps}; give at least 1")
             phase.recipe.check()
             later = self.models.union(*(after.recipe.models for after in self.before[place + 1 :]))
-            for own, theirs in phase.hands.items():
+            for own, theirs in phase.handed:
                 if own.split(".")[0] not in phase.recipe.models:
                     raise AssayError(f"before.{phase.name}.hands gives '{own}', which is no model of that phase")
                 if theirs.split(".")[0] not in later:

@@ -131,13 +131,16 @@ def before(plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Te
     for place, phase in enumerate(phases_of(plan), 1):
         try:
             inside = folder / f"phase-{place}-{phase.name}"
-            run = execute(phase_plan(plan, phase, policy), inside, mode=mode, weights=handed)
+            planned = phase_plan(plan, phase, policy)
+            if planned is None:
+                continue
+            run = execute(planned, inside, mode=mode, weights=handed)
         except Stopped as stopped:
             raise Stopped(folder, stopped.number, stopped.how) from None
         policy = run.policy
         for model, module in run.models.items():
             for name, tensor in weights_of(module).items():
-                for own, theirs in phase.hands.items():
+                for own, theirs in phase.handed:
                     if f"{model}.{name}".startswith(f"{own}."):
                         handed[theirs + f"{model}.{name}"[len(own) :]] = tensor
     return handed
@@ -200,7 +203,7 @@ class Worker:
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def evaluate(self, step: int, display: Display) -> dict[str, float]:
-        """Held-out scores now, kept under the step's number; their mean, and the mean cost where there are costs."""
+        """Held-out scores now, kept under the step's number; their mean, and what else episodes say (costs, models)."""
         begin = time.perf_counter()
         with display.timed("evaluate"):
             values, costs = evaluation.outcomes(self.loop.policy, self.plan.task)

@@ -145,7 +145,7 @@ def parsed_bool(value: Any) -> bool:
 
 def is_schedule(value: Any) -> bool:
     """Whether a value moves with progress (a recipe, which has `at` too, is none)."""
-    return is_dataclass(value) and callable(getattr(value, "at", None)) and not getattr(value, "stages", ())
+    return is_dataclass(value) and callable(getattr(value, "at", None)) and getattr(value, "stages", None) is None
 
 
 def has_schedule(value: Any) -> bool:

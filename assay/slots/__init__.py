@@ -44,6 +44,7 @@ from assay.slots.tasks import (
     Simulation,
     SteppingTask,
     Task,
+    UncertainTask,
     VerifiedTask,
 )
 
@@ -83,6 +84,7 @@ __all__ = [
     "Task",
     "TaskChange",
     "Term",
+    "UncertainTask",
     "VerifiedTask",
     "View",
     "Wrapper",

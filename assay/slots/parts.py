@@ -217,8 +217,11 @@ class Certificate(Protocol):
 class TaskChange(Protocol):
     """Another task for a phase of a program: harder, shifted, or the worst for the policy so far."""
 
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task:
-        """The phase's task; `policy` is the one that the phase before trained, None in the first."""
+    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task | None:
+        """The phase's task; `policy` is the one that the phase before ended with, None in the first.
+
+        None leaves the phase out: there is nothing to be done, and `policy` stays.
+        """
 
 
 class Curriculum(Protocol):

@@ -157,3 +157,22 @@ class GameTask(Task, Protocol):
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
     ) -> Experience:
         """Games in which the task's own fixed opponents take all seats but `player`: the rows of that player alone."""
+
+
+@runtime_checkable
+class UncertainTask(Task, Protocol):
+    """A task whose transitions are known up to a set of regimes; nature holds one of them for the whole episode.
+
+    Training happens in the first, the nominal one. Held-out start o is played under regime o modulo their number: an
+    evaluation is of all of them.
+    """
+
+    @property
+    def regimes(self) -> Sequence[Any]:
+        """The regimes, the nominal one first."""
+
+    def under(self, regime: Any) -> Task:
+        """The task in which this regime holds."""
+
+    def mixed(self) -> Task:
+        """The task in which every episode draws its regime evenly."""
