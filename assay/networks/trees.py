@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from assay.networks.perceptron import feature_size, features
 from assay.ops.splits import leaf_numbers
 from assay.types import AssayError, Box, Context, Discrete, Spec, State
 
@@ -20,16 +21,15 @@ def categorical_features(spec: Spec, codes: tuple[int, ...]) -> Tensor:
         return torch.ones(1, dtype=torch.bool)
     if not isinstance(spec.observation, Box):
         raise AssayError(f"trees cannot read {spec.observation}; they ask about numbers or numbered states")
-    if codes and not 0 <= min(codes) <= max(codes) < spec.observation.size:
-        raise AssayError(
-            f"codes={codes} names a feature that is not there; the observation has {spec.observation.size}"
-        )
-    return torch.tensor([feature in codes for feature in range(spec.observation.size)])
+    size = feature_size(spec)
+    if codes and not 0 <= min(codes) <= max(codes) < size:
+        raise AssayError(f"codes={codes} names a feature beyond the {size} of this task")
+    return torch.tensor([feature in codes for feature in range(size)])
 
 
 def tree_inputs(context: Context) -> Tensor:
-    """The observation, or the number of the state as its only feature."""
-    return context["observation"] if "observation" in context else context["state"].unsqueeze(-1).float()
+    """The observation and goal, or the number of the state as its only feature."""
+    return context["state"].unsqueeze(-1).float() if "state" in context else features(context)
 
 
 class TreeSum(nn.Module):
