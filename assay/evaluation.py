@@ -55,8 +55,8 @@ def outcomes(
     result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
     more = {}
     if isinstance(task, UncertainTask):
-        by_start, num_regimes = result.reshape(count, samples), len(task.regimes)
-        more["evaluation_worst"] = min(float(by_start[regime::num_regimes].mean()) for regime in range(num_regimes))
+        by_start, num = result.reshape(count, samples), len(task.regimes)
+        more["evaluation_worst"] = min(float(by_start[regime::num].mean()) for regime in range(min(num, count)))
     if played.cost is not None:
         more["evaluation_cost"] = float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))
     return result, more

@@ -1,0 +1,55 @@
+"""An actor that trusts the lowest of several action values. Axes: B, T, N rows, A actions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from assay.actors.q_network import QNetwork
+from assay.types import AssayError, Context, Experience, Need, Scored, Spec
+
+
+class MaxMinQ(nn.Module):
+    """a = argmax_a min_j Q_j(s, a); its log-probability is 0 for that action."""
+
+    num_draws = 1
+
+    def __init__(self, members: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.num_actions = int(members[0].num_actions)  # type: ignore[arg-type]
+
+    def values(self, context: Context) -> Tensor:
+        """min_j Q_j(s, .) [..., A]."""
+        return torch.stack([member.values(context) for member in self.members]).amin(0)  # type: ignore[operator]
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The action whose lowest value is highest; `uniform` is not used."""
+        values = self.values(context)
+        return values.argmax(-1), values.new_zeros(values.shape[:-1])
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """log softmax(min_j Q_j)[a], as a single network of action values is scored."""
+        log_prob = self.values(batch.context).log_softmax(-1)
+        return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
+
+
+@dataclass(frozen=True)
+class MaxMin:
+    """`num` networks of action values, trained elsewhere and handed to `members.0`, `members.1`, ...; equal members are
+    one.
+    """
+
+    member: QNetwork = QNetwork()
+    num: int = 3
+    breaks: ClassVar[dict[str, str]] = QNetwork.breaks
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module for this task."""
+        if self.num < 1:
+            raise AssayError(f"MaxMin: num={self.num} leaves no values; take 1 or more")
+        return MaxMinQ([self.member.build(spec) for _ in range(self.num)])

@@ -1,0 +1,41 @@
+"""Programs for tasks whose transitions are uncertain: one ordinary problem after the other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.actors.max_min import MaxMin
+from assay.bases.off_policy import dqn
+from assay.curricula.worst import AnyRegime, WorstRegime
+from assay.recipe import Phase, Recipe
+from assay.rollouts.episodes import Fragments
+from assay.slots import TaskChange
+from assay.sources.fresh import FreshSequences
+from assay.worlds import CONTROL, World
+
+
+def assembled(name: str, num: int) -> Recipe:
+    """A policy of `num` handed networks that learns nothing more: one step, to look at it."""
+    rollout = Fragments(instances=8, steps=8)
+    return Recipe(name, actor=MaxMin(num=num), stages=(), source=FreshSequences(), rollout=rollout, steps=1)
+
+
+def iwocs(world: World = CONTROL, problems: int = 3, steps: int = 200) -> Recipe:
+    """IWOCS (arXiv:2410.06212) around dqn: at most `problems` of them, each in the worst regime for the policy so far.
+
+    Each network is handed to its own place and all later ones, which so hold nothing new until it is their turn.
+    """
+    phases: list[Phase] = []
+    for place in range(problems):
+        places = tuple(f"actor.members.{later}" for later in range(place, problems))
+        phases += [
+            Phase(f"solve-{place}", dqn(world), steps, hands={"actor": places}, task=WorstRegime()),
+            Phase(f"candidate-{place}", assembled("candidate", problems), 1, hands={}),
+        ]
+    return replace(assembled("iwocs", problems), before=tuple(phases[:-1]))
+
+
+def trained_before(name: str, steps: int, change: TaskChange = AnyRegime()) -> Recipe:
+    """dqn on a changed task, then looked at as `assembled` policies are."""
+    phase = Phase("solve", dqn(), steps, hands={"actor": "actor.members.0"}, task=change)
+    return replace(assembled(name, 1), before=(phase,))
