@@ -44,7 +44,7 @@ ARROWS: dict[str, set[str]] = {
     "worlds": BASICS | PARTS | {"recipe", "schedules", "optimizers"},
     "bases": BASICS | PARTS | {"recipe", "schedules", "worlds", "optimizers", "boosting", "datasets"},
     "tasks": BASICS | PARTS | {"recipe"},
-    "probes": BASICS | PARTS | {"networks", "recipe", "engine", "boosting"},
+    "probes": BASICS | PARTS | {"networks", "recipe", "engine", "boosting", "tasks"},
     "claims": {"types", "recipe", "worlds", "tasks", "probes", "evidence"},
     "methods": PARTS
     | {"types", "reduce", "recipe", "optimizers", "boosting", "schedules", "bases", "worlds", "probes", "claims"}

@@ -44,7 +44,7 @@ def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
             Stage("harm", trains=("harm",), critic=(LowExpectile(),), optimizer=STEP),
             Stage("harm q", trains=("harm_q",), critic=(WorstToCome(0.9, harm=5.0),), optimizer=STEP),
         ),
-        wrapper=BestOf(num, "average", "harm_q_target", lowest=True),
+        wrapper=BestOf(num, "average", "harm_q_target", lowest=True, enough=-0.9),
         steps=200,
     )
 

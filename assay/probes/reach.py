@@ -34,11 +34,13 @@ def every_decision(unsafe_SA: Tensor) -> Experience:
 
 
 def worst_values(target: Target, successor_SA: Tensor, unsafe_SA: Tensor, sweeps: int = 3000) -> Tensor:
-    """V [S] = min over a of target(s, a), iterated from 0: the fixed point where expectiles are minima."""
+    """V [S] = min over a of target(s, a), iterated until it stays: the fixed point where expectiles are minima."""
     record, value = every_decision(unsafe_SA), torch.zeros(len(unsafe_SA), dtype=torch.float64)
     for _ in range(sweeps):
-        q = target(record, value[successor_SA].view(-1, 1)).view(unsafe_SA.shape)
+        before, q = value, target(record, value[successor_SA].view(-1, 1)).view(unsafe_SA.shape)
         value = q.amin(1)
+        if float((value - before).abs().max()) < 1e-14:
+            break
     return value
 
 

@@ -327,7 +327,9 @@ def test_the_safest_candidate_acts() -> None:
     models = {"actor": actor, "q_target": critic}
     context = {name: value.float() for name, value in seen(4).items()}
     lowest, highest = (BestOf(8, lowest=lowest).around(models).act(context, None)[0].sum(1) for lowest in (True, False))
-    one = BestOf(1).around(models)
+    one, content = BestOf(1).around(models), BestOf(8, lowest=True, enough=100.0).around(models)
+    eight = uniform(4, 8 * one.num_draws).float()
+    assert torch.allclose(content.act(context, eight)[0], actor.act(context, eight[:, : one.num_draws])[0], atol=1e-5)
     assert bool((lowest <= highest).all())
     assert bool((lowest < highest).any())
     numbers = uniform(4, one.num_draws).float()
