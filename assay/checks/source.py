@@ -17,6 +17,7 @@ from assay.ops.text import CharacterTokenizer
 from assay.slots import DemonstratedTask, PairedTask, Task
 from assay.tasks.addition import addition
 from assay.tasks.cartpole import cartpole
+from assay.tasks.grids import FOUR_ROOMS, grid_task
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import Item, PromptTask
 from assay.types import AssayError, Draw, Experience, Outcome, Score, concatenate
@@ -56,7 +57,9 @@ def pairs_task() -> PairsTask:
 def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list[Unsuited]:
     """Both worlds and pairs, or the given task; only those that the source can start on."""
     tokens, torques = build(TOKENS, RAGGED), build(TORQUES, EPISODES)
+    goals = grid_task("four rooms", FOUR_ROOMS, 20)
     worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (cartpole(), torques), (pairs_task(), tokens)]
+    worlds.append((goals, torques))
     found, refusals = [], []
     for one, batch in worlds if task is None else [(task, tokens)]:
         try:

@@ -106,12 +106,17 @@ class ScriptedTask(Task, Protocol):
 
 
 @runtime_checkable
-class RoamingTask(ScriptedTask, Protocol):
+class RoamingTask(Task, Protocol):
     """A task with goals that can also be wandered in: one goal after the other, no end. Play data are made of it."""
 
     @property
     def roaming(self) -> Task | None:
         """The same task with goals that follow each other; None where nobody wrote one."""
+
+    @property
+    def distance(self) -> Callable[[Tensor, Tensor], Tensor] | None:
+        """Steps of the shortest way from what was `achieved` to a `goal`; for judging what was learned, never for
+        learning. None where nobody knows."""
 
 
 @runtime_checkable

@@ -6,7 +6,7 @@ Axes: B, T = 2 columns.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
@@ -84,10 +84,17 @@ class Log:
         return transitions(replace(played, reward=self.reward_scale * played.reward))
 
 
+class Described(Protocol):
+    """A description from which data can be made again, transitions or other."""
+
+    def columns(self, task: Task) -> dict[str, Tensor]:
+        """The data; equal for equal descriptions."""
+
+
 class Contents:
     """Logs in memory. Its snapshot is the hash of all that they hold, since they can be made again."""
 
-    def __init__(self, logs: tuple[Recording, ...], task: Task) -> None:
+    def __init__(self, logs: Sequence[Described], task: Task) -> None:
         self.columns, digest = tuple(log.columns(task) for log in logs), hashlib.sha256()
         for each in self.columns:
             for name in sorted(each):

@@ -1,7 +1,7 @@
 """Grids with goals: walk through a drawn maze to the cell that is asked for; reward 1 there, where the episode ends.
 
-Axes: N instances. What is seen are coordinates between -1 and 1, so that the goal is of the same kind. `roaming` is the
-same grid without ends: who reaches a goal is given another, which is how play data are made.
+Axes: N instances. What is seen are coordinates between -1 and 1, so that the goal is of the same kind, and which moves
+are open. `roaming` is the same grid without ends: who reaches a goal is given another, which is how play data are made.
 """
 
 from __future__ import annotations
@@ -32,19 +32,23 @@ FOUR_ROOMS = Maze((
     "###########",
 ))  # fmt: skip
 CORRIDOR = Maze((
-    "#############",
-    "#...........#",
-    "###########.#",
-    "#...........#",
-    "#.###########",
-    "#...........#",
-    "###########.#",
-    "#...........#",
-    "#.###########",
-    "#...........#",
-    "#############",
+    "###############",
+    "#.............#",
+    "#############.#",
+    "#.............#",
+    "#.#############",
+    "#.............#",
+    "#############.#",
+    "#.............#",
+    "#.#############",
+    "#.............#",
+    "#############.#",
+    "#.............#",
+    "#.#############",
+    "#.............#",
+    "###############",
 ))  # fmt: skip
-"""One winding way of 59 cells."""
+"""One winding way of 97 cells."""
 ROAMING = 200
 """Decisions of an episode of play."""
 
@@ -76,9 +80,10 @@ class GoalGrid:
         return np.stack([cell, goal]), reached.astype(np.float32), np.zeros_like(reached)
 
     def observe(self, state: np.ndarray) -> Context:
-        """Coordinates of the cell (`achieved` too) and of the goal."""
+        """Coordinates of the cell (`achieved` too) and of the goal; which moves are open from here."""
         here, there = (torch.from_numpy(coordinates(self.maze, cell)) for cell in state)
-        return {"observation": here, "goal": there, "achieved": here.clone()}
+        is_open = torch.from_numpy(self.maze.neighbours[state[0]] != state[0][:, None])
+        return {"observation": torch.cat([here, is_open.float()], 1), "goal": there, "achieved": here}
 
 
 def coordinates(maze: Maze, cell: np.ndarray) -> np.ndarray:
@@ -90,27 +95,42 @@ def coordinates(maze: Maze, cell: np.ndarray) -> np.ndarray:
 
 def cells_at(maze: Maze, place: Tensor) -> np.ndarray:
     """The numbers of the cells with these coordinates."""
-    column, row = ((place.double().numpy() + 1.0) / 2.0 * (max(maze.free.shape) - 1)).round().astype(np.int64).T
-    return maze.number[row.T, column.T]
+    at = ((place.double().numpy() + 1.0) / 2.0 * (max(maze.free.shape) - 1)).round().astype(np.int64)
+    return maze.number[at[..., 1], at[..., 0]]
 
 
 def shortest_way(maze: Maze, context: Context) -> Tensor:
     """The first move of a shortest way."""
-    return torch.from_numpy(maze.first_move[cells_at(maze, context["observation"]), cells_at(maze, context["goal"])])
+    return torch.from_numpy(maze.first_move[cells_at(maze, context["achieved"]), cells_at(maze, context["goal"])])
+
+
+def steps_between(maze: Maze, achieved: Tensor, goal: Tensor) -> Tensor:
+    """Moves of the shortest way."""
+    return torch.from_numpy(maze.distance[cells_at(maze, achieved), cells_at(maze, goal)])
 
 
 def grid_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
     """The task of a maze; held-out episodes have goals of their own."""
     places = Box((-1.0, -1.0), (1.0, 1.0))
-    spec, expert = Spec(places, Discrete(4), horizon, goal=places), partial(shortest_way, maze)
+    seen = Box((-1.0,) * 2 + (0.0,) * 4, (1.0,) * 6)
+    spec, expert = Spec(seen, Discrete(4), horizon, goal=places), partial(shortest_way, maze)
     moves = GoalGrid(maze, 0, horizon)
     roams = replace(moves, limit=ROAMING, has_chance=True)
     roaming = SteppedTask(f"{name}, roaming", replace(spec, horizon=ROAMING), partial(ArraySimulation, roams), expert)
     held_out = partial(ArraySimulation, replace(moves, split=1))
-    return SteppedTask(name, spec, partial(ArraySimulation, moves), expert, moves, held_out, roaming)
+    return SteppedTask(
+        name,
+        spec,
+        partial(ArraySimulation, moves),
+        expert,
+        moves,
+        held_out,
+        roaming,
+        distance=partial(steps_between, maze),
+    )
 
 
 LEVELS = {
     "four-rooms": partial(grid_task, "four-rooms", FOUR_ROOMS, 50),
-    "corridor": partial(grid_task, "corridor", CORRIDOR, 120),
+    "corridor": partial(grid_task, "corridor", CORRIDOR, 200),
 }

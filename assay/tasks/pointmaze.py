@@ -142,6 +142,15 @@ def steered(maze: Maze, context: Context) -> Tensor:
     return torch.from_numpy(force.T.clip(-1.0, 1.0).astype(np.float32))
 
 
+def cells_between(maze: Maze, achieved: Tensor, goal: Tensor) -> Tensor:
+    """Cells of the shortest way, of which each takes several decisions."""
+    places = [
+        ((place.double().numpy() + 1.0) * max(maze.free.shape) / 2.0).astype(np.int64) for place in (achieved, goal)
+    ]
+    here, there = (maze.number[place[..., 1], place[..., 0]] for place in places)
+    return torch.from_numpy(maze.distance[here, there])
+
+
 def point_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
     """The task of a maze; held-out episodes have goals of their own."""
     places, force = Box((-1.0,) * 2, (1.0,) * 2), Box((-1.0,) * 2, (1.0,) * 2)
@@ -150,7 +159,16 @@ def point_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
     roams = replace(moves, limit=ROAMING, has_chance=True)
     roaming = SteppedTask(f"{name}, roaming", replace(spec, horizon=ROAMING), partial(ArraySimulation, roams), expert)
     held_out = partial(ArraySimulation, replace(moves, split=1))
-    return SteppedTask(name, spec, partial(ArraySimulation, moves), expert, moves, held_out, roaming)
+    return SteppedTask(
+        name,
+        spec,
+        partial(ArraySimulation, moves),
+        expert,
+        moves,
+        held_out,
+        roaming,
+        distance=partial(cells_between, maze),
+    )
 
 
 LEVELS = {

@@ -163,7 +163,8 @@ class SteppedTask:
     """A task around a simulation. `expert` acts well by itself; `dynamics` is the exact model where there is one.
 
     `held_out` makes the simulation of split 1 where it is another than that of training: goals that were never asked
-    for. `roaming` is the same task with goals that follow each other and no end, for data of play.
+    for. `roaming` is the same task with goals that follow each other and no end, for data of play; `distance` says how
+    far a goal is from what was achieved.
     `reckless` acts well by rewards alone; None where nothing costs, or nobody wrote it.
     """
 
@@ -175,6 +176,7 @@ class SteppedTask:
     held_out: Callable[[int], Simulation] | None = None
     roaming: SteppedTask | None = None
     reckless: Callable[[Context], Tensor] | None = None
+    distance: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def simulate(self, num: int) -> Simulation:
         """N instances side by side."""

@@ -153,7 +153,7 @@ def test_ordinary_models_read_the_goal() -> None:
         given = (action,) if isinstance(model, TwinQ) else ()
         assert not torch.allclose(say(context, *given), say(other, *given), atol=1e-7)
     values = QNetwork().build(catalogue.find_task("four-rooms").spec)
-    seen = {"observation": torch.rand(3, 2), "goal": torch.rand(3, 2)}
+    seen = {"observation": torch.rand(3, 6), "goal": torch.rand(3, 2)}
     assert not torch.allclose(values.values(seen), values.values({**seen, "goal": seen["goal"] + 0.5}))
 
 
