@@ -26,6 +26,7 @@ from assay.objectives.policy import PolicyGradient
 from assay.objectives.ratio import ProductRatio, SequenceRatio
 from assay.objectives.trust import NoTrust
 from assay.ops import divergences
+from assay.recipe import Recipe
 from assay.reduce import FixedLength, PromptMean, SequenceMean, SequenceSum
 from assay.regularizers.divergence import EntropyBonus, KlToReference
 from assay.settings import describe
@@ -69,7 +70,10 @@ def inputs(slot: str, part: Any) -> Sequence[Any] | None:
     """None for the slot's own inputs; those of a method's models for a term that no standard bench suits."""
     if not any(isinstance(case, Unsuited) for case in CONTRACTS[slot].cases(CONTRACTS[slot].holder(part))):
         return None
-    recipes = [method.recipe(world) for method in catalogue.methods().values() for world in method.worlds]
+    methods = catalogue.methods().values()
+    recipes = [method.recipe(world) for method in methods for world in method.worlds]
+    sides = [side for method in methods for claim in method.measured for side in (claim.ours, claim.theirs)]
+    recipes += [side for side in sides if isinstance(side, Recipe)]
     users = [one for one in recipes if type(part) in {type(term) for stage in one.stages for term in stage.terms}]
     return cases_on(part, [bench for recipe in users for bench in benches_of(recipe)]) if users else None
 

@@ -19,7 +19,7 @@ from assay.checks.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, other
 from assay.engine import whole_units
 from assay.types import AssayError, Experience, Need, Scored, pad
 
-ROW_COLUMNS = ("group", "episode")
+ROW_COLUMNS = ("group", "episode", "source")
 """Columns whose equal rows a term may ask to keep together."""
 
 
