@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from assay.actors.forward_backward import ForwardBackwardActor
 from assay.actors.hierarchical import Hierarchical
 from assay.critics.goals import ExpectileTd, GoalValue
+from assay.critics.measures import MeasureLoss, Orthonormal
 from assay.objectives.hindsight import ProposeSubgoal, TowardsSubgoal
+from assay.objectives.measures import MaximizeMeasure
 from assay.optimizers import Adam
 from assay.recipe import Copy, Recipe, Stage
-from assay.sources.relabelled import Ahead, Mixed, Relabelled
-from assay.worlds import CONTROL, World
+from assay.slots import CriticLoss
+from assay.sources.relabelled import Ahead, Mixed, Play, Relabelled
+from assay.worlds import CONTINUOUS, CONTROL, World
 
 STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
 
@@ -41,5 +45,20 @@ def ota(
                 source=Relabelled(goals=Mixed(current=0.0, future=1.0, discount=1.0), jump=10),
             ),
         ),
+        steps=100,
+    )
+
+
+def forward_backward(world: World = CONTROL, conservative: tuple[CriticLoss, ...] = (), log: Play = Play()) -> Recipe:
+    """Forward-backward representations (arXiv:2103.07945) of play; half of the tasks are goals anywhere in it."""
+    terms: tuple[CriticLoss, ...] = (MeasureLoss(0.9), Orthonormal(), *conservative)
+    step = Adam(learning_rate=1e-3, clip_norm=10.0)
+    policy = Stage("policy", ("actor",), (MaximizeMeasure(),), optimizer=step)
+    return Recipe(
+        name="zero-shot-rl",
+        actor=ForwardBackwardActor((64, 64)),
+        copies={"target": Copy("actor", 0.05)},
+        source=Relabelled(log, Mixed(current=0.0, future=0.0)),
+        stages=(Stage("measure", ("actor",), critic=terms, optimizer=step), *([policy] if world is CONTINUOUS else [])),
         steps=100,
     )

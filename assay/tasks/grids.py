@@ -31,6 +31,15 @@ FOUR_ROOMS = Maze((
     "#....#....#",
     "###########",
 ))  # fmt: skip
+SMALL_ROOMS = Maze((
+    "#######",
+    "#..#..#",
+    "#.....#",
+    "##.##.#",
+    "#..#..#",
+    "#.....#",
+    "#######",
+))  # fmt: skip
 CORRIDOR = Maze((
     "###############",
     "#.............#",
@@ -132,5 +141,6 @@ def grid_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
 
 LEVELS = {
     "four-rooms": partial(grid_task, "four-rooms", FOUR_ROOMS, 50),
+    "small-rooms": partial(grid_task, "small-rooms", SMALL_ROOMS, 30),
     "corridor": partial(grid_task, "corridor", CORRIDOR, 200),
 }

@@ -16,13 +16,13 @@ from assay.critics.q import TwinQ
 from assay.critics.value import StateValue
 from assay.loop import Loop
 from assay.networks.perceptron import feature_size, features
-from assay.tasks.grids import CORRIDOR, FOUR_ROOMS, cells_at, coordinates
+from assay.tasks.grids import CORRIDOR, FOUR_ROOMS, SMALL_ROOMS, cells_at, coordinates
 from assay.tasks.mazes import MOVES, Maze
 from assay.tasks.pointmaze import LARGE, MEDIUM, RADIUS, TOP_SPEED, UMAZE
 from assay.tasks.stepping import SteppedTask
 from assay.types import AssayError, Box, Discrete, Draw, Spec
 
-NAMES = ["four-rooms", "corridor", "pointmaze-umaze", "pointmaze-medium", "pointmaze-large"]
+NAMES = ["four-rooms", "small-rooms", "corridor", "pointmaze-umaze", "pointmaze-medium", "pointmaze-large"]
 by_name = pytest.mark.parametrize("name", NAMES)
 
 
@@ -46,7 +46,7 @@ def searched(maze: Maze, first: int) -> list[int]:
     return [found[tuple(cell)] for cell in maze.cells]
 
 
-@pytest.mark.parametrize("maze", [UMAZE, MEDIUM, LARGE, FOUR_ROOMS, CORRIDOR])
+@pytest.mark.parametrize("maze", [UMAZE, MEDIUM, LARGE, FOUR_ROOMS, SMALL_ROOMS, CORRIDOR])
 def test_distances_and_first_moves_are_those_of_a_slow_search(maze: Maze) -> None:
     for first in range(0, len(maze.cells), 5):
         assert maze.distance[:, first].tolist() == searched(maze, first)
@@ -84,7 +84,7 @@ def test_held_out_goals_are_never_asked_for_in_training(name: str) -> None:
     assert cells[1] == set(maze.goals(1).tolist())
 
 
-@pytest.mark.parametrize("name", NAMES[2:])
+@pytest.mark.parametrize("name", NAMES[3:])
 def test_a_point_is_never_in_a_wall_and_never_faster_than_it_can_be(name: str) -> None:
     task, generator = catalogue.find_task(name).roaming, torch.Generator().manual_seed(0)
     simulation = task.simulate(64)
