@@ -69,6 +69,7 @@ FOLDERS: dict[str, tuple[tuple[str, Predicate], ...]] = {
     "constraints": (
         ("constraint", both(has("init", "observe"), takes(2))),
         ("certificate", both(has("num_starts"), takes(1))),
+        ("gate", both(has("init"), takes(2))),
     ),
     "credit": (
         ("select", both(has("max_rounds"), takes(1))),

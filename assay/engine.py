@@ -117,6 +117,7 @@ class Engine:
             stage.name: stage.optimizer.init([self.flats[name].values for name in stage.trains])
             for stage in recipe.stages
         }
+        self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
         self.updates = 0
 
     def check_growth(self, stage: Stage) -> None:
@@ -134,6 +135,7 @@ class Engine:
         return {
             "models": {name: flat.snapshot() for name, flat in self.flats.items()},
             "optimizers": self.optimizers,
+            "gates": self.gates,
             "updates": self.updates,
         }
 
@@ -143,6 +145,8 @@ class Engine:
             flat.restore(state["models"][name])
         for name, mine in self.optimizers.items():
             overwrite(mine, state["optimizers"][name])
+        for name in self.gates:
+            self.gates[name] = state["gates"][name]
         self.updates = int(state["updates"])
 
     @torch.no_grad()
@@ -283,12 +287,21 @@ class Engine:
                 stage.optimizer.grow(fits, state)
 
     @torch.no_grad()
-    def follow(self, copies: Mapping[str, Copy]) -> None:
-        """Moves the copies that are due at this update, as stages are due, and counts the update."""
+    def follow(self, copies: Mapping[str, Copy]) -> Sums:
+        """Moves the copies that are due at this update, as stages are due, and counts the update; says how much of a
+        gated copy went.
+        """
+        sums: Sums = {}
         for name, copy in copies.items():
             if copy.rate and self.updates % copy.every == 0:
-                self.flats[name].follow(self.flats[copy.of], copy.rate)
+                if copy.gate is None:
+                    self.flats[name].follow(self.flats[copy.of], copy.rate)
+                else:
+                    goes = copy.gate(self.models, self.gates[name])
+                    self.flats[name].follow_where(goes, self.flats[copy.of], copy.rate)
+                    sums[f"followed/{name}"] = [(goes.sum(), torch.tensor(goes.numel()))]
         self.updates += 1
+        return sums
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
         """Mixed precision, where the placement asks for it."""

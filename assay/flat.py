@@ -52,6 +52,18 @@ class Flat:
         for mine, theirs in zip(self.grown.values(), other.grown.values(), strict=True):
             mine.follow(theirs, rate)
 
+    def follow_where(self, goes: Tensor, other: Flat, rate: float) -> None:
+        """`follow`, if the answer is yes; with an answer for each member, those along the first axis of every parameter
+        that may go. What is grown has no members.
+        """
+        if not goes.dim():
+            if bool(goes):
+                self.follow(other, rate)
+            return
+        for mine, theirs in zip(self.tensors, other.tensors, strict=True):
+            where = goes.to(mine.device).view(-1, *[1] * (mine.dim() - 1))
+            mine.copy_(torch.where(where, mine.lerp(theirs, rate), mine))
+
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Copies of all that a model has learned, parameters and growth, by full names."""

@@ -96,7 +96,7 @@ class Loop:
                             add_sums(sums, update.sums)
                             faults += [update.fault] if update.fault else []
                             leaks += update.leaks
-                    self.engine.follow(copies)
+                    add_sums(sums, self.engine.follow(copies))
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
         step.metrics.update(means(sums))
         self.watch(recipe, step, "updated", fresh, tuple(faults), tuple(leaks))
@@ -109,6 +109,7 @@ class Loop:
         step has no decisions.
         """
         assert recipe.rollout is not None
+        who = self.engine.models[recipe.behaviour]
         kept: list[Experience] = []
         asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
@@ -116,12 +117,12 @@ class Loop:
             if recipe.curriculum is not None:
                 starts = recipe.curriculum(asked, draw, self.states["curriculum"])
             with step.timed("sample"):
-                fresh = recipe.rollout(self.task, self.actor, starts, Draw(self.seed, (0,)), self.states["rollout"])
+                fresh = recipe.rollout(self.task, who, starts, Draw(self.seed, (0,)), self.states["rollout"])
             with step.timed("reward"):
                 fresh = self.task.judge(fresh, 0)
                 for reward in recipe.rewards:
                     fresh = reward(fresh, self.task, 0)
-            self.watch(recipe, step, "gathered", fresh)
+            self.watch(recipe, step, "gathered", fresh, actor=who)
             own = fresh.own()
             self.progress = replace(self.progress, decisions=self.progress.decisions + int(own.mask.sum()))
             step.metrics.update(outcome_metrics(own))
@@ -162,9 +163,11 @@ class Loop:
         fresh: Experience | None,
         faults: tuple[str, ...] = (),
         leaks: tuple[str, ...] = (),
+        actor: Any = None,
     ) -> None:
-        """Shows the moment to every guard."""
-        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks)
+        """Shows the moment to every guard; `actor` is who gathered, where that is not the actor."""
+        who = self.actor if actor is None else actor
+        moment = Moment(recipe, step.progress, who, fresh, step.metrics, faults, leaks)
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += getattr(guard, when)(moment, state)
 

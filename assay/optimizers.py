@@ -114,6 +114,23 @@ class ObGD:
 
 
 @dataclass(frozen=True)
+class Descent:
+    """p <- p - learning_rate * g. At rate 1, with g = p - a mean, p becomes that mean at once."""
+
+    learning_rate: float | Schedule = 1.0
+    clip_norm: float = 0.0
+
+    def init(self, values: Sequence[Tensor]) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
+        """One step, in place."""
+        for value, gradient in zip(values, gradients, strict=True):
+            value.sub_(gradient, alpha=number(self.learning_rate))
+
+
+@dataclass(frozen=True)
 class Averaging:
     """p <- p - learning_rate * (k / n) * g: with g = p - mean of k samples, p is the mean of all n samples so far.
 

@@ -14,6 +14,7 @@ from assay.slots import (
     Constraint,
     CriticLoss,
     Curriculum,
+    Gate,
     ModelSpec,
     Objective,
     Optimizer,
@@ -63,12 +64,14 @@ class Copy:
     """A second set of a model's parameters that follows it: copy <- copy + rate * (model - copy), every `every`
     updates.
 
-    rate 0 never moves (a reference), rate 1 copies (DQN), 0.005 follows slowly (Polyak averaging).
+    rate 0 never moves (a reference), rate 1 copies (DQN), 0.005 follows slowly (Polyak averaging). With a `gate` it
+    follows only when, and only those of its members for which, the gate says so.
     """
 
     of: str
     rate: float = 0.0
     every: int = 1
+    gate: Gate | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,8 @@ class Feed:
 @dataclass(frozen=True)
 class Recipe:
     """What a method is made of. `steps` is the budget that its defaults were chosen for; `before` are the phases of a
-    program, each with its own budget, whose last phase is the recipe itself.
+    program, each with its own budget, whose last phase is the recipe itself. `behaviour` is the model that gathers: the
+    actor, or a copy of it that lags behind.
     """
 
     name: str
@@ -129,6 +133,7 @@ class Recipe:
     constraints: tuple[Constraint, ...] = ()
     curriculum: Curriculum | None = None
     steps: int = 200
+    behaviour: str = "actor"
     before: tuple[Phase, ...] = ()
     certificate: Certificate | None = None
     wrapper: Wrapper | None = None
@@ -200,6 +205,8 @@ class Recipe:
                 raise AssayError(
                     f"copies.{name} copies '{copy.of}', which is no model of this recipe ({', '.join(sorted(models))})"
                 )
+        if self.behaviour not in models:
+            raise AssayError(f"behaviour is '{self.behaviour}', no model of this recipe ({', '.join(sorted(models))})")
         for stage in self.stages:
             for name in stage.trains:
                 if name not in models - set(self.copies):

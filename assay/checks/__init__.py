@@ -13,6 +13,7 @@ from assay.checks.critic import check_critic, check_critic_loss
 from assay.checks.curriculum import check_curriculum
 from assay.checks.environment import check_environment
 from assay.checks.function import check_advantage, check_loss
+from assay.checks.gate import check_gate
 from assay.checks.laws import Finding, assert_laws
 from assay.checks.objective import check_objective
 from assay.checks.regularizer import check_regularizer
@@ -36,6 +37,7 @@ __all__ = [
     "check_curriculum",
     "check_environment",
     "check_explore",
+    "check_gate",
     "check_loss",
     "check_objective",
     "check_regularizer",

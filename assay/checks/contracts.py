@@ -11,6 +11,7 @@ from assay.checks.constraint import CONSTRAINT
 from assay.checks.credit import CREDIT, PREPARE, SELECT, STATISTIC
 from assay.checks.critic import CRITIC, CRITIC_LOSS
 from assay.checks.curriculum import CURRICULUM
+from assay.checks.gate import GATE
 from assay.checks.laws import Contract
 from assay.checks.objective import OBJECTIVE, RATIO, TRUST
 from assay.checks.regularizer import REGULARIZER
@@ -23,7 +24,7 @@ from assay.checks.wrapper import WRAPPER
 CONTRACTS: Mapping[str, Contract] = {
     contract.slot: contract
     for contract in (
-        ACTOR, AGGREGATION, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, OBJECTIVE,
+        ACTOR, AGGREGATION, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, GATE, OBJECTIVE,
         PREPARE, RATIO, REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TRUST,
         WRAPPER,
     )

@@ -44,6 +44,7 @@ BY_METHODS = (
     ("rollout", both(has("init", "num_starts"), takes(5))),
     ("wrapper", has("around", "reads")),
     ("certificate", both(has("num_starts"), takes(1))),
+    ("gate", both(has("init"), takes(2))),
     ("source", both(has("init"), takes(4))),
     ("select", both(has("max_rounds"), takes(1))),
     ("schedule", both(has("at"), takes(0))),
@@ -163,6 +164,7 @@ def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
     yield from (plain("curriculum", part) for part in (recipe.curriculum,) if part is not None)
     yield from (plain("source", feed.source) for feed in recipe.feeds)
     yield from (plain("wrapper", part) for part in (recipe.wrapper,) if part is not None)
+    yield from (plain("gate", copy.gate) for copy in recipe.copies.values() if copy.gate is not None)
     yield from (plain("certificate", part) for part in (recipe.certificate,) if part is not None)
     for stage in recipe.stages:
         yield from (term("objective", part) for part in stage.objective)

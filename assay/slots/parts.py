@@ -224,6 +224,19 @@ class TaskChange(Protocol):
         """
 
 
+class Gate(Protocol):
+    """Whether a copy may follow its model now: asked whenever the copy is due, and the copy stays where it says no.
+
+    Laws: models are not modified; what it says depends on models and state alone; its state survives save and load.
+    """
+
+    def init(self) -> State:
+        """The state at the start of a run."""
+
+    def __call__(self, models: Mapping[str, Any], state: State) -> Tensor:
+        """True where the copy follows: [] for all of it, [N] for members along the first axis of every parameter."""
+
+
 class Curriculum(Protocol):
     """What to try next. Laws: proposes only starts of the task; resuming reproduces the order."""
 
