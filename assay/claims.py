@@ -109,6 +109,18 @@ class Gain:
 
 
 @dataclass(frozen=True)
+class Dip:
+    """The lowest value of a metric minus the first: how much was lost on the way; 0 where nothing was."""
+
+    metric: str = "evaluation"
+
+    def __call__(self, curves: Curves) -> float:
+        """Never above 0."""
+        values = values_of(curves, self.metric)
+        return min(values) - values[0]
+
+
+@dataclass(frozen=True)
 class Average:
     """The mean of a metric over the last `share` of the steps."""
 
