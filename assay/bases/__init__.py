@@ -5,6 +5,8 @@ from assay.bases.conservative import cql, iql, td3_bc
 from assay.bases.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo, reinforce, rloo, sapo
 from assay.bases.imitation import bc, dpo, sft
 from assay.bases.off_policy import dqn, sac, td3
+from assay.bases.unified import uni_o4
+from assay.bases.warm_start import wsrl
 
 __all__ = [
     "a2c",
@@ -27,4 +29,6 @@ __all__ = [
     "sft",
     "td3",
     "td3_bc",
+    "uni_o4",
+    "wsrl",
 ]

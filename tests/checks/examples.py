@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from assay.sources.logged import Log, Logged
+
 
 def length_reward(rows: list[dict[str, Any]]) -> list[float]:
     """Longer is better."""
@@ -15,6 +17,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "FromFunction": ({"function": length_reward},),
     "Lagrange": ({"limit": 1.0},),
     "Linear": ({"start": 1.0, "end": 0.1},),
+    "OnStates": ({"source": Logged((Log(2),), batch=4), "members": 2},),
     "OverlongPenalty": ({"limit": 5, "margin": 3},),
     "WarmUp": ({"value": 1.0},),
 }

@@ -1,0 +1,89 @@
+"""One on-policy objective offline and online: PPO on states of a log, then PPO in the task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.actors.committee import Committee
+from assay.bases.actor_critic import ppo
+from assay.constraints.gates import Rising
+from assay.credit.judged import CriticAdvantage
+from assay.credit.temporal import Whiten
+from assay.critics.conservative import Expectile
+from assay.critics.dual import ToNextValue
+from assay.critics.imagined import ClampedQ, LearnedDynamics, ModelScore, PredictNext
+from assay.critics.value import StateValue
+from assay.objectives.diverse import DiverseLikelihood
+from assay.objectives.policy import PolicyGradient
+from assay.objectives.trust import Clip
+from assay.optimizers import Adam, Descent
+from assay.recipe import Copy, Phase, Recipe, Stage
+from assay.rewards.scaled import ScaledReward
+from assay.rollouts.imagined import OnStates
+from assay.schedules import Linear
+from assay.slots import Gate
+from assay.sources.fresh import FreshDecisions
+from assay.sources.logged import Log, Logged
+from assay.worlds import CONTINUOUS, World
+
+MEMBERS, DISCOUNT, SCALE, STEP = 4, 0.95, 0.1, Adam(learning_rate=1e-3, clip_norm=0.0)
+WIDE = (128, 128)
+LOG = Log(episodes=50, noise=0.6, reward_scale=SCALE)
+
+
+def cloned(log: Log) -> Recipe:
+    """The supervised phase: behaviour policies, values of the record, a model of the task."""
+    return Recipe(
+        name="uni-o4",
+        actor=Committee(MEMBERS),
+        critics={"value": StateValue(WIDE), "q": ClampedQ(WIDE), "dynamics": LearnedDynamics()},
+        copies={"q_target": Copy(of="q", rate=0.02)},
+        source=Logged((log,), batch=128),
+        stages=(
+            Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP, every=2),
+            Stage("value", trains=("value",), critic=(Expectile(0.7),), optimizer=STEP),
+            Stage("q", trains=("q",), critic=(ToNextValue(DISCOUNT),), optimizer=STEP),
+            Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=STEP, every=2),
+        ),
+        steps=300,
+    )
+
+
+def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
+    """Offline PPO: states of the log, actions of the gated old policy, advantages of the critics."""
+    policy = PolicyGradient(trust=Clip(0.25, 0.25))
+    rate = Linear(3e-4, 0.0)
+    return replace(
+        base,
+        copies={"old": Copy(of="actor", rate=1.0, every=10, gate=gate)},
+        rollout=OnStates(Logged((log,), batch=128, updates=1), MEMBERS),
+        behaviour="old",
+        credit=(CriticAdvantage(), Whiten()),
+        source=FreshDecisions(epochs=1, minibatches=1),
+        stages=(
+            Stage("policy", ("actor",), (policy,), optimizer=Adam(learning_rate=rate, clip_norm=0.5)),
+            Stage("score", trains=("actor",), critic=(ModelScore(10),), optimizer=Descent(), every=10),
+        ),
+        steps=300,
+    )
+
+
+def uni_o4(world: World = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
+    """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO; the member with the best score acts."""
+    first = cloned(log)
+    second, online = improved(first, log, gate), ppo(world)
+    everything = {name: name for name in ("actor", "value", "q", "dynamics")}
+    stages = tuple(replace(stage, optimizer=replace(world.optimizer, learning_rate=3e-4)) for stage in online.stages)
+    return replace(
+        online,
+        name="uni-o4",
+        actor=first.actor,
+        critics={"value": first.critics["value"]},
+        rewards=(ScaledReward(SCALE),),
+        stages=stages,
+        steps=20,
+        before=(
+            Phase("clone", first, first.steps, everything),
+            Phase("improve", second, second.steps, {"actor": "actor"}),
+        ),
+    )
