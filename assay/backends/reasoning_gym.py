@@ -6,6 +6,8 @@ Settings of a generator follow its name: reasoning-gym:leg_counting:min_animals=
 from __future__ import annotations
 
 import ast
+import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,6 +25,7 @@ PREFIX = "reasoning-gym:"
 SIZES = (10_000, 1_000, 100)
 """Items of a generator: the first of these that it can make."""
 ATTEMPTS = 1_000
+EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify|parse_latex)\(")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Generated:
 
     An answer is the text after "####", or all of it. What the generator's own scorer gives is the score; a scorer that
     raises is a fault of the infrastructure, never a number. Questions and answers that do not fit are passed over.
-    Scorers are the package's own code; some parse answers with sympy, which evaluates them.
+    A generator whose module evaluates text as code is refused: a model's answer is never run.
     """
 
     generator: str
@@ -65,6 +68,7 @@ def dataset_of(generator: Generated) -> Any:
     if generator.generator not in known:
         near = get_close_matches(generator.generator, list(known), 1, 0.0)[0]
         raise AssayError(f"reasoning-gym has no generator '{generator.generator}'; the nearest is '{near}'")
+    refuse_evaluation(generator.generator, known[generator.generator][0])
     refusals = []
     for size in SIZES:
         try:
@@ -72,6 +76,17 @@ def dataset_of(generator: Generated) -> Any:
         except (AssertionError, TypeError, ValueError, IndexError) as error:
             refusals.append(str(error))
     raise AssayError(f"reasoning-gym refuses {generator.generator} {dict(generator.settings)}: {refusals[-1]}")
+
+
+def refuse_evaluation(name: str, dataset: type) -> None:
+    """AssayError where the generator's module can run an answer: sympy's parser is an evaluation too."""
+    module = inspect.getmodule(dataset)
+    words = EVALUATES.findall(inspect.getsource(module)) if module else ["code that cannot be read"]
+    if words:
+        raise AssayError(
+            f"reasoning-gym's {name} may evaluate answers as code ({', '.join(sorted(set(words)))}), and what a model "
+            "writes is never run; take another generator"
+        )
 
 
 @lru_cache(maxsize=1 << 14)

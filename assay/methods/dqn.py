@@ -8,7 +8,7 @@ van Hasselt et al. 2016 (double DQN). A truncated step bootstraps, a terminal on
 import torch
 
 from assay import bases
-from assay.claims import Exact, Gain, Measured, Method
+from assay.claims import Exact, Measured, Method
 from assay.critics.q import one_step_target
 from assay.types import Experience
 from assay.worlds import CONTROL
@@ -30,12 +30,12 @@ METHOD = Method(
     home="cartpole",
     departs=(
         "squared error instead of a clipped one",
-        "8 environments, 8 steps and 8 updates in turn",
+        "8 environments, 32 steps and 128 updates in turn",
         "no frame stacking: observations are vectors",
     ),
     claims=(
         Exact("a terminal step's target is its reward", lambda: target(True, False), equals=1.0),
         Exact("a truncated step's target contains the next value", lambda: target(False, True), equals=10.0),
-        Measured("learns: return rises by 100", "cartpole", bases.dqn(), 100.0, metric=Gain(), seeds=5, minutes=5),
+        Measured("balances the pole: return above 475", "cartpole", bases.dqn(), 475.0, seeds=5, minutes=8),
     ),
 )

@@ -34,11 +34,11 @@ WORDS = (ASK, GUESS, *NAMES, *(told(name, known) for known in (NAMES, ()) for na
 
 @dataclass(frozen=True)
 class TwentyQuestions:
-    """A secret of `level` attributes, each one of three values, all equally likely. The prompt is the
-    answer to a first question.
+    """A secret of `level` attributes, each one of three values, all equally likely. The prompt is the answer to a first
+    question.
 
-    "VALUE ?" is answered by yes-VALUE or no-VALUE; one value of each attribute and "!" is a guess and ends the game, with 1 if it
-    is right; anything else is answered by "?" and costs a turn. Two questions an attribute are always enough, one of
+    "VALUE ?" is answered by yes-VALUE or no-VALUE; one value of each attribute and "!" is a guess and ends the game,
+    with 1 if it is right; anything else is answered by "?" and costs a turn. Two questions an attribute are always enough, one of
     them is given, and there are turns for the others and the guess: who asks what is not known yet always wins. The
     demonstrations ask at random, what is known already too, and then guess right by luck: a copy of them often errs.
     Games of the same secret and the same first question are in the same split.

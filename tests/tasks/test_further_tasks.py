@@ -184,3 +184,9 @@ def test_a_file_makes_room_for_its_longest_demonstration(tmp_path: Path) -> None
     assert task.max_tokens == 500 + len(" #### 5") + 1
     assert task.name == f"{tmp_path.name}-train"
     assert textfile(str(path), max_tokens=300).max_tokens == 300
+
+
+def test_generators_that_evaluate_answers_are_refused() -> None:
+    pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+    with pytest.raises(AssayError, match="may evaluate answers as code"):
+        catalogue.find_task("reasoning-gym:countdown")
