@@ -7,11 +7,28 @@ from dataclasses import replace
 from assay.actors.max_min import MaxMin
 from assay.bases.off_policy import dqn
 from assay.curricula.worst import AnyRegime, WorstRegime
+from assay.optimizers import Adam
 from assay.recipe import Phase, Recipe
 from assay.rollouts.episodes import Fragments
+from assay.rollouts.explore import EpsilonGreedy
+from assay.schedules import Linear
 from assay.slots import TaskChange
 from assay.sources.fresh import FreshSequences
+from assay.sources.replay import Replay
 from assay.worlds import CONTROL, World
+
+
+def quick_dqn(world: World = CONTROL) -> Recipe:
+    """dqn for small problems: narrow networks, few updates a step."""
+    base = dqn(world)
+    return replace(
+        base,
+        actor=MaxMin().member,
+        copies={"target": replace(base.copies["target"], every=100)},
+        rollout=Fragments(instances=8, steps=8, explore=EpsilonGreedy(Linear(1.0, 0.05, share=0.3))),
+        source=Replay(capacity=50_000, batch=128, updates=8, warmup=1_000),
+        stages=(replace(base.stages[0], optimizer=Adam(1e-3, clip_norm=10.0)),),
+    )
 
 
 def assembled(name: str, num: int) -> Recipe:
@@ -29,7 +46,7 @@ def iwocs(world: World = CONTROL, problems: int = 3, steps: int = 200) -> Recipe
     for place in range(problems):
         places = tuple(f"actor.members.{later}" for later in range(place, problems))
         phases += [
-            Phase(f"solve-{place}", dqn(world), steps, hands={"actor": places}, task=WorstRegime()),
+            Phase(f"solve-{place}", quick_dqn(world), steps, hands={"actor": places}, task=WorstRegime()),
             Phase(f"candidate-{place}", assembled("candidate", problems), 1, hands={}),
         ]
     return replace(assembled("iwocs", problems), before=tuple(phases[:-1]))
@@ -37,5 +54,5 @@ def iwocs(world: World = CONTROL, problems: int = 3, steps: int = 200) -> Recipe
 
 def trained_before(name: str, steps: int, change: TaskChange = AnyRegime()) -> Recipe:
     """dqn on a changed task, then looked at as `assembled` policies are."""
-    phase = Phase("solve", dqn(), steps, hands={"actor": "actor.members.0"}, task=change)
+    phase = Phase("solve", quick_dqn(), steps, hands={"actor": "actor.members.0"}, task=change)
     return replace(assembled(name, 1), before=(phase,))

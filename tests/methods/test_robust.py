@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from assay import bases, catalogue, evaluation
+from assay import catalogue, evaluation
 from assay.actors.max_min import MaxMin, MaxMinQ
 from assay.actors.q_network import QNetwork
-from assay.bases.robust import assembled, iwocs, trained_before
+from assay.bases.robust import assembled, iwocs, quick_dqn, trained_before
 from assay.curricula.worst import AnyRegime, WorstRegime, discounted_return
 from assay.probes.robust import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
 from assay.recipe import Phase, Recipe
@@ -195,7 +195,7 @@ class Nothing:
 
 def test_a_phase_that_finds_nothing_to_do_is_left_out(tmp_path: Path) -> None:
     program = small(trained_before("any", 2))
-    skipped = Phase("never", bases.dqn(), 2, hands={"actor": "actor.members.0"}, task=Nothing())
+    skipped = Phase("never", quick_dqn(), 2, hands={"actor": "actor.members.0"}, task=Nothing())
     runs = [
         run_of(replace(program, before=before), tmp_path / name)
         for name, before in (("with", (*program.before, skipped)), ("without", program.before))
