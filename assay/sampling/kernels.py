@@ -1,0 +1,112 @@
+"""Triton kernels of decoding on a GPU, and the same arithmetic in plain PyTorch for everywhere else.
+
+Axes: N rows that decode together, H query heads, K key heads, R = H / K queries a key head, D head size, V vocabulary,
+C clusters of rows with one prompt, M rows of a cluster, S parts of a row's keys.
+
+Keys and values lie in pages of `page` tokens, [pages, page, K, D]; a row's own tokens are listed in its row of a table
+of pages, and rows of one prompt share the prompt's pages. Attention is computed in parts, each with its log-sum-exp: the
+prompt's keys once for a whole cluster, a row's own keys in S strided parts; `merge` puts them together exactly:
+
+    out = sum_i exp(l_i - l) out_i,   l = log sum_i exp(l_i)
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+BLOCK = 4096
+"""Logits that one program of the sampling kernel reads."""
+
+
+@cache
+def compiled() -> Any:
+    """The kernels; only where Triton is there."""
+    from assay.sampling import triton_kernels
+
+    return triton_kernels
+
+
+# ---------------------------------------------------------------------------------------------------- small parts
+def rms_norm(x_NW: Tensor, weight_W: Tensor, epsilon: float) -> Tensor:
+    """weight * x / sqrt(mean x^2 + epsilon), the mean in float32."""
+    if x_NW.is_cuda:
+        normed: Tensor = compiled().rms_norm(x_NW, weight_W, epsilon)
+        return normed
+    wide = x_NW.to(torch.promote_types(x_NW.dtype, torch.float32))
+    return weight_W * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + epsilon)).to(x_NW.dtype)
+
+
+def turned(heads_NHD: Tensor, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
+    """Rotary positions on halves (Llama's order): x * cos + (-x_2, x_1) * sin."""
+    if heads_NHD.is_cuda:
+        result: Tensor = compiled().turned(heads_NHD, cos_ND, sin_ND)
+        return result
+    first, second = heads_NHD.chunk(2, -1)
+    return heads_NHD * cos_ND.unsqueeze(1) + torch.cat((-second, first), -1) * sin_ND.unsqueeze(1)
+
+
+def gated(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) * up."""
+    if gate.is_cuda:
+        result: Tensor = compiled().gated(gate, up)
+        return result
+    return torch.nn.functional.silu(gate) * up
+
+
+# ---------------------------------------------------------------------------------------------------- attention
+def store(pages: Tensor, new_NKD: Tensor, table_NP: Tensor, length_N: Tensor) -> None:
+    """Writes each row's newest key or value behind its `length` own tokens."""
+    size = pages.shape[1]
+    page = table_NP.gather(1, (length_N // size).unsqueeze(1)).squeeze(1)
+    pages[page, length_N % size] = new_NKD
+
+
+def attend_parts(
+    query_NHD: Tensor, keys: Tensor, values: Tensor, table_NP: Tensor, length_N: Tensor, scale: float
+) -> tuple[Tensor, Tensor]:
+    """(out [N, H, D] in float32, log-sum-exp [N, H]) over the first `length` keys of each row's pages; plain PyTorch.
+
+    A row without keys gives 0 and minus infinity.
+    """
+    num, heads, size = len(query_NHD), query_NHD.shape[1], keys.shape[1]
+    wide = torch.promote_types(query_NHD.dtype, torch.float32)
+    key = keys[table_NP].flatten(1, 2).to(wide)
+    value = values[table_NP].flatten(1, 2).to(wide)
+    group = heads // key.shape[2]
+    query = query_NHD.to(wide).view(num, key.shape[2], group, -1)
+    score = torch.einsum("nkrd,nskd->nkrs", query, key) * scale
+    seen = torch.arange(table_NP.shape[1] * size, device=score.device) < length_N.unsqueeze(1)
+    score = score.masked_fill(~seen[:, None, None], -torch.inf)
+    total = score.logsumexp(-1)
+    share = torch.exp(score - total.nan_to_num(neginf=0.0).unsqueeze(-1))
+    out = torch.einsum("nkrs,nskd->nkrd", share, value)
+    return out.reshape(num, heads, -1), total.reshape(num, heads)
+
+
+def merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """Attention over all keys from attention over parts of them, [N, H, D]."""
+    total = torch.stack([part for _, part in parts]).logsumexp(0)
+    return sum((torch.exp(some - total).unsqueeze(-1) * out for out, some in parts), torch.zeros(()).to(total))
+
+
+# ---------------------------------------------------------------------------------------------------- sampling
+def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(token, its log-probability): the first token at which the distribution function passes the uniform number, the
+    likeliest where there is none.
+    """
+    logits = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+    if logits.is_cuda and uniform_N is not None:
+        token, logp = compiled().choose(logits, uniform_N)
+        return token, logp
+    total = logits.logsumexp(-1)
+    if uniform_N is None:
+        token = logits.argmax(-1)
+    else:
+        summed = torch.exp(logits - total.unsqueeze(-1)).cumsum(-1)
+        target = (uniform_N.to(summed) * summed[:, -1]).unsqueeze(1)
+        token = torch.searchsorted(summed, target).squeeze(1).clamp(max=logits.shape[1] - 1)
+    return token, logits.gather(1, token.unsqueeze(1)).squeeze(1) - total
