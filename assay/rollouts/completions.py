@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.ops import distributions, random
+from assay.sampling import sampled
 from assay.types import Draw, Experience, Vocabulary
 
 COMPACT_BELOW = 0.8
@@ -35,10 +36,10 @@ def complete(
     batch. A completion ends with the end token (terminal) or at the limit (terminal and truncated).
     """
     order, distinct, repeats = neighbours(starts)
-    decoder = actor.decoder([list(prompts[i]) for i in distinct], repeats, max_tokens)
     numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(max_tokens)[None])
     uniform = None if greedy else random.as_open_float32(numbers)
-    tokens, logp, length = decode(decoder, torch.tensor(order), uniform, max_tokens, vocabulary)
+    given = [list(prompts[i]) for i in distinct]
+    tokens, logp, length = decode_together(actor, given, repeats, torch.tensor(order), uniform, max_tokens, vocabulary)
     return as_experience(prompts, tokens, logp, length, vocabulary, starts, samples)
 
 
@@ -66,10 +67,10 @@ def continued(
     names: dict[Any, int] = {}
     same = [names.setdefault((start, *row), len(names)) for start, row in zip(starts.tolist(), given, strict=True)]
     order, distinct, repeats = neighbours(np.array(same))
-    decoder = actor.decoder([given[i] for i in distinct], repeats, longest)
     times = elapsed.numpy()[:, None] + np.arange(longest)[None]
     uniform = random.as_open_float32(random.uniform(draw, starts[:, None], samples[:, None], times))
-    tokens, logp, length = decode(decoder, torch.tensor(order), uniform, longest, vocabulary)
+    shown = [given[i] for i in distinct]
+    tokens, logp, length = decode_together(actor, shown, repeats, torch.tensor(order), uniform, longest, vocabulary)
     length = torch.minimum(length, room)
     record = as_experience(given, tokens, logp, length, vocabulary, starts, samples)
     stops = record.truncated & (elapsed + length < max_tokens).unsqueeze(1)
@@ -77,6 +78,26 @@ def continued(
     known = torch.nn.functional.pad(answer, (0, missing)) if missing > 0 else answer[:, : record.num_columns]
     record = replace(record, terminal=record.terminal & ~stops, truncated=record.truncated & ~stops)
     return record.add({"answer": known | record.mask, "elapsed": elapsed + length})
+
+
+def decode_together(
+    actor: Any,
+    prompts: Sequence[Sequence[int]],
+    repeats: Sequence[int],
+    rows: Tensor,
+    uniform_BN: Tensor | None,
+    max_tokens: int,
+    vocabulary: Vocabulary,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(tokens [B, N], logp [B, N], length [B]) of `repeats` rows of each prompt, which stand at `rows` of the results:
+    by the sampler where the actor is on a GPU, else token by token with the actor's own cache.
+    """
+    found = sampled(actor, prompts, repeats, None if uniform_BN is None else uniform_BN[rows], vocabulary, max_tokens)
+    if found is None:
+        return decode(actor.decoder(prompts, repeats, max_tokens), rows, uniform_BN, max_tokens, vocabulary)
+    place = torch.argsort(rows)
+    tokens, logp, length = (some[place] for some in found)
+    return tokens, logp, length
 
 
 def decode(

@@ -4,8 +4,8 @@ Axes: N rows that decode together, H query heads, K key heads, R = H / K queries
 C clusters of rows with one prompt, M rows of a cluster, S parts of a row's keys.
 
 Keys and values lie in pages of `page` tokens, [pages, page, K, D]; a row's own tokens are listed in its row of a table
-of pages, and rows of one prompt share the prompt's pages. Attention is computed in parts, each with its log-sum-exp: the
-prompt's keys once for a whole cluster, a row's own keys in S strided parts; `merge` puts them together exactly:
+of pages, and rows of one prompt share the prompt's pages. Attention is computed in parts, each with its log-sum-exp:
+the prompt's keys once for a whole cluster, a row's own keys in S strided parts; `merge` puts them together exactly:
 
     out = sum_i exp(l_i - l) out_i,   l = log sum_i exp(l_i)
 """
@@ -42,9 +42,6 @@ def rms_norm(x_NW: Tensor, weight_W: Tensor, epsilon: float) -> Tensor:
 
 def turned(heads_NHD: Tensor, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
     """Rotary positions on halves (Llama's order): x * cos + (-x_2, x_1) * sin."""
-    if heads_NHD.is_cuda:
-        result: Tensor = compiled().turned(heads_NHD, cos_ND, sin_ND)
-        return result
     first, second = heads_NHD.chunk(2, -1)
     return heads_NHD * cos_ND.unsqueeze(1) + torch.cat((-second, first), -1) * sin_ND.unsqueeze(1)
 
@@ -58,13 +55,6 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- attention
-def store(pages: Tensor, new_NKD: Tensor, table_NP: Tensor, length_N: Tensor) -> None:
-    """Writes each row's newest key or value behind its `length` own tokens."""
-    size = pages.shape[1]
-    page = table_NP.gather(1, (length_N // size).unsqueeze(1)).squeeze(1)
-    pages[page, length_N % size] = new_NKD
-
-
 def attend_parts(
     query_NHD: Tensor, keys: Tensor, values: Tensor, table_NP: Tensor, length_N: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The scheduler: rows join when pages are free, decode together, and leave when they end. Axes: B results, N new tokens.
+"""The scheduler: rows join when pages are free, decode together, and leave when they end. Axes: B results, N tokens.
 
 A row is a prompt's sample. Rows of one prompt share its pages; each has pages of its own for what it wrote, taken as it
 grows and given back when it ends. If pages run out, the youngest row gives its pages back and joins again later, with
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from assay.sampling import kernels
-from assay.sampling.stacks import Stack
+from assay.sampling.stacks import Places, Stack
 from assay.types import AssayError
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
@@ -48,10 +48,18 @@ class Row:
     length: int = 0
 
 
+def attend_all(query: Tensor, key: Tensor, value: Tensor, *, scale: float, grouped: bool) -> Tensor:
+    """Causal attention of whole prompts, [G, H, T, D]."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
+
+
 class Sampler:
     """Decodes with a stack's weights. `rows` decode at once at most; `pages` of `page` tokens hold keys and values."""
 
-    def __init__(self, stack: Stack, *, rows: int, pages: int, longest: int, page: int = 64, interval: int = 16) -> None:
+    def __init__(
+        self, stack: Stack, *, rows: int, pages: int, longest: int, page: int = 64, interval: int = 16
+    ) -> None:
         self.stack, self.page, self.interval = stack, page, interval
         weight = stack.weight
         self.device, self.dtype = weight.device, weight.dtype
@@ -60,7 +68,7 @@ class Sampler:
         self.keys = [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(stack.num_layers)]
         self.values = [torch.zeros_like(some) for some in self.keys]
         self.free = list(range(pages - 1, 0, -1))  # page 0 is where padding writes
-        self.num_rows, self.most = rows, -(-longest // page) + 1
+        self.num_rows, self.longest, self.most = rows, longest, -(-longest // page) + 1
 
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=self.device)
@@ -78,7 +86,12 @@ class Sampler:
     # ------------------------------------------------------------------------------------------------ one call
     @torch.no_grad()
     def sample(
-        self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], uniform_BN: Tensor | None, limit_B: Tensor, eos: int
+        self,
+        prompts: Sequence[Sequence[int]],
+        repeats: Sequence[int],
+        uniform_BN: Tensor | None,
+        limit_B: Tensor,
+        eos: int,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(tokens [B, N], logp [B, N], length [B]), results in the order of prompts and their repeats.
 
@@ -89,6 +102,7 @@ class Sampler:
         if uniform_BN is not None:
             self.uniform[:num, :most].copy_(uniform_BN[:, :most])
         self.limit[:num].copy_(limit_B)
+        self.tokens.fill_(-1)
         shared = [Prompt(list(tokens), users=many) for tokens, many in zip(prompts, repeats, strict=True)]
         which = [prompt for prompt, many in zip(shared, repeats, strict=True) for _ in range(many)]
         waiting = [Row(result, prompt) for result, prompt in enumerate(which)][::-1]
@@ -207,7 +221,9 @@ class Sampler:
         tokens = torch.tensor([prompt.tokens + [0] * (longest - len(prompt.tokens)) for prompt in prompts])
         lengths = torch.tensor([len(prompt.tokens) for prompt in prompts])
         place = torch.arange(longest)
-        pages = torch.tensor([[*prompt.pages, *[0] * (self.pages_for(longest) - len(prompt.pages))] for prompt in prompts])
+        pages = torch.tensor(
+            [[*prompt.pages, *[0] * (self.pages_for(longest) - len(prompt.pages))] for prompt in prompts]
+        )
         page = pages[:, place // self.page].masked_fill(place >= lengths.unsqueeze(1), 0).flatten().to(self.device)
         offset = (place % self.page).repeat(num).to(self.device)
         angles = stack.angles(place.repeat(num).to(self.device))
@@ -216,9 +232,7 @@ class Sampler:
             query, key, value = stack.project(layer, state, angles)
             self.keys[layer][page, offset], self.values[layer][page, offset] = key, value
             heads = [some.view(num, longest, -1, stack.head_size).transpose(1, 2) for some in (query, key, value)]
-            attended = torch.nn.functional.scaled_dot_product_attention(
-                *heads, is_causal=True, scale=stack.scale, enable_gqa=stack.num_heads != stack.num_key_heads
-            )
+            attended = attend_all(*heads, scale=stack.scale, grouped=stack.num_heads != stack.num_key_heads)
             state = stack.finish(layer, state, attended.transpose(1, 2).reshape(num * longest, -1, stack.head_size))
         last = state.view(num, longest, -1)[torch.arange(num), lengths - 1]
         for prompt, own in zip(prompts, last, strict=True):
@@ -262,16 +276,13 @@ class Sampler:
         own = (number.unsqueeze(1), table, number, seen, number)
         splits = max(1, min(8, 1024 // (len(place) * stack.num_key_heads)))
         for layer in range(stack.num_layers):
-            query, key, value = stack.project(layer, state, angles)
             keys, values = self.keys[layer], self.values[layer]
-            keys[page, offset], values[page, offset] = key, value
+            query = stack.place(layer, state, angles, Places(keys, values, page, offset))
             if query.is_cuda:
                 attended = kernels.compiled().attend(query, keys, values, shared, own, stack.scale, splits)
             else:
-                parts = [
-                    kernels.attend_parts(query, keys, values, self.prompt_table[owner], self.prompt_length[owner], stack.scale),
-                    kernels.attend_parts(query, keys, values, table, seen, stack.scale),
-                ]  # fmt: skip
+                both = ((self.prompt_table[owner], self.prompt_length[owner]), (table, seen))
+                parts = [kernels.attend_parts(query, keys, values, *whose, stack.scale) for whose in both]
                 attended = kernels.merge(parts).to(query.dtype)
             state = stack.finish(layer, state, attended)
         self.length[place] = length + ~done
@@ -280,7 +291,8 @@ class Sampler:
     def steps(self, active: list[Row], num: int) -> None:
         """`num` steps of all active rows."""
         active.sort(key=lambda row: row.prompt.place)
-        size = next(size for size in (*SIZES, len(active)) if size >= len(active)) if self.device.type == "cuda" else len(active)
+        sizes = (*SIZES, len(active)) if self.device.type == "cuda" else (len(active),)
+        size = next(size for size in sizes if size >= len(active))
         nobody = self.num_rows
         place = torch.full((size,), nobody)
         place[: len(active)] = torch.tensor([row.place for row in active])

@@ -1,20 +1,35 @@
 """Layers as decoding needs them: one face for our transformer and for Llama-like networks of transformers.
 
-Axes: N tokens, W width, H query heads, K key heads, D head size, V vocabulary. Modules are called, never copied: weights
-are the trainer's, and adapters inside them are active.
+Axes: N tokens, W width, H query heads, K key heads, D head size, V vocabulary. Modules are called, never copied: the
+weights are the trainer's, and adapters inside them are active.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.networks.transformer import Trunk
 from assay.sampling import kernels
 
 KNOWN = ("llama", "qwen2", "qwen3", "mistral")
+
+
+@dataclass
+class Places:
+    """Where a step's keys and values go: pages [pages, page, K, D] of one layer, and each row's page and offset."""
+
+    keys: Tensor
+    values: Tensor
+    page: Tensor
+    offset: Tensor
+
+    def store(self, key_NKD: Tensor, value_NKD: Tensor) -> None:
+        """Writes them."""
+        self.keys[self.page, self.offset], self.values[self.page, self.offset] = key_NKD, value_NKD
 
 
 class Stack(Protocol):
@@ -38,6 +53,9 @@ class Stack(Protocol):
 
     def project(self, layer: int, state_NW: Tensor, angles: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Query [N, H, D], key and value [N, K, D], turned."""
+
+    def place(self, layer: int, state_NW: Tensor, angles: Any, cache: Places) -> Tensor:
+        """Query [N, H, D]; keys and values go where `cache` says."""
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
         """The layer's result from what attention gave."""
@@ -74,6 +92,12 @@ class TrunkStack:
         """Each row is a sequence of one token."""
         query, key, value = self.blocks[layer].project(state_NW.unsqueeze(1), angles)
         return query[:, :, 0], key[:, :, 0], value[:, :, 0]
+
+    def place(self, layer: int, state_NW: Tensor, angles: Tensor, cache: Places) -> Tensor:
+        """As projected."""
+        query, key, value = self.project(layer, state_NW, angles)
+        cache.store(key, value)
+        return query
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
         """Residuals and perceptron."""
@@ -113,29 +137,51 @@ class LlamaStack:
         cos, sin = self.base.rotary_emb(self.weight, position_N.unsqueeze(0))
         return cos[0], sin[0]
 
-    def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
-        """Norm, projections, norms of queries and keys where the network has them, turns."""
-        block = self.layers[layer]
-        attention, norm = block.self_attn, block.input_layernorm
+    def heads(self, layer: int, state_NW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values before their norms and turns."""
+        attention, norm = self.layers[layer].self_attn, self.layers[layer].input_layernorm
         normed = kernels.rms_norm(state_NW, norm.weight, norm.variance_epsilon)
-        size = self.head_size
         query, key, value = (
-            project(normed).view(len(normed), -1, size)
+            project(normed).view(len(normed), -1, self.head_size)
             for project in (attention.q_proj, attention.k_proj, attention.v_proj)
         )
-        if "q_norm" in attention._modules:
-            query = kernels.rms_norm(query, attention.q_norm.weight, attention.q_norm.variance_epsilon)
-            key = kernels.rms_norm(key, attention.k_norm.weight, attention.k_norm.variance_epsilon)
+        return query, key, value
+
+    def norms(self, layer: int) -> tuple[Any, Any] | None:
+        """The norms of queries and keys, where the network has them (Qwen3)."""
+        attention = self.layers[layer].self_attn
+        return (attention.q_norm, attention.k_norm) if "q_norm" in attention._modules else None
+
+    def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """Norm, projections, norms of queries and keys where the network has them, turns."""
+        query, key, value = self.heads(layer, state_NW)
+        norms = self.norms(layer)
+        if norms is not None:
+            query = kernels.rms_norm(query, norms[0].weight, norms[0].variance_epsilon)
+            key = kernels.rms_norm(key, norms[1].weight, norms[1].variance_epsilon)
         return kernels.turned(query, *angles), kernels.turned(key, *angles), value
+
+    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, Tensor], cache: Places) -> Tensor:
+        """Norms, turns and storing in one kernel on a GPU."""
+        if not state_NW.is_cuda:
+            query, key, value = self.project(layer, state_NW, angles)
+            cache.store(key, value)
+            return query
+        norms = self.norms(layer)
+        weights = None if norms is None else (norms[0].weight, norms[1].weight)
+        epsilon = 0.0 if norms is None else norms[0].variance_epsilon
+        placed: Tensor = kernels.compiled().place_heads(
+            self.heads(layer, state_NW), weights, epsilon, angles, cache.keys, cache.values, cache.page, cache.offset
+        )
+        return placed
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
         """Residuals and gated perceptron."""
         block = self.layers[layer]
-        state = state_NW + block.self_attn.o_proj(attended_NHD.flatten(1))
+        state = added(block.self_attn.o_proj, attended_NHD.flatten(1), state_NW)
         norm, mlp = block.post_attention_layernorm, block.mlp
         normed = kernels.rms_norm(state, norm.weight, norm.variance_epsilon)
-        result: Tensor = state + mlp.down_proj(kernels.gated(mlp.gate_proj(normed), mlp.up_proj(normed)))
-        return result
+        return added(mlp.down_proj, kernels.gated(mlp.gate_proj(normed), mlp.up_proj(normed)), state)
 
     def logits(self, state_NW: Tensor) -> Tensor:
         """The output layer's products, summed and kept in float32."""
@@ -144,6 +190,14 @@ class LlamaStack:
         if state.is_cuda and state.dtype == torch.bfloat16:
             return torch.mm(state, weight.t(), out_dtype=torch.float32)
         return torch.nn.functional.linear(state, weight).to(torch.promote_types(state.dtype, torch.float32))
+
+
+def added(linear: Any, inner: Tensor, state: Tensor) -> Tensor:
+    """state + linear(inner), in one product where the layer is a plain matrix (an adapter is not)."""
+    if type(linear) is nn.Linear and linear.bias is None:
+        return torch.addmm(state, inner, linear.weight.t())
+    result: Tensor = state + linear(inner)
+    return result
 
 
 def stack_of(actor: Any) -> Stack | None:

@@ -10,6 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 4096
+WARPS, STAGES = 4, 3
 
 
 def power(number: int) -> int:
@@ -19,7 +20,10 @@ def power(number: int) -> int:
 
 # ---------------------------------------------------------------------------------------------------- small parts
 @triton.jit
-def rms_norm_kernel(x, weight, out, epsilon, width: tl.constexpr, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def rms_norm_kernel(
+    x: Any, weight: Any, out: Any, epsilon: float, width: tl.constexpr, block: tl.constexpr,
+) -> None:  # fmt: skip
+    """One row."""
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, block)
     inside = column < width
@@ -39,29 +43,82 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 
 @triton.jit
-def turned_kernel(x, cos, sin, out, heads: tl.constexpr, size: tl.constexpr):  # type: ignore[no-untyped-def]
-    row = tl.program_id(0).to(tl.int64)
-    head = tl.arange(0, heads)[:, None]
+def turned_heads(
+    x: Any, weight: Any, cosine: Any, sine: Any, place: Any, normed: tl.constexpr, epsilon: float,
+    half: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Two halves of heads, normed where asked, turned; in float32."""
+    column = tl.arange(0, half)[None, :]
+    first, second = tl.load(x + place + column), tl.load(x + place + half + column)
+    kind = first.dtype
+    first, second = first.to(tl.float32), second.to(tl.float32)
+    if normed:
+        square = tl.sum(first * first, 1) + tl.sum(second * second, 1)
+        scale = tl.rsqrt(square / (2 * half) + epsilon)[:, None]
+        first = (first * scale).to(kind) * tl.load(weight + column)
+        second = (second * scale).to(kind) * tl.load(weight + half + column)
+        first, second = first.to(tl.float32), second.to(tl.float32)
+    return first * cosine - second * sine, second * cosine + first * sine
+
+
+@triton.jit
+def place_heads_kernel(
+    query: Any, key: Any, value: Any, query_weight: Any, key_weight: Any, epsilon: float, cos: Any, sin: Any,
+    keys: Any, values: Any, page_of: Any, offset_of: Any, out: Any, heads: tl.constexpr,
+    key_heads: tl.constexpr, wide: tl.constexpr, key_wide: tl.constexpr, size: tl.constexpr, page: tl.constexpr,
+    normed: tl.constexpr,
+) -> None:  # fmt: skip
+    """One (row, kind): queries are turned into `out`, keys turned and values as they are into their page."""
+    row, kind = tl.program_id(0).to(tl.int64), tl.program_id(1)
     half: tl.constexpr = size // 2
     column = tl.arange(0, half)[None, :]
-    first = tl.load(x + (row * heads + head) * size + column).to(tl.float32)
-    second = tl.load(x + (row * heads + head) * size + half + column).to(tl.float32)
     cosine = tl.load(cos + row * size + column).to(tl.float32)
     sine = tl.load(sin + row * size + column).to(tl.float32)
-    tl.store(out + (row * heads + head) * size + column, first * cosine - second * sine)
-    tl.store(out + (row * heads + head) * size + half + column, second * cosine + first * sine)
+    where = tl.load(page_of + row).to(tl.int64) * page + tl.load(offset_of + row)
+    if kind == 0:
+        head = tl.arange(0, wide)
+        inside = (head < heads)[:, None]
+        place = (row * heads + tl.minimum(head, heads - 1))[:, None] * size
+        first, second = turned_heads(query, query_weight, cosine, sine, place, normed, epsilon, half)
+        tl.store(out + place + column, first, mask=inside)
+        tl.store(out + place + half + column, second, mask=inside)
+    else:
+        head = tl.arange(0, key_wide)
+        inside = (head < key_heads)[:, None]
+        place = (row * key_heads + tl.minimum(head, key_heads - 1))[:, None] * size
+        target = (where * key_heads + tl.minimum(head, key_heads - 1))[:, None] * size
+        if kind == 1:
+            first, second = turned_heads(key, key_weight, cosine, sine, place, normed, epsilon, half)
+            tl.store(keys + target + column, first, mask=inside)
+            tl.store(keys + target + half + column, second, mask=inside)
+        else:
+            tl.store(values + target + column, tl.load(value + place + column), mask=inside)
+            tl.store(values + target + half + column, tl.load(value + place + half + column), mask=inside)
 
 
-def turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """One program a row; cos and sin repeat in both halves."""
-    heads = heads.contiguous()
-    out = torch.empty_like(heads)
-    turned_kernel[(len(heads),)](heads, cos.contiguous(), sin.contiguous(), out, heads.shape[1], heads.shape[2])
+def place_heads(
+    heads: tuple[Tensor, Tensor, Tensor], norms: tuple[Tensor, Tensor] | None, epsilon: float,
+    angles: tuple[Tensor, Tensor], keys: Tensor, values: Tensor, page: Tensor, offset: Tensor,
+) -> Tensor:  # fmt: skip
+    """Normed and turned queries [N, H, D]; keys and values go into their pages."""
+    query, key, value = (some.contiguous() for some in heads)
+    out = torch.empty_like(query)
+    num, many, size = query.shape
+    few = key.shape[1]
+    weights = (query, query) if norms is None else norms
+    cos, sin = (some.contiguous() for some in angles)
+    place_heads_kernel[(num, 3)](
+        query, key, value, *weights, epsilon, cos, sin, keys, values, page, offset, out, many, few,
+        power(many), power(few), size, keys.shape[1], norms is not None, num_warps=4,
+    )  # fmt: skip
     return out
 
 
 @triton.jit
-def gated_kernel(gate, up, out, num, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def gated_kernel(
+    gate: Any, up: Any, out: Any, num: int, block: tl.constexpr,
+) -> None:  # fmt: skip
+    """One block of numbers."""
     place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     inside = place < num
     value = tl.load(gate + place, mask=inside, other=0.0)
@@ -80,11 +137,12 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------- attention
 @triton.jit
-def attend_kernel(  # type: ignore[no-untyped-def]
-    query, keys, values, rows, tables, table_of, lengths, length_of, out, total, scale, parts, slot,
-    members: tl.constexpr, group: tl.constexpr, heads: tl.constexpr, size: tl.constexpr, page: tl.constexpr,
-    pages: tl.constexpr, tile: tl.constexpr, splits: tl.constexpr, exact: tl.constexpr,
-):  # fmt: skip
+def attend_kernel(
+    query: Any, keys: Any, values: Any, rows: Any, tables: Any, table_of: Any, lengths: Any, length_of: Any,
+    out: Any, total: Any, scale: float, parts: int, slot: int, members: tl.constexpr, group: tl.constexpr,
+    heads: tl.constexpr, size: tl.constexpr, page: tl.constexpr, pages: tl.constexpr, tile: tl.constexpr,
+    splits: tl.constexpr, exact: tl.constexpr,
+) -> None:  # fmt: skip
     """One (cluster, key head, split): `members` rows x `group` queries against the keys of one table row.
 
     rows [C, members] are places in the batch (-1: none); table_of and length_of [C] say whose pages and how many keys.
@@ -133,9 +191,10 @@ def attend_kernel(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def merge_kernel(  # type: ignore[no-untyped-def]
-    out, total, merged, parts, wide: tl.constexpr, size: tl.constexpr
-):
+def merge_kernel(
+    out: Any, total: Any, merged: Any, parts: int, wide: tl.constexpr, size: tl.constexpr,
+) -> None:  # fmt: skip
+    """One head of one row."""
     place = tl.program_id(0).to(tl.int64)
     part, column = tl.arange(0, wide), tl.arange(0, size)
     there = part < parts
@@ -164,7 +223,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, shared: Any, own: Any, s
         attend_kernel[(len(rows), keys.shape[2], pieces)](
             query, keys, values, rows, tables, table_of, lengths, length_of, out, total, scale, parts, slot,
             members, group, heads, size, page, tables.shape[1], max(16, power(members * group)), pieces, exact,
-            num_warps=4, num_stages=3,
+            num_warps=WARPS, num_stages=STAGES,
         )  # fmt: skip
     merged = torch.empty_like(query)
     merge_kernel[(num * heads,)](out, total, merged, parts, power(parts), size, num_warps=1)
@@ -173,7 +232,10 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, shared: Any, own: Any, s
 
 # ---------------------------------------------------------------------------------------------------- sampling
 @triton.jit
-def block_sums_kernel(logits, highest, summed, num, blocks, block: tl.constexpr):  # type: ignore[no-untyped-def]
+def block_sums_kernel(
+    logits: Any, highest: Any, summed: Any, num: int, blocks: int, block: tl.constexpr,
+) -> None:  # fmt: skip
+    """The largest logit of one block of one row, and its sum of exponentials."""
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     place = part * block + tl.arange(0, block)
     value = tl.load(logits + row * num + place, mask=place < num, other=-float("inf"))
@@ -183,9 +245,11 @@ def block_sums_kernel(logits, highest, summed, num, blocks, block: tl.constexpr)
 
 
 @triton.jit
-def choose_kernel(  # type: ignore[no-untyped-def]
-    logits, highest, summed, uniform, token, logp, num, blocks, wide: tl.constexpr, block: tl.constexpr
-):
+def choose_kernel(
+    logits: Any, highest: Any, summed: Any, uniform: Any, token: Any, logp: Any, num: int, blocks: int,
+    wide: tl.constexpr, block: tl.constexpr,
+) -> None:  # fmt: skip
+    """The block in which the target lies, then the token inside it."""
     row = tl.program_id(0).to(tl.int64)
     part = tl.arange(0, wide)
     there = part < blocks
