@@ -112,7 +112,7 @@ def test_attention_in_parts_is_attention() -> None:
     merged = kernels.merge(parts)
     for row, other in enumerate([2, 0, 1]):
         for head in range(4):
-            chosen = [(keys[table[who]].flatten(0, 1)[:num, head // 2], values[table[who]].flatten(0, 1)[:num, head // 2])
+            chosen = [[some[table[who]].flatten(0, 1)[:num, head // 2] for some in (keys, values)]
                       for who, num in ((row, first[row]), (other, second[row]))]  # fmt: skip
             key, value = (torch.cat(some) for some in zip(*chosen, strict=True))
             expected = (0.3 * key @ query[row, head]).softmax(0) @ value
@@ -136,7 +136,7 @@ def test_choosing_is_the_inverse_distribution_function() -> None:
     assert bool((token.diff() >= 0).all())
 
 
-# ---------------------------------------------------------------------------------------------------------- other networks
+# ------------------------------------------------------------------------------------------------- other networks
 def network_of(kind: str) -> Any:
     library = pytest.importorskip("transformers", reason="transformers is not installed")
     torch.manual_seed(2)
