@@ -21,7 +21,7 @@ def power(number: int) -> int:
 # ---------------------------------------------------------------------------------------------------- small parts
 @triton.jit
 def rms_norm_kernel(
-    x: Any, weight: Any, out: Any, epsilon: float, width: tl.constexpr, block: tl.constexpr,
+    x: tl.tensor, weight: tl.tensor, out: tl.tensor, epsilon: tl.tensor, width: tl.constexpr, block: tl.constexpr,
 ) -> None:  # fmt: skip
     """One row."""
     row = tl.program_id(0).to(tl.int64)
@@ -44,9 +44,9 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 @triton.jit
 def turned_heads(
-    x: Any, weight: Any, cosine: Any, sine: Any, place: Any, normed: tl.constexpr, epsilon: float,
+    x: tl.tensor, weight: tl.tensor, cosine: tl.tensor, sine: tl.tensor, place: tl.tensor, normed: tl.constexpr, epsilon: tl.tensor,
     half: tl.constexpr,
-) -> Any:  # fmt: skip
+) -> tl.tensor:  # fmt: skip
     """Two halves of heads, normed where asked, turned; in float32."""
     column = tl.arange(0, half)[None, :]
     first, second = tl.load(x + place + column), tl.load(x + place + half + column)
@@ -63,8 +63,8 @@ def turned_heads(
 
 @triton.jit
 def place_heads_kernel(
-    query: Any, key: Any, value: Any, query_weight: Any, key_weight: Any, epsilon: float, cos: Any, sin: Any,
-    keys: Any, values: Any, page_of: Any, offset_of: Any, out: Any, heads: tl.constexpr,
+    query: tl.tensor, key: tl.tensor, value: tl.tensor, query_weight: tl.tensor, key_weight: tl.tensor, epsilon: tl.tensor, cos: tl.tensor, sin: tl.tensor,
+    keys: tl.tensor, values: tl.tensor, page_of: tl.tensor, offset_of: tl.tensor, out: tl.tensor, heads: tl.constexpr,
     key_heads: tl.constexpr, wide: tl.constexpr, key_wide: tl.constexpr, size: tl.constexpr, page: tl.constexpr,
     normed: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -83,17 +83,17 @@ def place_heads_kernel(
         tl.store(out + place + column, first, mask=inside)
         tl.store(out + place + half + column, second, mask=inside)
     else:
-        head = tl.arange(0, key_wide)
-        inside = (head < key_heads)[:, None]
-        place = (row * key_heads + tl.minimum(head, key_heads - 1))[:, None] * size
-        target = (where * key_heads + tl.minimum(head, key_heads - 1))[:, None] * size
+        key_head = tl.arange(0, key_wide)
+        there = (key_head < key_heads)[:, None]
+        source = (row * key_heads + tl.minimum(key_head, key_heads - 1))[:, None] * size
+        target = (where * key_heads + tl.minimum(key_head, key_heads - 1))[:, None] * size
         if kind == 1:
-            first, second = turned_heads(key, key_weight, cosine, sine, place, normed, epsilon, half)
-            tl.store(keys + target + column, first, mask=inside)
-            tl.store(keys + target + half + column, second, mask=inside)
+            low, high = turned_heads(key, key_weight, cosine, sine, source, normed, epsilon, half)
+            tl.store(keys + target + column, low, mask=there)
+            tl.store(keys + target + half + column, high, mask=there)
         else:
-            tl.store(values + target + column, tl.load(value + place + column), mask=inside)
-            tl.store(values + target + half + column, tl.load(value + place + half + column), mask=inside)
+            tl.store(values + target + column, tl.load(value + source + column), mask=there)
+            tl.store(values + target + half + column, tl.load(value + source + half + column), mask=there)
 
 
 def place_heads(
@@ -116,7 +116,7 @@ def place_heads(
 
 @triton.jit
 def gated_kernel(
-    gate: Any, up: Any, out: Any, num: int, block: tl.constexpr,
+    gate: tl.tensor, up: tl.tensor, out: tl.tensor, num: tl.tensor, block: tl.constexpr,
 ) -> None:  # fmt: skip
     """One block of numbers."""
     place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
@@ -138,8 +138,8 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- attention
 @triton.jit
 def attend_kernel(
-    query: Any, keys: Any, values: Any, rows: Any, tables: Any, table_of: Any, lengths: Any, length_of: Any,
-    out: Any, total: Any, scale: float, parts: int, slot: int, members: tl.constexpr, group: tl.constexpr,
+    query: tl.tensor, keys: tl.tensor, values: tl.tensor, rows: tl.tensor, tables: tl.tensor, table_of: tl.tensor, lengths: tl.tensor, length_of: tl.tensor,
+    out: tl.tensor, total: tl.tensor, scale: tl.tensor, parts: tl.tensor, slot: tl.tensor, members: tl.constexpr, group: tl.constexpr,
     heads: tl.constexpr, size: tl.constexpr, page: tl.constexpr, pages: tl.constexpr, tile: tl.constexpr,
     splits: tl.constexpr, exact: tl.constexpr,
 ) -> None:  # fmt: skip
@@ -192,7 +192,7 @@ def attend_kernel(
 
 @triton.jit
 def merge_kernel(
-    out: Any, total: Any, merged: Any, parts: int, wide: tl.constexpr, size: tl.constexpr,
+    out: tl.tensor, total: tl.tensor, merged: tl.tensor, parts: tl.tensor, wide: tl.constexpr, size: tl.constexpr,
 ) -> None:  # fmt: skip
     """One head of one row."""
     place = tl.program_id(0).to(tl.int64)
@@ -233,7 +233,7 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, shared: Any, own: Any, s
 # ---------------------------------------------------------------------------------------------------- sampling
 @triton.jit
 def block_sums_kernel(
-    logits: Any, highest: Any, summed: Any, num: int, blocks: int, block: tl.constexpr,
+    logits: tl.tensor, highest: tl.tensor, summed: tl.tensor, num: tl.tensor, blocks: tl.tensor, block: tl.constexpr,
 ) -> None:  # fmt: skip
     """The largest logit of one block of one row, and its sum of exponentials."""
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -246,7 +246,7 @@ def block_sums_kernel(
 
 @triton.jit
 def choose_kernel(
-    logits: Any, highest: Any, summed: Any, uniform: Any, token: Any, logp: Any, num: int, blocks: int,
+    logits: tl.tensor, highest: tl.tensor, summed: tl.tensor, uniform: tl.tensor, token: tl.tensor, logp: tl.tensor, num: tl.tensor, blocks: tl.tensor,
     wide: tl.constexpr, block: tl.constexpr,
 ) -> None:  # fmt: skip
     """The block in which the target lies, then the token inside it."""
