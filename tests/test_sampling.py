@@ -14,7 +14,7 @@ from assay.ops import random
 from assay.rollouts.completions import complete
 from assay.sampling import kernels, sampled
 from assay.sampling.sampler import Sampler
-from assay.sampling.stacks import stack_of
+from assay.sampling.stacks import products, stack_of
 from assay.types import AssayError, Draw, Experience, Need
 
 TASK = catalogue.find_task("addition-1")
@@ -176,3 +176,18 @@ def test_networks_of_transformers_decode_as_generate_does(kind: str) -> None:
         torch.testing.assert_close(
             logp[row, : length[row]], expected.gather(1, mine.unsqueeze(1)).squeeze(1), atol=1e-6, rtol=0
         )
+
+
+def test_matrices_that_follow_each_other_are_one_product() -> None:
+    whole = torch.randn(12, 5, dtype=torch.float64)
+    layers = []
+    for begin, end in ((0, 6), (6, 9), (9, 12)):
+        layer = torch.nn.Linear(5, end - begin, bias=False, dtype=torch.float64)
+        layer.weight.data = whole[begin:end]
+        layers.append(layer)
+    state = torch.randn(4, 5, dtype=torch.float64)
+    together, apart = products(state, *layers), [layer(state) for layer in layers]
+    assert together[0].stride(0) == 12, "one product"
+    for mine, other in zip(together, apart, strict=True):
+        torch.testing.assert_close(mine, other)
+    assert products(state, layers[0], layers[2])[0].stride(0) == 6, "they do not follow each other"

@@ -141,10 +141,8 @@ class LlamaStack:
         """Queries, keys and values before their norms and turns."""
         attention, norm = self.layers[layer].self_attn, self.layers[layer].input_layernorm
         normed = kernels.rms_norm(state_NW, norm.weight, norm.variance_epsilon)
-        query, key, value = (
-            project(normed).view(len(normed), -1, self.head_size)
-            for project in (attention.q_proj, attention.k_proj, attention.v_proj)
-        )
+        parts = products(normed, attention.q_proj, attention.k_proj, attention.v_proj)
+        query, key, value = (part.unflatten(1, (-1, self.head_size)) for part in parts)
         return query, key, value
 
     def norms(self, layer: int) -> tuple[Any, Any] | None:
@@ -181,7 +179,7 @@ class LlamaStack:
         state = added(block.self_attn.o_proj, attended_NHD.flatten(1), state_NW)
         norm, mlp = block.post_attention_layernorm, block.mlp
         normed = kernels.rms_norm(state, norm.weight, norm.variance_epsilon)
-        return added(mlp.down_proj, kernels.gated(mlp.gate_proj(normed), mlp.up_proj(normed)), state)
+        return added(mlp.down_proj, kernels.gated(*products(normed, mlp.gate_proj, mlp.up_proj)), state)
 
     def logits(self, state_NW: Tensor) -> Tensor:
         """The output layer's products, summed and kept in float32."""
@@ -190,6 +188,21 @@ class LlamaStack:
         if state.is_cuda and state.dtype == torch.bfloat16:
             return torch.mm(state, weight.t(), out_dtype=torch.float32)
         return torch.nn.functional.linear(state, weight).to(torch.promote_types(state.dtype, torch.float32))
+
+
+def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
+    """Each layer's product; one product for all where plain matrices follow each other in memory, as the engine lays
+    the parameters of a model.
+    """
+    weights = [linear.weight for linear in linears]
+    ends = [weight.data_ptr() + weight.numel() * weight.element_size() for weight in weights]
+    plain = all(type(linear) is nn.Linear and linear.bias is None for linear in linears)
+    if not plain or any(end != after.data_ptr() for end, after in zip(ends, weights[1:], strict=False)):
+        return [linear(state_NW) for linear in linears]
+    sizes = [len(weight) for weight in weights]
+    first = weights[0].detach()
+    whole = first.as_strided((sum(sizes), first.shape[1]), (first.shape[1], 1), first.storage_offset())
+    return list(nn.functional.linear(state_NW, whole).split(sizes, 1))
 
 
 def added(linear: Any, inner: Tensor, state: Tensor) -> Tensor:

@@ -64,8 +64,8 @@ def turned_heads(
 @triton.jit
 def place_heads_kernel(
     query: tl.tensor, key: tl.tensor, value: tl.tensor, query_weight: tl.tensor, key_weight: tl.tensor, epsilon: tl.tensor, cos: tl.tensor, sin: tl.tensor,
-    keys: tl.tensor, values: tl.tensor, page_of: tl.tensor, offset_of: tl.tensor, out: tl.tensor, heads: tl.constexpr,
-    key_heads: tl.constexpr, wide: tl.constexpr, key_wide: tl.constexpr, size: tl.constexpr, page: tl.constexpr,
+    keys: tl.tensor, values: tl.tensor, page_of: tl.tensor, offset_of: tl.tensor, out: tl.tensor, query_stride: tl.tensor,
+    key_stride: tl.tensor, value_stride: tl.tensor, heads: tl.constexpr, key_heads: tl.constexpr, wide: tl.constexpr, key_wide: tl.constexpr, size: tl.constexpr, page: tl.constexpr,
     normed: tl.constexpr,
 ) -> None:  # fmt: skip
     """One (row, kind): queries are turned into `out`, keys turned and values as they are into their page."""
@@ -78,22 +78,26 @@ def place_heads_kernel(
     if kind == 0:
         head = tl.arange(0, wide)
         inside = (head < heads)[:, None]
-        place = (row * heads + tl.minimum(head, heads - 1))[:, None] * size
-        first, second = turned_heads(query, query_weight, cosine, sine, place, normed, epsilon, half)
+        near = tl.minimum(head, heads - 1)[:, None] * size
+        place = row * heads * size + near
+        first, second = turned_heads(
+            query + row * query_stride, query_weight, cosine, sine, near, normed, epsilon, half
+        )
         tl.store(out + place + column, first, mask=inside)
         tl.store(out + place + half + column, second, mask=inside)
     else:
         key_head = tl.arange(0, key_wide)
         there = (key_head < key_heads)[:, None]
-        source = (row * key_heads + tl.minimum(key_head, key_heads - 1))[:, None] * size
+        source = tl.minimum(key_head, key_heads - 1)[:, None] * size
         target = (where * key_heads + tl.minimum(key_head, key_heads - 1))[:, None] * size
         if kind == 1:
-            low, high = turned_heads(key, key_weight, cosine, sine, source, normed, epsilon, half)
+            low, high = turned_heads(key + row * key_stride, key_weight, cosine, sine, source, normed, epsilon, half)
             tl.store(keys + target + column, low, mask=there)
             tl.store(keys + target + half + column, high, mask=there)
         else:
-            tl.store(values + target + column, tl.load(value + source + column), mask=there)
-            tl.store(values + target + half + column, tl.load(value + source + half + column), mask=there)
+            begin = value + row * value_stride + source
+            tl.store(values + target + column, tl.load(begin + column), mask=there)
+            tl.store(values + target + half + column, tl.load(begin + half + column), mask=there)
 
 
 def place_heads(
@@ -101,14 +105,15 @@ def place_heads(
     angles: tuple[Tensor, Tensor], keys: Tensor, values: Tensor, page: Tensor, offset: Tensor,
 ) -> Tensor:  # fmt: skip
     """Normed and turned queries [N, H, D]; keys and values go into their pages."""
-    query, key, value = (some.contiguous() for some in heads)
-    out = torch.empty_like(query)
+    query, key, value = heads
     num, many, size = query.shape
+    out = torch.empty(num, many, size, dtype=query.dtype, device=query.device)
     few = key.shape[1]
     weights = (query, query) if norms is None else norms
     cos, sin = (some.contiguous() for some in angles)
     place_heads_kernel[(num, 3)](
-        query, key, value, *weights, epsilon, cos, sin, keys, values, page, offset, out, many, few,
+        query, key, value, *weights, epsilon, cos, sin, keys, values, page, offset, out,
+        query.stride(0), key.stride(0), value.stride(0), many, few,
         power(many), power(few), size, keys.shape[1], norms is not None, num_warps=4,
     )  # fmt: skip
     return out
@@ -116,22 +121,24 @@ def place_heads(
 
 @triton.jit
 def gated_kernel(
-    gate: tl.tensor, up: tl.tensor, out: tl.tensor, num: tl.tensor, block: tl.constexpr,
+    gate: tl.tensor, up: tl.tensor, out: tl.tensor, gate_stride: tl.tensor, up_stride: tl.tensor, width: tl.tensor,
+    block: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One block of numbers."""
-    place = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
-    inside = place < num
-    value = tl.load(gate + place, mask=inside, other=0.0)
+    """One block of one row."""
+    row, column = tl.program_id(0).to(tl.int64), tl.program_id(1) * block + tl.arange(0, block)
+    inside = column < width
+    value = tl.load(gate + row * gate_stride + column, mask=inside, other=0.0)
     wide = value.to(tl.float32)
     act = (wide * tl.sigmoid(wide)).to(value.dtype)
-    tl.store(out + place, act * tl.load(up + place, mask=inside, other=0.0), mask=inside)
+    other = tl.load(up + row * up_stride + column, mask=inside, other=0.0)
+    tl.store(out + row * width + column, act * other, mask=inside)
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
-    """Elementwise."""
-    gate, up = gate.contiguous(), up.contiguous()
-    out = torch.empty_like(gate)
-    gated_kernel[(triton.cdiv(gate.numel(), 2048),)](gate, up, out, gate.numel(), 2048)
+    """Row by row; both may be halves of one tensor."""
+    num, width = gate.shape
+    out = torch.empty(num, width, dtype=gate.dtype, device=gate.device)
+    gated_kernel[(num, triton.cdiv(width, 1024))](gate, up, out, gate.stride(0), up.stride(0), width, 1024, num_warps=4)
     return out
 
 
