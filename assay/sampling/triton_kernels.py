@@ -44,8 +44,8 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 
 @triton.jit
 def turned_heads(
-    x: tl.tensor, weight: tl.tensor, cosine: tl.tensor, sine: tl.tensor, place: tl.tensor, normed: tl.constexpr, epsilon: tl.tensor,
-    half: tl.constexpr,
+    x: tl.tensor, weight: tl.tensor, cosine: tl.tensor, sine: tl.tensor, place: tl.tensor, normed: tl.constexpr,
+    epsilon: tl.tensor, half: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
     """Two halves of heads, normed where asked, turned; in float32."""
     column = tl.arange(0, half)[None, :]
@@ -63,10 +63,11 @@ def turned_heads(
 
 @triton.jit
 def place_heads_kernel(
-    query: tl.tensor, key: tl.tensor, value: tl.tensor, query_weight: tl.tensor, key_weight: tl.tensor, epsilon: tl.tensor, cos: tl.tensor, sin: tl.tensor,
-    keys: tl.tensor, values: tl.tensor, page_of: tl.tensor, offset_of: tl.tensor, out: tl.tensor, query_stride: tl.tensor,
-    key_stride: tl.tensor, value_stride: tl.tensor, heads: tl.constexpr, key_heads: tl.constexpr, wide: tl.constexpr, key_wide: tl.constexpr, size: tl.constexpr, page: tl.constexpr,
-    normed: tl.constexpr,
+    query: tl.tensor, key: tl.tensor, value: tl.tensor, query_weight: tl.tensor, key_weight: tl.tensor,
+    epsilon: tl.tensor, cos: tl.tensor, sin: tl.tensor, keys: tl.tensor, values: tl.tensor, page_of: tl.tensor,
+    offset_of: tl.tensor, out: tl.tensor, query_stride: tl.tensor, key_stride: tl.tensor, value_stride: tl.tensor,
+    heads: tl.constexpr, key_heads: tl.constexpr, wide: tl.constexpr, key_wide: tl.constexpr, size: tl.constexpr,
+    page: tl.constexpr, normed: tl.constexpr,
 ) -> None:  # fmt: skip
     """One (row, kind): queries are turned into `out`, keys turned and values as they are into their page."""
     row, kind = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -145,10 +146,10 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 # ---------------------------------------------------------------------------------------------------- attention
 @triton.jit
 def attend_kernel(
-    query: tl.tensor, keys: tl.tensor, values: tl.tensor, rows: tl.tensor, tables: tl.tensor, table_of: tl.tensor, lengths: tl.tensor, length_of: tl.tensor,
-    out: tl.tensor, total: tl.tensor, scale: tl.tensor, parts: tl.tensor, slot: tl.tensor, members: tl.constexpr, group: tl.constexpr,
-    heads: tl.constexpr, size: tl.constexpr, page: tl.constexpr, pages: tl.constexpr, tile: tl.constexpr,
-    splits: tl.constexpr, exact: tl.constexpr,
+    query: tl.tensor, keys: tl.tensor, values: tl.tensor, rows: tl.tensor, tables: tl.tensor, table_of: tl.tensor,
+    lengths: tl.tensor, length_of: tl.tensor, out: tl.tensor, total: tl.tensor, scale: tl.tensor, parts: tl.tensor,
+    slot: tl.tensor, members: tl.constexpr, group: tl.constexpr, heads: tl.constexpr, size: tl.constexpr,
+    page: tl.constexpr, pages: tl.constexpr, tile: tl.constexpr, splits: tl.constexpr, exact: tl.constexpr,
 ) -> None:  # fmt: skip
     """One (cluster, key head, split): `members` rows x `group` queries against the keys of one table row.
 
@@ -240,7 +241,8 @@ def attend(query: Tensor, keys: Tensor, values: Tensor, shared: Any, own: Any, s
 # ---------------------------------------------------------------------------------------------------- sampling
 @triton.jit
 def block_sums_kernel(
-    logits: tl.tensor, highest: tl.tensor, summed: tl.tensor, num: tl.tensor, blocks: tl.tensor, block: tl.constexpr,
+    logits: tl.tensor, highest: tl.tensor, summed: tl.tensor, num: tl.tensor, blocks: tl.tensor,
+    block: tl.constexpr,
 ) -> None:  # fmt: skip
     """The largest logit of one block of one row, and its sum of exponentials."""
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
@@ -253,8 +255,8 @@ def block_sums_kernel(
 
 @triton.jit
 def choose_kernel(
-    logits: tl.tensor, highest: tl.tensor, summed: tl.tensor, uniform: tl.tensor, token: tl.tensor, logp: tl.tensor, num: tl.tensor, blocks: tl.tensor,
-    wide: tl.constexpr, block: tl.constexpr,
+    logits: tl.tensor, highest: tl.tensor, summed: tl.tensor, uniform: tl.tensor, token: tl.tensor, logp: tl.tensor,
+    num: tl.tensor, blocks: tl.tensor, wide: tl.constexpr, block: tl.constexpr,
 ) -> None:  # fmt: skip
     """The block in which the target lies, then the token inside it."""
     row = tl.program_id(0).to(tl.int64)
