@@ -39,9 +39,9 @@ class TwentyQuestions:
 
     "VALUE ?" is answered by yes-VALUE or no-VALUE; one value of each attribute and "!" is a guess and ends the game,
     with 1 if it is right; anything else is answered by "?" and costs a turn. Two questions an attribute are always
-    enough, one of them is given, and there are turns for the others and the guess: who asks what is not known yet always wins. The
-    demonstrations ask at random, what is known already too, and then guess right by luck: a copy of them often errs.
-    Games of the same secret and the same first question are in the same split.
+    enough, one of them is given, and there are turns for the others and the guess: who asks what is not known yet
+    always wins. The demonstrations ask at random, what is known already too, and then guess right by luck: a copy of
+    them often errs. Games of the same secret and the same first question are in the same split.
     """
 
     level: int = 3
