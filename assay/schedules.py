@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from assay.types import Progress
 
@@ -31,3 +32,16 @@ class WarmUp:
     def at(self, progress: Progress) -> float:
         """Its value now; never exactly 0, so that the first step counts."""
         return self.value * min(1.0, (progress.fraction + 1.0 / max(1, progress.num_steps)) / self.share)
+
+
+@dataclass(frozen=True)
+class Delayed:
+    """0 during the first `share` of the run, then `value`: a policy that waits until its critics have learned."""
+
+    value: float
+    share: float = 0.2
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"value": 1.0},)
+
+    def at(self, progress: Progress) -> float:
+        """Its value now."""
+        return 0.0 if progress.fraction < self.share else self.value
