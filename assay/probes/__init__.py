@@ -29,6 +29,7 @@ from assay.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.probes.search import beam_search
 from assay.probes.tensors import Probe, credited, decision_weights, loss
 from assay.probes.training import distance_from_posterior, trained_table
+from assay.probes.values import exact_values
 
 __all__ = [
     "AllEpisodes",
@@ -55,6 +56,7 @@ __all__ = [
     "exact_bandit_gradient",
     "exact_game_gradient",
     "exact_table_gradient",
+    "exact_values",
     "expected_game_gradient",
     "expected_gradient",
     "expected_table_gradient",
