@@ -28,7 +28,7 @@ from assay.worlds import CONTINUOUS, World
 
 MEMBERS, DISCOUNT, SCALE, STEP = 4, 0.95, 0.1, Adam(learning_rate=1e-3, clip_norm=0.0)
 WIDE = (128, 128)
-LOG = Log(episodes=50, noise=0.6, reward_scale=SCALE)
+LOG = Log(episodes=50, noise=0.5, reward_scale=SCALE)
 
 
 def cloned(log: Log) -> Recipe:
@@ -40,19 +40,19 @@ def cloned(log: Log) -> Recipe:
         copies={"q_target": Copy(of="q", rate=0.02)},
         source=Logged((log,), batch=128),
         stages=(
-            Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP, every=2),
+            Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP),
             Stage("value", trains=("value",), critic=(Expectile(0.7),), optimizer=STEP),
             Stage("q", trains=("q",), critic=(ToNextValue(DISCOUNT),), optimizer=STEP),
-            Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=STEP, every=2),
+            Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=STEP),
         ),
-        steps=300,
+        steps=400,
     )
 
 
 def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
     """Offline PPO: states of the log, actions of the gated old policy, advantages of the critics."""
     policy = PolicyGradient(trust=Clip(0.25, 0.25))
-    rate = Linear(3e-4, 0.0)
+    rate = Linear(1e-4, 0.0)
     return replace(
         base,
         copies={"old": Copy(of="actor", rate=1.0, every=10, gate=gate)},
@@ -64,7 +64,7 @@ def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
             Stage("policy", ("actor",), (policy,), optimizer=Adam(learning_rate=rate, clip_norm=0.5)),
             Stage("score", trains=("actor",), critic=(ModelScore(10),), optimizer=Descent(), every=10),
         ),
-        steps=300,
+        steps=100,
     )
 
 

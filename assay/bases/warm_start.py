@@ -54,6 +54,6 @@ def wsrl(world: World = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log:
             Stage("critic", trains=("q",), critic=(ToOwnAction(DISCOUNT, subset=2),), optimizer=STEP),
             Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=STEP, every=4),
         ),
-        steps=240,
+        steps=180,
         before=(Phase("offline", first, 100, HANDED),),
     )

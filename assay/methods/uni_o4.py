@@ -63,7 +63,7 @@ METHOD = Method(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V goes with it, as it is",
         "cutting the clip's range is left out (the authors' code stops it after 200 steps); time limits bootstrap",
-        "deviations do not depend on the state; rewards in tenths; 3,000 updates of critics, 300 of the policy",
+        "deviations do not depend on the state; rewards in tenths; 4,000 updates of critics, 100 of the policy",
     ),
     claims=(
         Exact("diversity 0.1 only makes the cloning gradient 1.1 times as large",

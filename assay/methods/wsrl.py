@@ -67,6 +67,6 @@ METHOD = Method(
         Exact("another log changes no batch",
               lambda: (batches(LOG)[1] - batches(Log(9, 0.3))[1]).abs().max(), equals=0.0),
         Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(), wsrl(warmup=64), metric=Dip(),
-                 seeds=5, minutes=6.0),
+                 seeds=5, minutes=5.0, steps=140),
     ),
 )  # fmt: skip
