@@ -65,8 +65,9 @@ def task_for(name: str, world: str) -> str:
 
 @pytest.mark.parametrize(("name", "world"), CASES)
 def test_two_steps_train_and_no_guard_stops_them(name: str, world: str) -> None:
-    task = catalogue.find_task(task_for(name, world))
-    loop = Loop(small_recipe(name, task.name), task, seed=1, num_steps=2)
+    address = task_for(name, world)
+    task = catalogue.find_task(address)
+    loop = Loop(small_recipe(name, address), task, seed=1, num_steps=2)
     before = weights_of(loop.actor)
     alarms = [alarm for _ in range(2) for alarm in loop.step().alarms]
     assert not [alarm for alarm in alarms if alarm.stop]
