@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.sampling.sampler import Sampler
-from assay.sampling.stacks import stack_of
+from assay.sampling.stacks import Stack, stack_of
 from assay.types import Vocabulary
 
 SHARE = 0.5
@@ -24,10 +24,10 @@ def sampler_for(
     actor: nn.Module, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int
 ) -> Sampler | None:
     """The actor's sampler, made when it is first needed and again when it has become too small; None where its layers
-    are of an unknown kind, or it is not on a GPU.
+    are of an unknown kind or size, or it is not on a GPU.
     """
     stack = stack_of(actor)
-    if stack is None or not stack.weight.is_cuda:
+    if stack is None or not stack.weight.is_cuda or not fits_kernels(stack):
         return None
     rows = min(MOST_ROWS, max(8, sum(repeats)))
     reach = max(longest, max(map(len, prompts)) + longest)
@@ -43,6 +43,12 @@ def sampler_for(
     made = Sampler(stack, rows=rows, pages=max(8, min(needed, room)), longest=reach, page=page)
     SAMPLERS[actor] = made
     return made
+
+
+def fits_kernels(stack: Stack) -> bool:
+    """Whether the kernels can multiply these heads: a power of two from 16 on, and no float64."""
+    size = stack.head_size
+    return size >= 16 and size & (size - 1) == 0 and stack.weight.dtype != torch.float64
 
 
 def sampled(
