@@ -197,6 +197,7 @@ def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
     weights = [linear.weight for linear in linears]
     ends = [weight.data_ptr() + weight.numel() * weight.element_size() for weight in weights]
     plain = all(type(linear) is nn.Linear and linear.bias is None for linear in linears)
+    plain &= len({weight.untyped_storage().data_ptr() for weight in weights}) == 1
     if not plain or any(end != after.data_ptr() for end, after in zip(ends, weights[1:], strict=False)):
         return [linear(state_NW) for linear in linears]
     sizes = [len(weight) for weight in weights]
