@@ -71,10 +71,9 @@ def inputs(slot: str, part: Any) -> Sequence[Any] | None:
     if not any(isinstance(case, Unsuited) for case in CONTRACTS[slot].cases(CONTRACTS[slot].holder(part))):
         return None
     methods = catalogue.methods().values()
-    recipes = [method.recipe(world) for method in methods for world in method.worlds]
+    programs = [method.recipe(world) for method in methods for world in method.worlds]
     sides = [side for method in methods for claim in method.measured for side in (claim.ours, claim.theirs)]
-    recipes += [side for side in sides if isinstance(side, Recipe)]
-    programs = [method.recipe(world) for method in catalogue.methods().values() for world in method.worlds]
+    programs += [side for side in sides if isinstance(side, Recipe)]
     recipes = [one for last in programs for one in (last, *(phase.recipe for phase in last.before))]
     users = [one for one in recipes if type(part) in {type(term) for stage in one.stages for term in stage.terms}]
     return cases_on(part, [bench for recipe in users for bench in benches_of(recipe)]) if users else None

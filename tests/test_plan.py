@@ -314,7 +314,7 @@ def test_without_a_schedule_the_recipe_is_itself() -> None:
 def test_schedules_deep_in_a_recipe_are_resolved() -> None:
     recipe = bases.dqn(CONTROL)
     values = [recipe.at(Progress(step=n, num_steps=10)).rollout.explore.epsilon for n in (0, 3, 10)]
-    assert values == pytest.approx([1.0, 0.05, 0.05])
+    assert values == pytest.approx([1.0, 0.04, 0.04])
     warmed = recipe.set("values.learning_rate", WarmUp(0.1, share=0.5))
     rates = [warmed.at(Progress(step=n, num_steps=10)).stages[0].optimizer.learning_rate for n in (0, 1, 4, 9)]
     assert rates == pytest.approx([0.02, 0.04, 0.1, 0.1])

@@ -83,7 +83,7 @@ def test_whatever_is_forgotten_when_resuming_is_noticed(ask: Ask, case: str) -> 
     found = ask("drops", case)
     assert set(found["missed"]) <= set(HARMLESS), sorted(set(found["missed"]) - set(HARMLESS))
     noticed = {*found["noticed"], *found["errors"]}
-    assert not noticed & (set(HARMLESS) - {"loop.states.source.columns.truncated"}), "no longer harmless"
+    assert not noticed & (set(HARMLESS) - {"loop.states.sources.0.columns.truncated"}), "no longer harmless"
     assert noticed >= EXPECTED[case], sorted(EXPECTED[case] - noticed)
     survived["forgotten"] += len(noticed)
 
@@ -93,15 +93,15 @@ RUN = {"journal.metrics.jsonl", "scores.0"}
 EXPECTED = {
     "dqn cartpole": MODELS | RUN | {
         "loop.engine.models.target", "loop.engine.optimizers.values.first.0", "loop.engine.optimizers.values.second.0",
-        "loop.engine.optimizers.values.steps", "loop.states.source", "loop.states.source.columns.reward",
-        "loop.states.source.columns.terminal", "loop.states.source.columns.context.observation",
-        "loop.states.source.next", "loop.states.source.size", "loop.states.rollout.simulation",
+        "loop.engine.optimizers.values.steps", "loop.states.sources.0", "loop.states.sources.0.columns.reward",
+        "loop.states.sources.0.columns.terminal", "loop.states.sources.0.columns.context.observation",
+        "loop.states.sources.0.next", "loop.states.sources.0.size", "loop.states.rollout.simulation",
         "loop.states.rollout.simulation.seeds", "loop.states.rollout.simulation.episode",
         "loop.states.rollout.simulation.elapsed", "loop.states.rollout.simulation.state", "loop.states.rollout.time",
         "loop.states.rollout.context", "loop.states.rollout.over", "loop.states.rollout.running",
         "loop.progress.decisions", "journal.samples.jsonl",
     },
-    "sft addition-1": MODELS | RUN | {"loop.states.source.next", "loop.engine.optimizers.likelihood.steps"},
+    "sft addition-1": MODELS | RUN | {"loop.states.sources.0.next", "loop.engine.optimizers.likelihood.steps"},
     "ppo with a constraint": MODELS | RUN | {
         "loop.engine.models.value", "loop.engine.optimizers.policy", "loop.engine.optimizers.value",
         "loop.states.constraints.0.multiplier",

@@ -171,8 +171,9 @@ class AdvantageFunction:
         return experience.add({"advantage": value})
 
     def of_episodes(self, experience: Experience, asked: Mapping[str, str]) -> Tensor:
-        """The function on one outcome for each episode with a decision, put back on its rows."""
-        episode = experience.episode if experience.episode is not None else torch.arange(len(experience))
+        """The function on one outcome for each episode (and player) with a decision, put back on its rows."""
+        label = groups.episode_label(experience)
+        episode = torch.arange(len(experience)) if label is None else label
         there = experience.mask.any(1).nonzero().squeeze(1)
         distinct, place = torch.unique(episode[there], return_inverse=True)
         first = torch.full((len(distinct),), len(experience)).scatter_reduce(0, place, there, "amin")

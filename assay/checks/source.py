@@ -59,9 +59,11 @@ def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list
     tokens, torques = build(TOKENS, RAGGED), build(TORQUES, EPISODES)
     goals = grid_task("four rooms", FOUR_ROOMS, 20)
     worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (cartpole(), torques), (pairs_task(), tokens)]
-    worlds.append((goals, torques))
+    worlds.append((goals, torques))  # for those that need goals; the others have been seen by then
     found, refusals = [], []
     for one, batch in worlds if task is None else [(task, tokens)]:
+        if one is goals and found:
+            break
         try:
             part.init(one)
         except AssayError as error:

@@ -261,7 +261,8 @@ def test_gradient_at_the_next_state_of_a_table_is_caught() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ benches
 def test_a_recipe_gives_benches_with_its_own_models_made_small() -> None:
-    (bench,) = benches_of(bases.sac())
+    bench, with_goals = benches_of(bases.sac())
+    assert "goals" in with_goals.name
     assert bench.models["q"] == TwinQ((8,))
     assert bench.source_of("q_target") == "q"
     assert not [one for one in check_objective(MaximizeSoftQ(), [bench]) if one.law == "runs" and not one.held]

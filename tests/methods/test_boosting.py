@@ -231,10 +231,11 @@ def test_a_copy_follows_as_a_function(rate: float) -> None:
     copy = torch.zeros(9, 2)
     follow = loop.engine.follow
 
-    def watched(copies) -> None:
+    def watched(copies):
         nonlocal copy
-        follow(copies)
+        sums = follow(copies)
         copy = copy + rate * (loop.actor.logits(rows) - copy)
+        return sums
 
     loop.engine.follow = watched
     loop.step()

@@ -6,7 +6,7 @@ the engine's. Where defaults differ both sides are set alike here, and docs/peer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from assay.ops.distributions import normal_sample
 from assay.optimizers import Adam
 from assay.probes import Witness
 from assay.recipe import Recipe, Stage
-from assay.types import Box, Discrete, Experience, Spec, concatenate
+from assay.types import Box, Discrete, Experience, Fit, Spec, concatenate
 from assay.worlds import CONTROL
 from tests.peers.gaps import Record, assert_all_equal, assert_equal
 from tests.peers.weights import Read, Tensors, linear, named, perceptron, slope_of, value_of
@@ -103,11 +103,11 @@ class Watched(Witness):
 
     kept: dict[str, Mapping[str, Tensor]]
 
-    def apply(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+    def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Keeps, then steps."""
-        super().apply(stage, gradients, result)
+        super().apply(stage, gradients, result, fits)
         self.kept = {**getattr(self, "kept", {}), stage.name: self.gradients}
-        Engine.apply(self, stage, gradients, result)
+        Engine.apply(self, stage, gradients, result, fits)
 
     def step(self, recipe: Recipe, batch: Experience) -> None:
         """One update as the loop makes it."""

@@ -25,7 +25,7 @@ from tests.resume.kills import FINISHED, Reference, differences, forked, referen
 HARMLESS = {
     "loop.states.guards.4.checksum": "the guard computes it anew before it reads it",
     "loop.progress.updates": "the loop takes it from the engine's count after every step",
-    "loop.states.source.columns.truncated": "no episode of so short a run is cut: all zeros, as in a new column",
+    "loop.states.sources.0.columns.truncated": "no episode of so short a run is cut: all zeros, as in a new column",
 }
 """What may be forgotten without a trace, and why; a thing listed here that is noticed fails too."""
 
