@@ -60,7 +60,8 @@ def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list
     goals = grid_task("four rooms", FOUR_ROOMS, 20)
     worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (cartpole(), torques), (pairs_task(), tokens)]
     worlds.append((goals, torques))  # for those that need goals; the others have been seen by then
-    found, refusals = [], []
+    found: list[SourceCase] = []
+    refusals: list[str] = []
     for one, batch in worlds if task is None else [(task, tokens)]:
         if one is goals and found:
             break
