@@ -15,11 +15,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from assay.batching import by_length, whole_units, widen
 from assay.flat import Flat, fits_of, joined, merged
 from assay.ops import random
+from assay.optimizers import widened
 from assay.recipe import Copy, Recipe, Stage
-from assay.slots import Annotation, Grower, View
+from assay.slots import Annotation, Grower, Layered, View
 from assay.types import AssayError, Draw, Experience, Fit, Loss, Need, Scored, Spec, State, Sums
 
 ONE = torch.ones(())
@@ -30,12 +33,17 @@ class Placement:
     """Where and how a recipe runs; changes speed, never the maths.
 
     `micro_batch`: rows that go through the models at once (0: all). `precision`: bfloat16 runs the models under
-    autocast, parameters and optimizer stay float32.
+    autocast, parameters and optimizer stay float32. `tokens`: columns x rows that go through the models at once (0: no
+    limit); rows of similar length then go together, so that few columns are padding. `recompute`: layers keep their
+    inputs only and run again in the backward pass. `compiled`: layers are compiled.
     """
 
     device: str = "cpu"
     micro_batch: int = 0
     precision: torch.dtype | None = None
+    tokens: int = 0
+    recompute: bool = False
+    compiled: bool = False
 
 
 def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
@@ -108,6 +116,8 @@ class Engine:
         for name, copy in recipe.copies.items():
             with torch.random.fork_rng(devices=[]):
                 self.models[name] = specs[copy.of].build(spec).to(placement.device).requires_grad_(False)
+        for model in self.models.values():
+            arrange(model, placement)
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
@@ -193,15 +203,23 @@ class Engine:
 
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
         """function(model, rows) on each micro-batch, put together where the record is."""
-        model, home = self.models[name], experience.mask.device
-        return torch.cat([function(model, part).to(home) for part in self.micro_batches(experience, None)])
+        model, home, size = self.models[name], experience.mask.device, self.placement.micro_batch
+        if not self.placement.tokens:
+            return torch.cat([function(model, part).to(home) for part in self.micro_batches(experience, None)])
+        plan = by_length(experience, frozenset(), self.placement.tokens, size)
+        parts = [function(model, part).to(home) for part in self.micro_batches(experience, None)]
+        place = torch.argsort(torch.cat(plan)).to(home)
+        return torch.cat([widen(part, experience.num_columns) for part in parts])[place]
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
         """Parts of at most `micro_batch` rows, on the models' device; rows that belong together are not separated."""
         size = self.placement.micro_batch
-        if not size or size >= len(batch):
-            parts: Iterable[Experience] = (batch,)
+        if self.placement.tokens:
+            index = by_length(batch, together or frozenset(), self.placement.tokens, size)
+            parts: Iterable[Experience] = (batch.rows(rows.to(batch.mask.device)).trim() for rows in index)
+        elif not size or size >= len(batch):
+            parts = (batch,)
         elif together:
             parts = (batch.rows(rows) for rows in whole_units(batch, together, size))
         else:
@@ -232,7 +250,7 @@ class Engine:
                 fits.append(fits_of(outputs, filled[len(parameters) :], part.mask))
                 filled = filled[: len(parameters)]
             if total is None:
-                total = filled
+                total = [each.to(widened(each)) for each in filled]  # bfloat16 would lose what micro-batches add
             elif filled:
                 torch._foreach_add_(total, filled)
         if total is not None:
@@ -267,7 +285,7 @@ class Engine:
         for name in stage.trains:
             num = len(self.flats[name].tensors)
             values = self.flats[name].values
-            flat_gradients.append(joined(gradients[start : start + num], values.device).to(values.dtype))
+            flat_gradients.append(joined(gradients[start : start + num], values.device).to(widened(values)))
             start += num
         everything = [*flat_gradients, *(fit.gradient for fit in fits)]
         norm = torch.stack([g.norm() for g in everything]).norm() if len(everything) > 1 else everything[0].norm()
@@ -355,25 +373,10 @@ def add_sums(into: Sums, new: Sums) -> None:
         into.setdefault(name, []).extend(entries)
 
 
-def whole_units(batch: Experience, together: frozenset[str], size: int) -> Iterator[Tensor]:
-    """Row indices of micro-batches of about `size` rows that keep equal values of the named columns in one part."""
-    rows = torch.arange(len(batch))
-    label = rows
-    for name in sorted(together):
-        column = getattr(batch, name)
-        if column is not None:
-            # Rows of one unit take the smallest label of the unit; groups contain episodes, so one pass a column is
-            # enough.
-            _, index = torch.unique(column.cpu(), return_inverse=True)
-            smallest = torch.full((int(index.max()) + 1,), len(batch)).scatter_reduce(0, index, label, "amin")
-            label = smallest[index]
-    start: list[Tensor] = []
-    held = 0
-    for unit in torch.unique(label):
-        members = (label == unit).nonzero().squeeze(1)
-        if start and held + len(members) > size:
-            yield torch.cat(start)
-            start, held = [], 0
-        start.append(members)
-        held += len(members)
-    yield torch.cat(start)
+def arrange(model: nn.Module, placement: Placement) -> None:
+    """Makes a model's layers run as the placement says."""
+    for layer in model.layers() if isinstance(model, Layered) else ():
+        if placement.recompute:
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+        if placement.compiled:
+            layer.compile()

@@ -17,6 +17,10 @@ from assay.types import State, Sums
 class Adam:
     """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101); gradients are scaled down to
     `clip_norm` first.
+
+    Values of less than 32 bits (bfloat16) keep float32 masters beside their moments: steps move the masters, and the
+    values are their roundings, so that changes far below a value's precision add up. A value that somebody else has
+    written is no longer its master's rounding, and its master starts from it.
     """
 
     learning_rate: float | Schedule = 3e-4
@@ -26,19 +30,35 @@ class Adam:
     clip_norm: float = 1.0
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """First and second moments, and the number of steps."""
-        first, second = ([torch.zeros_like(each) for each in values] for _ in range(2))
-        return {"first": first, "second": second, "steps": 0}
+        """First and second moments, the number of steps, and masters where values are of low precision."""
+        masters = [each.detach().to(widened(each)) for each in values]
+        first, second = ([torch.zeros_like(each) for each in masters] for _ in range(2))
+        state = {"first": first, "second": second, "steps": 0}
+        is_low = any(each.dtype != master.dtype for each, master in zip(values, masters, strict=True))
+        return {**state, "master": masters} if is_low else state
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """p <- p - lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p), in place."""
         state["steps"] += 1
         steps = [torch.tensor(float(state["steps"]), device=values[0].device)] * len(values)
+        moved = list(values)
+        if "master" in state:
+            moved = state["master"]
+            gradients = [gradient.to(master.dtype) for gradient, master in zip(gradients, moved, strict=True)]
+            for value, master in zip(values, moved, strict=True):
+                torch.where(master.to(value.dtype) == value, master, value, out=master)
         torch._fused_adamw_(
-            list(values), list(gradients), state["first"], state["second"], [], steps,
+            moved, list(gradients), state["first"], state["second"], [], steps,
             lr=number(self.learning_rate), beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay,
             eps=self.epsilon, amsgrad=False, maximize=False,
         )  # fmt: skip
+        if "master" in state:
+            torch._foreach_copy_(list(values), moved)
+
+
+def widened(value: Tensor) -> torch.dtype:
+    """float32, or wider where the value is."""
+    return torch.promote_types(value.dtype, torch.float32) if value.is_floating_point() else value.dtype
 
 
 def total(sums: Sums, name: str) -> tuple[float, float]:

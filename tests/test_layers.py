@@ -51,7 +51,8 @@ ARROWS: dict[str, set[str]] = {
     | {"types", "reduce", "recipe", "optimizers", "boosting", "schedules", "bases", "worlds", "probes", "claims"}
     | {"datasets"},
     "flat": {"types", "slots"},
-    "engine": {"types", "slots", "ops", "recipe", "flat"},
+    "batching": {"types"},
+    "engine": {"types", "slots", "ops", "recipe", "flat", "batching", "optimizers"},
     "guards": {"types", "slots", "ops", "recipe"},
     "logs": {"types", "store"},
     "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs"},

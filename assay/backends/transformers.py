@@ -1,7 +1,6 @@
 """Pretrained language models as actors: any causal model of transformers, from a folder or a hub id.
 
-Axes: B sequences, T tokens, D decisions, V vocabulary, W width, N rows that decode together. Decision t is token t
-given the tokens before it: its logits come from position t - 1.
+Here are folders, tokenizers and tasks; `pretrained` has the actor.
 
 Weights come from safetensors only, no code out of a model's folder is run, and what would train with wrong numbers is
 refused before anything is spent: see `check_folder`, `loaded`, `check_numbers` and `longest`.
@@ -9,13 +8,11 @@ refused before anything is spent: see `check_folder`, `loaded`, `check_numbers` 
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,20 +21,18 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from assay.backends.extras import require
-from assay.ops import distributions, text
+from assay.backends.pretrained import PretrainedActor, asking, check_numbers
+from assay.ops import text
 from assay.slots import Task
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import Item, Items, PromptTask, prompt_ids
 from assay.tasks.textfile import TextFile
-from assay.types import AssayError, Experience, Need, Scored, Spec, Vocabulary
+from assay.types import AssayError, Spec, Vocabulary
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
-LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
-LARGEST_GAP = 1e-3  # between log-probabilities and those of the network's own forward pass
 NUM_MEASURED = 512  # items, of both splits, that are looked at before a run
 MARK = "prompt-goes-here-1+1"
 TODAY = "{% macro strftime_now(form) %}26 Jul 2024{% endmacro %}{{ '' }}"  # a run must not depend on the date
@@ -48,7 +43,8 @@ TODAY = "{% macro strftime_now(form) %}26 Jul 2024{% endmacro %}{{ '' }}"  # a r
 class Pretrained:
     """A causal language model of transformers, from a folder or from a hub id at a revision.
 
-    Weights train in float32 or float64, since bfloat16 loses small updates; computing in bfloat16 is for the placement.
+    In bfloat16 weights and arithmetic take half the memory and time; small updates are not lost, since optimizers that
+    take such values keep float32 masters (`Adam`).
     """
 
     path: str
@@ -114,23 +110,6 @@ def check_folder(folder: Path, name: str) -> None:
         raise AssayError(f"'{name}' {next(reason for reason, holds in reasons.items() if holds)}")
 
 
-@contextmanager
-def asking(trouble: str) -> Iterator[Any]:
-    """transformers without its progress bars and reports; what it raises becomes an AssayError about `trouble`."""
-    library = require("transformers", "language", "pretrained models")
-    log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
-    log.set_verbosity_error()
-    log.disable_progress_bar()
-    try:
-        yield library
-    except Exception as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise AssayError(f"{trouble}: {reason}") from error
-    finally:
-        log.set_verbosity(level)
-        (log.enable_progress_bar if had_bar else log.disable_progress_bar)()
-
-
 def loaded(model: Pretrained) -> Any:
     """The network with every one of its weights out of the file, in evaluation mode for good: no dropout."""
     if model.dtype not in DTYPES:
@@ -146,122 +125,6 @@ def loaded(model: Pretrained) -> Any:
     if wrong:
         raise AssayError(f"'{model.path}': {len(wrong)} weights do not fit the architecture: {', '.join(wrong[:3])}")
     return network.to(DTYPES[model.dtype]).eval()
-
-
-# ---------------------------------------------------------------------------------------------------- the actor
-def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:
-    """Stands where the layers are and hands on what comes in: the network is then its output layer alone."""
-    outputs = require("transformers.modeling_outputs", "language")
-    result = outputs.MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
-    result.cross_attentions = None  # some read it, none needs it
-    return result
-
-
-class PretrainedActor(nn.Module):
-    """A policy over the tokens of a pretrained network; nothing is forbidden, its distribution is the network's own."""
-
-    num_draws = 1
-
-    def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
-        super().__init__()
-        self.vocabulary, self.network = vocabulary, network
-
-    def logits(self, hidden_DW: Tensor) -> Tensor:
-        """The network's own output layer and whatever it does to logits (scales, soft caps): [D, V]."""
-        head = copy.copy(self.network)
-        vars(head)[self.network.base_model_prefix] = bypass
-        logits = head(inputs_embeds=hidden_DW.unsqueeze(0), use_cache=False).logits.squeeze(0)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))
-
-    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
-        """Rows that decode together, `repeats` of each prompt."""
-        return Decoder(self, prompts, repeats)
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the decided tokens, LOGITS_AT_ONCE at a time unless somebody asks for all logits."""
-        mask_BT = batch.mask.clone()
-        mask_BT[:, 0] = False
-        hidden = next(self.parameters()).new_zeros(0, self.network.get_output_embeddings().weight.shape[1])
-        if bool(mask_BT.any()):
-            tokens = batch.context["tokens"][:, :-1]
-            hidden = self.network.base_model(input_ids=tokens, use_cache=False).last_hidden_state[mask_BT[:, 1:]]
-        num = max(1, LOGITS_AT_ONCE // self.vocabulary.size)
-        is_long = torch.is_grad_enabled() and len(hidden) > num  # all chunks' logits would wait for the backward pass
-        measure: Any = partial(checkpoint, self.measured, use_reentrant=False) if is_long else self.measured
-        chunks = zip(hidden.split(num), batch.action[mask_BT].split(num), strict=True)
-        parts = [measure(some, action, needs) for some, action in chunks]
-
-        def spread(values: Tensor) -> Tensor:
-            return values.new_zeros(*mask_BT.shape, *values.shape[1:]).index_put((mask_BT,), values)
-
-        return Scored(
-            spread(torch.cat([logp for logp, _ in parts])),
-            spread(torch.cat([entropy for _, entropy in parts])) if Need.ENTROPY in needs else None,
-            spread(self.logits(hidden)) if Need.LOGITS in needs else None,
-            spread(hidden) if Need.HIDDEN in needs else None,
-        )
-
-    def measured(self, hidden_DW: Tensor, action_D: Tensor, needs: frozenset[Need]) -> tuple[Tensor, Tensor]:
-        """(log-probability, entropy) of some decisions; an entropy that nobody needs is 0."""
-        logits = self.logits(hidden_DW)
-        logp = distributions.categorical_logp(logits, action_D)
-        return logp, distributions.categorical_entropy(logits) if Need.ENTROPY in needs else torch.zeros_like(logp)
-
-
-class Decoder:
-    """Token by token with the network's own cache. Rows of one prompt share its prefill; padding stands in front."""
-
-    def __init__(self, actor: PretrainedActor, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
-        self.actor, self.cache = actor, cast(Any, None)
-        device, longest, pad = next(actor.parameters()).device, max(map(len, prompts)), actor.vocabulary.pad
-        unused = torch.tensor([longest - len(prompt) for prompt in prompts], device=device)
-        self.seen = torch.arange(longest, device=device) >= unused.unsqueeze(1)
-        self.is_even = bool(self.seen.all())
-        self.take(torch.tensor([[pad] * (longest - len(prompt)) + [*prompt] for prompt in prompts], device=device))
-        self.keep(torch.repeat_interleave(torch.tensor(repeats, device=device)))
-
-    def take(self, tokens_NK: Tensor) -> None:
-        """K more tokens of each row; `seen` already counts them."""
-        inputs: dict[str, Any] = {"input_ids": tokens_NK, "past_key_values": self.cache, "use_cache": True}
-        if not self.is_even:
-            inputs["attention_mask"] = self.seen.long()
-            inputs["position_ids"] = (self.seen.long().cumsum(1) - 1).clamp(min=0)[:, -tokens_NK.shape[1] :]
-        output = self.actor.network.base_model(**inputs)
-        self.cache, self.hidden = output.past_key_values, output.last_hidden_state[:, -1]
-
-    def logits(self) -> Tensor:
-        """[N, V] for the next token."""
-        return self.actor.logits(self.hidden)
-
-    def push(self, tokens: Tensor) -> None:
-        """Appends one token to each row."""
-        self.seen = nn.functional.pad(self.seen, (0, 1), value=True)
-        self.take(tokens.unsqueeze(1))
-
-    def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only."""
-        self.cache.reorder_cache(rows)
-        self.hidden, self.seen = self.hidden[rows], self.seen[rows]
-
-
-@torch.no_grad()
-def check_numbers(actor: PretrainedActor, name: str) -> None:
-    """AssayError where scoring or decoding departs from the network's own forward pass on six tokens."""
-    ids = [7919 * place % actor.vocabulary.size for place in range(1, 7)]
-    batch = text.written([ids[:1]] * 2, [ids[1:4], ids[1:]], torch.arange(2), actor.vocabulary.pad)
-    with asking(f"the architecture of '{name}' does not fit"):
-        own = actor.network(input_ids=torch.tensor([ids]), use_cache=False).logits[0].log_softmax(-1)
-        decoder = actor.decoder([ids[:3], ids[:5]], [1, 2], 1)
-        first = decoder.logits()
-        decoder.keep(torch.tensor([2, 0]))
-        decoder.push(torch.tensor([ids[5], ids[3]]))
-        decoded = torch.cat([first, decoder.logits()]).log_softmax(-1)
-        scored = actor.score(batch, frozenset({Need.LOGP})).logp[:, 1:]
-    expected = own[torch.arange(5), ids[1:]] * batch.mask[:, 1:]
-    gap = max(float((decoded - own[[2, 4, 4, 5, 3]]).abs().max()), float((scored - expected).abs().max()))
-    if not gap <= LARGEST_GAP:
-        what = f"log-probabilities of '{name}' are {gap:.2g} off its own forward pass"
-        raise AssayError(f"{what}: padding, cache or output layer work differently in this architecture")
 
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer

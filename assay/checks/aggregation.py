@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.batching import whole_units
 from assay.checks.bench import columns_of
 from assay.checks.cases import Case, experiences, with_dtype
 from assay.checks.laws import LOOSE, TIGHT, Contract, Finding, gap, is_finite, law, other_streams, shown
 from assay.checks.term import ROW_COLUMNS
-from assay.engine import whole_units
 from assay.types import Experience, pad
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.batching import whole_units
 from assay.checks.bench import STANDARD, Bench, BenchView, TermCase, Trial, columns_of, evaluate, fitting, seen_by
 from assay.checks.cases import extreme, normal, with_dtype
 from assay.checks.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, other_streams, runs, settled, shown
-from assay.engine import whole_units
 from assay.types import AssayError, Experience, Need, Scored, pad
 
 ROW_COLUMNS = ("group", "episode", "source")

@@ -7,7 +7,7 @@ Laws of every part: equal inputs and state give equal outputs; inputs are not mo
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
-from assay.slots.models import Actor, Grown, ModelSpec, PathActor, View
+from assay.slots.models import Actor, Grown, Layered, ModelSpec, PathActor, View
 from assay.slots.parts import (
     Aggregation,
     Annotation,
@@ -65,6 +65,7 @@ __all__ = [
     "Gate",
     "Grower",
     "Grown",
+    "Layered",
     "ModelSpec",
     "Objective",
     "Optimizer",

@@ -76,6 +76,16 @@ class Grown(Protocol):
         """f <- f + rate * (other - f), as functions."""
 
 
+@runtime_checkable
+class Layered(Protocol):
+    """A model with modules of one kind that run one after the other: a placement may compile them, or run them again
+    in the backward pass.
+    """
+
+    def layers(self) -> Sequence[nn.Module]:
+        """The modules; none is allowed."""
+
+
 class View(Protocol):
     """The models bound to this stage's parameters: what a term may look at besides its batch."""
 

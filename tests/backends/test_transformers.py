@@ -8,6 +8,7 @@ import json
 import shutil
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from assay import bases
+from assay.backends import pretrained
 from assay.backends import transformers as backend
 from assay.backends.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.checks.actor import check_actor
 from assay.loop import Loop
+from assay.ops import output
 from assay.recipe import Copy
 from assay.regularizers.divergence import KlToReference
 from assay.rollouts.completions import complete
@@ -156,22 +159,26 @@ def test_chunks_change_neither_scores_nor_gradient(
     path: str, task: PromptTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     actor, batch = build(path, task).double(), task.demonstrate(np.arange(9), 0)
-    largest, whole = [0], actor.logits
+    size, largest, whole, together = task.tokenizer.vocabulary.size, [0], actor.logits, output.products
 
     def results() -> tuple[Tensor, Tensor, list[Tensor]]:
         scored = actor.score(batch, frozenset({Need.LOGP, Need.ENTROPY}))
         gradients = torch.autograd.grad((scored.logp * scored.entropy).sum(), list(actor.parameters()))
         return scored.logp, scored.entropy, list(gradients)
 
-    def watched(hidden: Tensor) -> Tensor:
+    def watched(logits: Any, hidden: Tensor, *weight: Tensor) -> Tensor:
         largest.append(len(hidden))
-        return whole(hidden)
+        return logits(hidden, *weight)
 
     expected = results()
-    monkeypatch.setattr(backend, "LOGITS_AT_ONCE", 2 * task.tokenizer.vocabulary.size)
-    actor.logits = watched
+    monkeypatch.setattr(pretrained, "LOGITS_AT_ONCE", 2 * size)
+    monkeypatch.setattr(output, "AT_ONCE", 3 * size)
+    monkeypatch.setattr(output, "products", partial(watched, together))
     torch.testing.assert_close(results(), expected, atol=1e-12, rtol=0)
-    assert max(largest) == 2
+    assert max(largest) == 3, "one matrix: together with the output layer"
+    actor.logits, vars(actor)["is_plain"], largest[:] = partial(watched, whole), False, [0]
+    torch.testing.assert_close(results(), expected, atol=1e-12, rtol=0)
+    assert max(largest) == 2, "anything else: through the network's own"
 
 
 def test_no_decision_gives_zeros(path: str, task: PromptTask) -> None:
@@ -520,7 +527,7 @@ def test_what_does_not_fit_the_task_is_refused(paths: dict[str, str]) -> None:
     with pytest.raises(AssayError, match="96 tokens"):
         Pretrained(paths["llama"]).build(replace(task.spec, horizon=97))
     with pytest.raises(AssayError, match="Placement"):
-        Pretrained(paths["llama"], dtype="bfloat16").build(task.spec)
+        Pretrained(paths["llama"], dtype="float16").build(task.spec)
     with pytest.raises(AssayError, match="has no prompts"):
         with_model(cartpole(), paths["llama"])
 
@@ -528,8 +535,8 @@ def test_what_does_not_fit_the_task_is_refused(paths: dict[str, str]) -> None:
 def test_an_architecture_with_other_numbers_is_refused(
     path: str, task: PromptTask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = backend.bypass
-    monkeypatch.setattr(backend, "bypass", lambda inputs_embeds, **rest: honest(inputs_embeds=2 * inputs_embeds))
+    honest = pretrained.bypass
+    monkeypatch.setattr(pretrained, "bypass", lambda inputs_embeds, **rest: honest(inputs_embeds=2 * inputs_embeds))
     with pytest.raises(AssayError, match="off its own forward pass"):
         build(path, task)
 
@@ -560,7 +567,7 @@ def test_other_architectures_have_their_own_numbers(
         vocab_size=task.spec.action.size, **sizes | settings | {"initializer_range": 0.3}
     )
     transformers.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
-    monkeypatch.setattr(backend, "LARGEST_GAP", 1e-4)
+    monkeypatch.setattr(pretrained, "LARGEST_GAP", 1e-4)
     actor = Pretrained(str(tmp_path)).build(task.spec)
     played = sampled(actor, task)
     torch.testing.assert_close(actor.score(played, LOGP).logp.detach(), played.logp, atol=1e-4, rtol=0)

@@ -1,0 +1,197 @@
+"""Log-probabilities of given tokens together with the output layer that makes their logits.
+
+Axes: N tokens, W width, V vocabulary. With l = W h, p = softmax(l), chosen token c, slope g of log p_c and e of the
+entropy H:
+
+    log p_c = l_c - log sum exp l,   H = log sum exp l - sum p l
+    dl = g (1_c - p) - e p (log p + H),   dh = W^T dl,   dW = dl h^T
+
+Logits are made in blocks, in float32 or wider, and forgotten: [N, V] is never in memory. The backward pass takes any
+slope and makes the logits again, so that forward and backward are four products of 2 N V W operations; three would be
+enough only where [N, V] is kept or the slope is known beforehand. Second derivatives are not there.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+AT_ONCE = 1 << 24
+"""Logits that plain PyTorch makes at once."""
+BLOCK = 4096
+"""Words of the vocabulary whose slopes are in memory at once on a GPU."""
+
+
+def given_logp(
+    hidden_NW: Tensor, weight_VW: Tensor, token_N: Tensor, with_entropy: bool = False
+) -> tuple[Tensor, Tensor | None]:
+    """(log-probability [N], entropy [N] where asked for) of each token under the logits `weight @ hidden`.
+
+    float32, or float64 where the inputs are. Assumes one type of both matrices and no bias; N = 0 gives nothing.
+    """
+    logp, entropy = GivenLogp.apply(hidden_NW, weight_VW, token_N, with_entropy)
+    return logp, entropy if with_entropy else None
+
+
+class GivenLogp(torch.autograd.Function):
+    """The function above with its own backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor]:
+        """By Triton where it can, else in plain PyTorch; keeps one number a token."""
+        hidden, weight = hidden.contiguous(), weight.contiguous()
+        measure = compiled().measured if is_fast(hidden, weight) else measured
+        chosen, total, mean = measure(hidden, weight, token, with_entropy)
+        entropy = total - mean if with_entropy else torch.zeros_like(total)
+        ctx.save_for_backward(hidden, weight, token, total, entropy)
+        ctx.with_entropy = with_entropy
+        if not with_entropy:
+            ctx.mark_non_differentiable(entropy)
+        return chosen - total, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, slope: Tensor, entropy_slope: Tensor | None) -> tuple[Tensor | None, ...]:
+        """Logits again, block by block."""
+        hidden, weight, token, total, entropy = ctx.saved_tensors
+        about = (token, total, slope.to(total), entropy_slope if ctx.with_entropy else None, entropy)
+        with_weight = ctx.needs_input_grad[1]
+        if is_fast(hidden, weight):
+            d_hidden, d_weight = by_words(hidden, weight, about, with_weight)
+        else:
+            d_hidden, d_weight = by_tokens(hidden, weight, about, with_weight)
+        return d_hidden, d_weight, None, None
+
+
+# ---------------------------------------------------------------------------------------------------- plain PyTorch
+def measured(hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """(chosen logit, log-sum-exp, mean logit where asked for), each [N]."""
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    found = [torch.empty(0, 3, dtype=wide, device=hidden.device)]
+    for some, chosen in chunks(hidden, weight, token):
+        logits = products(some, weight)
+        total = logits.logsumexp(-1)
+        mean = ((logits - total.unsqueeze(1)).exp() * logits).sum(-1) if with_entropy else total
+        found.append(torch.stack((logits.gather(1, chosen.unsqueeze(1)).squeeze(1), total, mean), 1))
+    chosen, total, mean = torch.cat(found).unbind(1)
+    return chosen, total, mean
+
+
+def by_tokens(
+    hidden: Tensor, weight: Tensor, about: tuple[Tensor | None, ...], with_weight: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Slopes of hidden states and weights, some tokens at a time; the weights' are summed in float32 or wider."""
+    wide = torch.promote_types(hidden.dtype, torch.float32)
+    d_hidden = torch.empty_like(hidden)
+    d_weight = torch.zeros_like(weight, dtype=wide) if with_weight else None
+    num = max(1, AT_ONCE // len(weight))
+    for first in range(0, len(hidden), num):
+        part = slice(first, first + num)
+        some = hidden[part]
+        slopes = logit_slopes(products(some, weight), *(each if each is None else each[part] for each in about))
+        slopes = slopes.to(hidden.dtype)
+        torch.mm(slopes, weight, out=d_hidden[part])
+        if d_weight is not None:
+            d_weight += slopes.t() @ some
+    return d_hidden, d_weight if d_weight is None else d_weight.to(weight.dtype)
+
+
+def logit_slopes(
+    logits: Tensor, token: Tensor, total: Tensor, slope: Tensor, entropy_slope: Tensor | None, entropy: Tensor
+) -> Tensor:
+    """dl of the formula above, [n, V]."""
+    log_prob = logits.sub_(total.unsqueeze(1))
+    factor = -slope.unsqueeze(1)
+    if entropy_slope is not None:
+        factor = factor - entropy_slope.unsqueeze(1) * (log_prob + entropy.unsqueeze(1))
+    slopes = log_prob.exp_().mul_(factor) if entropy_slope is None else log_prob.exp() * factor
+    return slopes.scatter_add_(1, token.unsqueeze(1), slope.unsqueeze(1).to(slopes.dtype))
+
+
+def products(some: Tensor, weight: Tensor) -> Tensor:
+    """Logits in float32 or wider; on a GPU they are not rounded in between."""
+    if some.is_cuda and some.dtype in (torch.bfloat16, torch.float16):
+        return torch.mm(some, weight.t(), out_dtype=torch.float32)
+    return torch.mm(some, weight.t()).to(torch.promote_types(some.dtype, torch.float32))
+
+
+def chunks(hidden: Tensor, weight: Tensor, token: Tensor) -> Any:
+    """Tokens whose logits are at most AT_ONCE numbers."""
+    num = max(1, AT_ONCE // len(weight))
+    return zip(hidden.split(num), token.split(num), strict=True) if len(hidden) else ()
+
+
+# ---------------------------------------------------------------------------------------------------- on a GPU
+@cache
+def compiled() -> Any:
+    """The kernels; only where Triton is there."""
+    from assay.ops import triton_output
+
+    return triton_output
+
+
+@cache
+def has_triton() -> bool:
+    """Whether the kernels can be imported."""
+    try:
+        return compiled() is not None
+    except ImportError:
+        return False
+
+
+def is_fast(hidden: Tensor, weight: Tensor) -> bool:
+    """Whether the kernels take these: 16 bits on a GPU, rows that the copy engine can fetch."""
+    fits = hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float16) and hidden.dtype == weight.dtype
+    aligned = hidden.shape[1] % 64 == 0 and hidden.data_ptr() % 16 == 0 and weight.data_ptr() % 16 == 0
+    return fits and aligned and len(hidden) > 0 and has_triton()
+
+
+def word_blocks(num: int, tile: int = 128) -> list[tuple[int, int]]:
+    """Ranges of about BLOCK words, whole tiles but for the last: no block is much smaller than the others."""
+    tiles = -(-num // tile)
+    many = max(1, round(num / BLOCK))
+    edges = [tiles * place // many * tile for place in range(many)] + [num]
+    return list(zip(edges, edges[1:], strict=False))
+
+
+def by_words(
+    hidden: Tensor, weight: Tensor, about: tuple[Tensor | None, ...], with_weight: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Slopes of hidden states and weights, a block of words at a time: each is summed in float32 and rounded once.
+
+    Besides the results: 4 N W bytes, and the slopes of 8,192 (from 32,768 tokens on 16,384) tokens x BLOCK words.
+    """
+    num = 8192 if len(hidden) < 32_768 else 16_384
+    blocks = word_blocks(len(weight))
+    widest = max(last - first for first, last in blocks)
+    d_hidden = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device)
+    d_weight = torch.empty_like(weight) if with_weight else None
+    pitch = -(-widest // 64) * 64
+    room = torch.empty(min(num, len(hidden)) * pitch, dtype=hidden.dtype, device=hidden.device)
+    for first, last in blocks:
+        words, summed = weight[first:last], None
+        for start in range(0, len(hidden), num):
+            part = slice(start, start + num)
+            some = hidden[part]
+            slopes = room[: len(some) * pitch].view(len(some), pitch)[:, : len(words)]
+            compiled().slopes(some, words, *(each if each is None else each[part] for each in about), first, slopes)
+            add_product(d_hidden[part], slopes, words)
+            if d_weight is not None and len(some) == len(hidden):
+                torch.mm(slopes.t(), some, out=d_weight[first:last])
+            elif summed is None:
+                summed = torch.mm(slopes.t(), some, out_dtype=torch.float32) if with_weight else None
+            else:
+                add_product(summed, slopes.t(), some)
+        if d_weight is not None and summed is not None:
+            d_weight[first:last] = summed
+    del room, slopes, summed
+    return d_hidden.to(hidden.dtype), d_weight
+
+
+def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
+    """into += left @ right, the sum in float32."""
+    torch.addmm(into, left, right, out_dtype=torch.float32, out=into)
