@@ -85,6 +85,7 @@ HARD = {"torch", "numpy", "safetensors", "rich"}
 OPTIONAL: dict[str, set[str]] = {  # package -> the units that may import it, inside functions only
     "matplotlib": {"report"},
     "triton": {"sampling"},
+    "triton": {"ops"},
     **{
         name: {"backends"}
         for name in (
@@ -106,6 +107,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
     "third_parties": {
         "assay/sampling/triton_kernels.py: triton": "kernels; only a function imports this module",
         "assay/sampling/triton_kernels.py: triton.language": "kernels; only a function imports this module",
+        "assay/ops/triton_output.py: triton": "kernels; only a function imports this module",
     },
 }
 

@@ -83,7 +83,7 @@ class Trunk(nn.Module):
         """exp(i * position * 10000^(-2k/D)) for every pair k of all queries and keys: complex [..., T, width]."""
         half = self.head_size // 2
         frequency = torch.exp(torch.arange(half, device=position.device) * (-math.log(10000.0) / half))
-        angle = (position.unsqueeze(-1) * frequency).to(self.norm.dtype)
+        angle = (position.unsqueeze(-1) * frequency).to(torch.promote_types(self.norm.dtype, torch.float32))
         return torch.polar(torch.ones_like(angle), angle).repeat(*[1] * position.dim(), self.norm.shape[0] // half)
 
     def forward(self, tokens: Tensor, position: Tensor | None = None, document: Tensor | None = None) -> Tensor:

@@ -1,0 +1,94 @@
+"""bfloat16 values train as float32 ones do: small updates add up, runs resume bitwise, float32 stays as it was."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from assay import bases, catalogue
+from assay.actors.transformer import Transformer
+from assay.engine import Placement
+from assay.loop import Loop
+from assay.optimizers import Adam
+from assay.types import Spec
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A model with its weights in bfloat16."""
+
+    inner: Any
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The inner one's, rounded."""
+        return self.inner.build(spec).to(torch.bfloat16)
+
+
+def stepped(dtype: torch.dtype, num: int, rate: float) -> tuple[Tensor, dict[str, Any]]:
+    """1,000 values near 1 after `num` equal gradients."""
+    values = torch.linspace(0.5, 2.0, 1000).to(dtype)
+    optimizer = Adam(rate)
+    state = optimizer.init([values])
+    for _ in range(num):
+        optimizer.step([values], [torch.full((1000,), 0.1)], {}, state)
+    return values, state
+
+
+def test_updates_below_the_precision_add_up() -> None:
+    before = torch.linspace(0.5, 2.0, 1000).bfloat16()
+    values, state = stepped(torch.bfloat16, 200, 1e-4)
+    wanted = before.float() - 200 * 1e-4
+    assert torch.equal(values, state["master"][0].bfloat16())
+    torch.testing.assert_close(state["master"][0], wanted, atol=1e-5, rtol=0)
+    once, _ = stepped(torch.bfloat16, 1, 1e-4)
+    assert float((once != before).float().mean()) < 0.1, "one step alone is below the precision"
+
+
+def test_float32_keeps_no_master() -> None:
+    values, state = stepped(torch.float32, 3, 1e-3)
+    assert set(state) == {"first", "second", "steps"}
+    assert values.dtype == state["first"][0].dtype == torch.float32
+
+
+def test_a_value_that_somebody_writes_is_where_its_master_starts() -> None:
+    values, optimizer = torch.ones(4, dtype=torch.bfloat16), Adam(1e-4)
+    state = optimizer.init([values])
+    values[1:] = 3.0
+    optimizer.step([values], [torch.ones(4)], {}, state)
+    torch.testing.assert_close(state["master"][0], torch.tensor([1.0, 3.0, 3.0, 3.0]) - 1e-4, atol=1e-6, rtol=0)
+
+
+def loop_of(**placement: Any) -> Loop:
+    task = catalogue.find_task("sorting-3")
+    recipe = replace(bases.sft(), actor=Narrow(Transformer(width=32, layers=2, heads=2)))
+    return Loop(recipe, task, seed=0, num_steps=3, placement=Placement(**placement))
+
+
+def test_a_run_in_bfloat16_resumes_bitwise() -> None:
+    loop = loop_of()
+    loop.step()
+    saved = copy.deepcopy(loop.snapshot())
+    loop.step()
+    other = loop_of()
+    other.restore(saved)
+    other.step()
+    assert torch.equal(loop.engine.flats["actor"].values, other.engine.flats["actor"].values)
+    mine, theirs = (some.engine.optimizers["policy"]["master"][0] for some in (loop, other))
+    assert torch.equal(mine, theirs)
+    assert loop.engine.flats["actor"].values.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("size", [{"micro_batch": 8}, {"tokens": 200}])
+def test_micro_batches_add_up_in_float32(size: dict[str, int]) -> None:
+    whole, parts = loop_of(), loop_of(**size)
+    before = whole.engine.optimizers["policy"]["master"][0].clone()
+    whole.step()
+    parts.step()
+    mine, theirs = (some.engine.optimizers["policy"]["first"][0] for some in (whole, parts))
+    assert not torch.equal(before, whole.engine.optimizers["policy"]["master"][0])
+    assert float((mine - theirs).norm() / mine.norm()) < 0.03
