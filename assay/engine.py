@@ -116,8 +116,8 @@ class Engine:
         for name, copy in recipe.copies.items():
             with torch.random.fork_rng(devices=[]):
                 self.models[name] = specs[copy.of].build(spec).to(placement.device).requires_grad_(False)
-        for model in self.models.values():
-            arrange(model, placement)
+        for built in self.models.values():
+            arrange(built, placement)
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
             self.models[name].load_state_dict(self.models[copy.of].state_dict())

@@ -26,6 +26,10 @@ BLOCK = 4096
 """Words of the vocabulary whose slopes are in memory at once on a GPU."""
 
 
+About = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]
+"""Of each token: itself, its log-sum-exp, the slope of its log-probability, that of its entropy, its entropy."""
+
+
 def given_logp(
     hidden_NW: Tensor, weight_VW: Tensor, token_N: Tensor, with_entropy: bool = False
 ) -> tuple[Tensor, Tensor | None]:
@@ -58,7 +62,7 @@ class GivenLogp(torch.autograd.Function):
     def backward(ctx: Any, slope: Tensor, entropy_slope: Tensor | None) -> tuple[Tensor | None, ...]:
         """Logits again, block by block."""
         hidden, weight, token, total, entropy = ctx.saved_tensors
-        about = (token, total, slope.to(total), entropy_slope if ctx.with_entropy else None, entropy)
+        about: About = (token, total, slope.to(total), entropy_slope if ctx.with_entropy else None, entropy)
         with_weight = ctx.needs_input_grad[1]
         if is_fast(hidden, weight):
             d_hidden, d_weight = by_words(hidden, weight, about, with_weight)
@@ -82,7 +86,7 @@ def measured(hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) 
 
 
 def by_tokens(
-    hidden: Tensor, weight: Tensor, about: tuple[Tensor | None, ...], with_weight: bool
+    hidden: Tensor, weight: Tensor, about: About, with_weight: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Slopes of hidden states and weights, some tokens at a time; the weights' are summed in float32 or wider."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
@@ -92,12 +96,18 @@ def by_tokens(
     for first in range(0, len(hidden), num):
         part = slice(first, first + num)
         some = hidden[part]
-        slopes = logit_slopes(products(some, weight), *(each if each is None else each[part] for each in about))
+        slopes = logit_slopes(products(some, weight), *rows_of(about, part))
         slopes = slopes.to(hidden.dtype)
         torch.mm(slopes, weight, out=d_hidden[part])
         if d_weight is not None:
             d_weight += slopes.t() @ some
     return d_hidden, d_weight if d_weight is None else d_weight.to(weight.dtype)
+
+
+def rows_of(about: About, part: slice) -> About:
+    """The same of some tokens."""
+    token, total, slope, entropy_slope, entropy = about
+    return token[part], total[part], slope[part], None if entropy_slope is None else entropy_slope[part], entropy[part]
 
 
 def logit_slopes(
@@ -159,7 +169,7 @@ def word_blocks(num: int, tile: int = 128) -> list[tuple[int, int]]:
 
 
 def by_words(
-    hidden: Tensor, weight: Tensor, about: tuple[Tensor | None, ...], with_weight: bool
+    hidden: Tensor, weight: Tensor, about: About, with_weight: bool
 ) -> tuple[Tensor, Tensor | None]:
     """Slopes of hidden states and weights, a block of words at a time: each is summed in float32 and rounded once.
 
@@ -178,7 +188,7 @@ def by_words(
             part = slice(start, start + num)
             some = hidden[part]
             slopes = room[: len(some) * pitch].view(len(some), pitch)[:, : len(words)]
-            compiled().slopes(some, words, *(each if each is None else each[part] for each in about), first, slopes)
+            compiled().slopes(some, words, *rows_of(about, part), first, slopes)
             add_product(d_hidden[part], slopes, words)
             if d_weight is not None and len(some) == len(hidden):
                 torch.mm(slopes.t(), some, out=d_weight[first:last])
