@@ -85,9 +85,7 @@ def measured(hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) 
     return chosen, total, mean
 
 
-def by_tokens(
-    hidden: Tensor, weight: Tensor, about: About, with_weight: bool
-) -> tuple[Tensor, Tensor | None]:
+def by_tokens(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) -> tuple[Tensor, Tensor | None]:
     """Slopes of hidden states and weights, some tokens at a time; the weights' are summed in float32 or wider."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     d_hidden = torch.empty_like(hidden)
@@ -168,9 +166,7 @@ def word_blocks(num: int, tile: int = 128) -> list[tuple[int, int]]:
     return list(zip(edges, edges[1:], strict=False))
 
 
-def by_words(
-    hidden: Tensor, weight: Tensor, about: About, with_weight: bool
-) -> tuple[Tensor, Tensor | None]:
+def by_words(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) -> tuple[Tensor, Tensor | None]:
     """Slopes of hidden states and weights, a block of words at a time: each is summed in float32 and rounded once.
 
     Besides the results: 4 N W bytes, and the slopes of 8,192 (from 32,768 tokens on 16,384) tokens x BLOCK words.

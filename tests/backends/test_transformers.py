@@ -20,7 +20,6 @@ from torch import Tensor
 
 from assay import bases
 from assay.backends import pretrained
-from assay.backends import transformers as backend
 from assay.backends.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.checks.actor import check_actor
 from assay.loop import Loop
