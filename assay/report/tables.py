@@ -97,15 +97,25 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
 
 
 def families(tasks: Sequence[str]) -> list[str]:
-    """Task names, levels together: sorting, sorting-3, sorting-4 -> sorting (-3 to -4)."""
-    levels: dict[str, list[str]] = {}
+    """Task names, levels and variants with their stem: sorting, sorting-3, sorting-4 -> sorting (-3 to -4); stag-hunt,
+    stag-hunt-tokens -> stag-hunt (-tokens).
+    """
+    endings: dict[str, list[str]] = {}
     for task in tasks:
-        stem, dash, level = task.rpartition("-")
-        if dash and level.isdigit() and stem in levels:
-            levels[stem].append(level)
+        stem = next((name for name in endings if task.startswith(f"{name}-")), None)
+        if stem is None:
+            endings[task] = []
         else:
-            levels[task] = []
-    return [f"{name} (-{found[0]} to -{found[-1]})" if found else name for name, found in levels.items()]
+            endings[stem].append(task[len(stem) :])
+    return [f"{name} ({together(found)})" if found else name for name, found in endings.items()]
+
+
+def together(endings: Sequence[str]) -> str:
+    """-3, -4, -5 -> -3 to -5; the others one by one."""
+    levels = [ending for ending in endings if ending[1:].isdigit()]
+    others = [ending for ending in endings if not ending[1:].isdigit()]
+    span = [f"{levels[0]} to {levels[-1]}"] if len(levels) > 1 else levels
+    return ", ".join([*span, *others])
 
 
 def method_facts(name: str) -> dict[str, Any]:
