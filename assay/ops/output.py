@@ -22,8 +22,8 @@ from torch.autograd.function import once_differentiable
 
 AT_ONCE = 1 << 24
 """Logits that plain PyTorch makes at once."""
-BLOCK = 4096
-"""Words of the vocabulary whose slopes are in memory at once on a GPU."""
+BLOCK, TOKENS = 4096, 8192
+"""Words and tokens whose slopes are in memory at once on a GPU."""
 
 
 About = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]
@@ -169,9 +169,9 @@ def word_blocks(num: int, tile: int = 128) -> list[tuple[int, int]]:
 def by_words(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) -> tuple[Tensor, Tensor | None]:
     """Slopes of hidden states and weights, a block of words at a time: each is summed in float32 and rounded once.
 
-    Besides the results: 4 N W bytes, and the slopes of 8,192 (from 32,768 tokens on 16,384) tokens x BLOCK words.
+    Besides the results: 4 N W bytes for the sum, and the slopes of TOKENS x BLOCK.
     """
-    num = 8192 if len(hidden) < 32_768 else 16_384
+    num = TOKENS
     blocks = word_blocks(len(weight))
     widest = max(last - first for first, last in blocks)
     d_hidden = torch.zeros(hidden.shape, dtype=torch.float32, device=hidden.device)

@@ -31,14 +31,14 @@ class Tiling:
 
 
 SUMS = Tiling(128, 256, 64, 8, 4, True)
-SLOPES = Tiling(128, 256, 64, 8, 3, True)
+SLOPES = Tiling(128, 256, 64, 8, 4, True)
 
 
 @triton.jit
 def sums_kernel(
     hidden: tl.tensor, weight: tl.tensor, highest: tl.tensor, summed: tl.tensor, moment: tl.tensor,
-    num: int, words: int, per: int, width: tl.constexpr, tokens: tl.constexpr, block: tl.constexpr, deep: tl.constexpr, is_even: tl.constexpr,
-    with_mean: tl.constexpr, flat: tl.constexpr,
+    num: int, words: int, per: int, width: tl.constexpr, tokens: tl.constexpr, block: tl.constexpr,
+    deep: tl.constexpr, is_even: tl.constexpr, with_mean: tl.constexpr, flat: tl.constexpr,
 ) -> None:  # fmt: skip
     """Largest logit, sum of exponentials below it and their mean logit, of one tile over `per` tiles of words."""
     tile, part = tl.program_id(0), tl.program_id(1)
@@ -94,14 +94,20 @@ def slopes_kernel(
             left = hidden.load([tile * tokens, k])
             right = weight.load([column * block, k])
             logit = tl.dot(left, right.T, logit)
-        share = tl.exp2(logit * LOG2E - (under * LOG2E)[:, None])
-        if with_entropy:
-            value = -share * (g[:, None] + e[:, None] * (logit - under[:, None] + h[:, None]))
-        else:
-            value = -share * g[:, None]
-        word = column * block + tl.arange(0, block)
-        value = tl.where(word[None, :] == chosen[:, None], value + g[:, None], value)
-        out.store([tile * tokens, column * block], value.to(out.dtype))
+        # In halves, so that what waits to be written takes less shared memory.
+        halves = tl.permute(tl.reshape(logit, (tokens, 2, block // 2)), (0, 2, 1))
+        left_half, right_half = tl.split(halves)
+        for half in tl.static_range(2):
+            some = left_half if half == 0 else right_half
+            share = tl.exp2(some * LOG2E - (under * LOG2E)[:, None])
+            if with_entropy:
+                value = -share * (g[:, None] + e[:, None] * (some - under[:, None] + h[:, None]))
+            else:
+                value = -share * g[:, None]
+            start = column * block + half * (block // 2)
+            word = start + tl.arange(0, block // 2)
+            value = tl.where(word[None, :] == chosen[:, None], value + g[:, None], value)
+            out.store([tile * tokens, start], value.to(out.dtype))
 
 
 @triton.jit
@@ -139,10 +145,11 @@ def measured(hidden: Tensor, weight: Tensor, token: Tensor, with_mean: bool) -> 
     highest = torch.empty(many, num, dtype=torch.float32, device=hidden.device)
     summed = torch.empty_like(highest)
     moment = torch.empty_like(highest) if with_mean else highest
+    left = TensorDescriptor.from_tensor(hidden, [by.tokens, by.deep])
+    right = TensorDescriptor.from_tensor(weight, [by.words, by.deep])
     sums_kernel[(tiles, many)](
-        TensorDescriptor.from_tensor(hidden, [by.tokens, by.deep]), TensorDescriptor.from_tensor(weight, [by.words, by.deep]),
-        highest, summed, moment, num, words, per, width, by.tokens, by.words, by.deep, words % by.words == 0, with_mean, by.flat,
-        num_warps=by.warps, num_stages=by.stages,
+        left, right, highest, summed, moment, num, words, per, width, by.tokens, by.words, by.deep,
+        words % by.words == 0, with_mean, by.flat, num_warps=by.warps, num_stages=by.stages,
     )  # fmt: skip
     top = highest.amax(0)
     weighed = torch.exp(highest - top)
@@ -161,9 +168,11 @@ def slopes(
     (num, width), words, by = hidden.shape, len(weight), SLOPES
     tiles = triton.cdiv(num, by.tokens)
     many, per = parts(tiles, triton.cdiv(words, by.words), processors(hidden.device))
+    left = TensorDescriptor.from_tensor(hidden, [by.tokens, by.deep])
+    right = TensorDescriptor.from_tensor(weight, [by.words, by.deep])
+    result = TensorDescriptor.from_tensor(out, [by.tokens, by.words // 2])
     slopes_kernel[(tiles, many)](
-        TensorDescriptor.from_tensor(hidden, [by.tokens, by.deep]), TensorDescriptor.from_tensor(weight, [by.words, by.deep]),
-        TensorDescriptor.from_tensor(out, [by.tokens, by.words]), token, total, slope.contiguous(),
+        left, right, result, token, total, slope.contiguous(),
         slope if entropy_slope is None else entropy_slope.contiguous(), entropy, first, num, words, per, width,
         by.tokens, by.words, by.deep, entropy_slope is not None, by.flat, num_warps=by.warps, num_stages=by.stages,
     )  # fmt: skip

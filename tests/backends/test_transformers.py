@@ -22,6 +22,7 @@ from assay import bases
 from assay.backends import pretrained
 from assay.backends.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.checks.actor import check_actor
+from assay.engine import Placement
 from assay.loop import Loop
 from assay.ops import output
 from assay.recipe import Copy
@@ -570,3 +571,30 @@ def test_other_architectures_have_their_own_numbers(
     actor = Pretrained(str(tmp_path)).build(task.spec)
     played = sampled(actor, task)
     torch.testing.assert_close(actor.score(played, LOGP).logp.detach(), played.logp, atol=1e-4, rtol=0)
+
+
+# ---------------------------------------------------------------------------------------------------- precision, layers
+def test_layers_that_run_again_give_the_same_update(path: str, task: PromptTask) -> None:
+    recipe, found = replace(bases.sft(), actor=Pretrained(path)), []
+    for placement in (Placement(), Placement(recompute=True), Placement(tokens=60)):
+        loop = Loop(recipe, task, seed=0, num_steps=2, placement=placement)
+        loop.step()
+        found.append(loop.engine.optimizers["likelihood"]["first"][0])
+    assert torch.equal(found[0], found[1]), "the same numbers, computed twice"
+    torch.testing.assert_close(found[0], found[2], atol=1e-6, rtol=1e-4)
+
+
+def test_bfloat16_trains_with_masters(path: str, task: PromptTask) -> None:
+    recipe = replace(bases.sft(), actor=Pretrained(path, dtype="bfloat16"))
+    loop = Loop(recipe, task, seed=0, num_steps=2)
+    loop.step()
+    state, values = loop.engine.optimizers["likelihood"], loop.engine.flats["actor"].values
+    assert values.dtype == torch.bfloat16
+    assert state["master"][0].dtype == state["first"][0].dtype == torch.float32
+    assert torch.equal(state["master"][0].bfloat16(), values)
+    own = Pretrained(path).build(task.spec)
+    batch = task.demonstrate(np.arange(9), 0)
+    narrow = Pretrained(path, dtype="bfloat16").build(task.spec).score(batch, LOGP).logp
+    gap = (narrow - own.score(batch, LOGP).logp).detach().abs().mean()
+    assert narrow.dtype == torch.float32
+    assert float(gap) < 0.05
