@@ -375,7 +375,7 @@ def liger(hidden: Tensor, weight: Tensor, token: Tensor) -> Tensor:
     return -(loss[0] if isinstance(loss, tuple) else loss) * len(token)
 
 
-def logp_table(size: Size, repetitions: int = 7) -> list[dict[str, Any]]:
+def logp_table(size: Size, repetitions: int = 5) -> list[dict[str, Any]]:
     """Milliseconds (median, range) and memory beside inputs of forward and backward, at 16k and 64k tokens."""
     device, words, width = size.device, size.words, int(size.shape["hidden_size"])
     weight = (0.02 * torch.randn(words, width, device=device)).bfloat16().requires_grad_()
@@ -466,7 +466,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="logp, a, b, trl-a, trl-b (default: all)")
     parser.add_argument("--steps", type=int, default=5, help="measured steps, after one that is not")
     parser.add_argument("--peer-steps", type=int, default=2)
-    parser.add_argument("--tokens", type=int, default=16_384, help="columns x rows through the network at once")
+    parser.add_argument("--tokens", type=int, default=32_768, help="columns x rows through the network at once")
     parser.add_argument("--plain", action="store_true", help="layers are not compiled")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("one_gpu.json"))
