@@ -118,6 +118,11 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--micro-batch", type=int, default=0, help="rows through the model at once (0: all); never changes the result"
     )
+    one.add_argument(
+        "--tokens", type=int, default=0, help="columns x rows through the model at once (0: any), rows by length"
+    )
+    one.add_argument("--recompute", action="store_true", help="layers run again in the backward pass: less memory")
+    one.add_argument("--compiled", action="store_true", help="layers are compiled: faster after a minute")
     one.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files")
     one.add_argument("--wandb", metavar="PROJECT", help="also log to Weights & Biases")
 

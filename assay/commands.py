@@ -6,6 +6,7 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
     """One plan a seed."""
     if options.seeds < 1:
         raise AssayError(f"--seeds is {options.seeds}; give at least 1")
-    device, micro_batch = vars(options).get("device", "cpu"), vars(options).get("micro_batch", 0)
+    where = {field.name: vars(options)[field.name] for field in fields(Placement) if field.name in vars(options)}
     settings = parsed_settings(options.set)
     return [
         make_plan(
@@ -85,7 +86,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
             seed=seed,
             settings=settings,
             warmup=options.warmup,
-            placement=Placement(device, micro_batch),
+            placement=Placement(**where),
             model=options.model,
             data=options.data,
         )

@@ -72,6 +72,7 @@ class Plan:
             "precision": str(self.placement.precision),
             "micro_batch": self.placement.micro_batch,
         }
+        decisive |= {name: value for name in MORE if (value := getattr(self.placement, name))}
         if self.data:
             decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
         return decisive | {
@@ -200,6 +201,8 @@ def repeat_command(plan: Plan) -> str:
     words += ["--warmup", plan.warmup, *(["--model", plan.model] if plan.model else [])]
     words += ["--device", plan.placement.device] if plan.placement.device != "cpu" else []
     words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
+    words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
+    words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
     for file in plan.data:
         words += ["--data", file.path]
     for path, value in plan.settings.items():
@@ -228,7 +231,12 @@ def plan_of(folder: str | Path) -> Plan:
         seed=config["seed"],
         settings=config["settings"],
         warmup=config["warmup"],
-        placement=Placement(config["device"], config["micro_batch"], precision_of(config["precision"])),
+        placement=Placement(
+            config["device"],
+            config["micro_batch"],
+            precision_of(config["precision"]),
+            *(config.get(name, default) for name, default in MORE.items()),
+        ),
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
     )
@@ -240,6 +248,9 @@ def folder_of_run(folder: Path) -> Path | None:
     above = folder.resolve().parent
     return above if folder.resolve().name.startswith("phase-") and (above / "config.json").is_file() else None
 
+
+MORE: dict[str, int | bool] = {"tokens": 0, "recompute": False, "compiled": False}
+"""Fields of a placement that config.json holds only where they are set."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
@@ -344,6 +355,8 @@ def check_placement(placement: Placement, task: Task) -> None:
     """Refuses a device that is not there, one that the task cannot use, and sizes that cannot be."""
     if placement.micro_batch < 0:
         raise AssayError(f"micro-batch is {placement.micro_batch}; give 0 (all rows at once) or a number of rows")
+    if placement.tokens < 0:
+        raise AssayError(f"tokens is {placement.tokens}; give 0 (no limit) or how many columns x rows fit at once")
     try:
         torch.zeros((), device=placement.device).item()
     except (RuntimeError, AssertionError, NotImplementedError):

@@ -127,6 +127,7 @@ BASE: dict[str, Any] = {"steps": 20, "seed": 1, "settings": {"rollout.instances"
         {"warmup": 3},
         {"evaluations": 4},
         {"placement": Placement(micro_batch=8)},
+        {"placement": Placement(tokens=500)},
         {"placement": Placement(precision=torch.bfloat16)},
     ],
     ids=str,
@@ -191,7 +192,8 @@ def test_a_plan_is_the_same_when_read_back_from_its_folder(tmp_path: Path, name:
 @pytest.mark.parametrize(("name", "task"), [("grpo", "addition-1"), ("ppo", "cartpole"), ("dqn", "cartpole")])
 def test_the_command_that_repeats_a_plan_makes_the_same_plan(name: str, task: str) -> None:
     changes = {"dqn": {"actor.hidden": (8, 8)}, "ppo": {"rollout.steps": 5}}.get(name, {})
-    plan = make_plan(name, task, steps=30, seed=4, settings=changes, warmup=3, placement=Placement(micro_batch=16))
+    placement = Placement(micro_batch=16, tokens=900, recompute=True)
+    plan = make_plan(name, task, steps=30, seed=4, settings=changes, warmup=3, placement=placement)
     words = shlex.split(repeat_command(plan))
     options = cli.parser().parse_args(words[1:])
     (again,) = commands.make_plans(options.name, options.task, options, options.seed)

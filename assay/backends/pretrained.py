@@ -99,14 +99,17 @@ class PretrainedActor(nn.Module):
         """
         mask_BT = batch.mask.clone()
         mask_BT[:, 0] = False
+        place_D = mask_BT.view(-1).nonzero().squeeze(1)  # all that the host waits for here
         hidden = next(self.parameters()).new_zeros(0, self.network.get_output_embeddings().weight.shape[1])
-        if bool(mask_BT.any()):
-            tokens = batch.context["tokens"][:, :-1]
-            hidden = self.network.base_model(input_ids=tokens, use_cache=False).last_hidden_state[mask_BT[:, 1:]]
-        logp, entropy = self.judged(hidden, batch.action[mask_BT], needs)
+        if len(place_D):
+            states = self.network.base_model(input_ids=batch.context["tokens"][:, :-1], use_cache=False)
+            before_D = place_D - place_D.div(batch.num_columns, rounding_mode="floor") - 1
+            hidden = states.last_hidden_state.flatten(0, 1).index_select(0, before_D)
+        logp, entropy = self.judged(hidden, batch.action.reshape(-1).index_select(0, place_D), needs)
 
         def spread(values: Tensor) -> Tensor:
-            return values.new_zeros(*mask_BT.shape, *values.shape[1:]).index_put((mask_BT,), values)
+            empty = values.new_zeros(mask_BT.numel(), *values.shape[1:])
+            return empty.index_copy(0, place_D, values).unflatten(0, mask_BT.shape)
 
         return Scored(
             spread(logp),
