@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay import bases, catalogue
+from assay import bases, catalogue, engine
 from assay.actors.transformer import Transformer
 from assay.engine import Placement
 from assay.loop import Loop
@@ -98,3 +98,12 @@ def test_micro_batches_add_up_in_float32(size: dict[str, int]) -> None:
     mine, theirs = (state_of(some)["first"][0] for some in (whole, parts))
     assert not torch.equal(before, state_of(whole)["master"][0])
     assert float((mine - theirs).norm() / mine.norm()) < 0.03
+
+
+def test_a_module_that_calls_something_else_layers_is_left_alone() -> None:
+    class Other(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
+
+    engine.arrange(Other(), Placement(recompute=True))

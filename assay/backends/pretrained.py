@@ -54,6 +54,7 @@ class PretrainedActor(nn.Module):
     """A policy over the tokens of a pretrained network; nothing is forbidden, its distribution is the network's own."""
 
     num_draws = 1
+    has_layers_in_a_row = True
 
     def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
         super().__init__()

@@ -79,8 +79,10 @@ class Grown(Protocol):
 @runtime_checkable
 class Layered(Protocol):
     """A model with modules of one kind that run one after the other: a placement may compile them, or run them again
-    in the backward pass.
+    in the backward pass. Many modules call something of theirs `layers`; this one says that it means it.
     """
+
+    has_layers_in_a_row: bool
 
     def layers(self) -> Sequence[nn.Module]:
         """The modules; none is allowed."""
