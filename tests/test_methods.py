@@ -13,6 +13,8 @@ from assay import catalogue, evaluation
 from assay.claims import Exact
 from assay.flat import weights_of
 from assay.loop import Loop
+from assay.plan import check_values
+from assay.recipe import Recipe
 from assay.settings import describe, settings
 from assay.sources.relabelled import Relabelled
 from assay.types import AssayError
@@ -100,6 +102,15 @@ EXACT = [(name, claim) for name in METHODS for claim in catalogue.methods()[name
 def test_exact_claim_holds(name: str, claim: Exact) -> None:
     finding = claim.run()
     assert finding.holds, f"{finding.claim}: {finding.value}, expected {finding.expected}"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_recipes_of_measured_claims_can_work(name: str) -> None:
+    for claim in catalogue.methods()[name].measured:
+        for side in (claim.ours, claim.theirs):
+            if isinstance(side, Recipe):
+                side.check()
+                check_values(side)
 
 
 def test_every_method_states_an_exact_claim() -> None:
