@@ -20,7 +20,7 @@ STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
 def dqn(world: World = CONTROL) -> Recipe:
     """Double DQN (arXiv:1509.06461): epsilon-greedy, replay, a target network copied every 128 updates.
 
-    Sizes as people tune them for CartPole; with a step size that does not fall the last policies are a lottery.
+    Sizes as people tune them for CartPole, and a step size that falls.
     """
     optimizer = Adam(Linear(2.3e-3, 0.0), clip_norm=10.0)
     return Recipe(
