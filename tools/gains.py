@@ -1,0 +1,85 @@
+"""What each method gained over its start in the runs that its measured claims left: held-out score before and after.
+
+    python tools/gains.py WORK...        folders given to `assay claim --work`
+
+A row is a method on a task: the means over seeds of the first and the last held-out score, and the 95 % interval of the
+gain over paired seeds. Of several settings the one with most seeds counts, then the one that was made last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from assay import catalogue  # noqa: E402
+from assay.evidence.intervals import mean_interval  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Gains:
+    """First and last held-out scores of the seeds of one setting."""
+
+    method: str
+    task: str
+    steps: int
+    first: tuple[float, ...]
+    last: tuple[float, ...]
+    made: float
+
+    @property
+    def line(self) -> str:
+        """A row of a Markdown table."""
+        gain = mean_interval(np.array(self.last) - np.array(self.first))
+        change = f"{gain.value:+.3g} [{gain.low:+.3g}, {gain.high:+.3g}]"
+        says = "yes" if gain.low > 0 else "no" if gain.high < 0 else "not seen"
+        cells = (self.method, self.task, self.steps, len(self.first), np.mean(self.first), np.mean(self.last))
+        name, task, steps, seeds, before, after = cells
+        return f"| {name} | {task} | {steps:,} | {seeds} | {before:.3g} | {after:.3g} | {change} | {says} |"
+
+
+def gains_in(folder: Path) -> Gains | None:
+    """What the seeds of one claim's side gained; None where none has ended."""
+    first, last, made = [], [], 0.0
+    task, steps = "", 0
+    for run in sorted(folder.glob("seed-*")):
+        if not (run / "metrics.jsonl").is_file():
+            continue
+        config = json.loads((run / "config.json").read_text())
+        lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+        scores = [row["evaluation"] for row in lines if row.get("evaluation") is not None]
+        if len(scores) > 1 and lines[-1]["step"] >= config["steps"]:
+            first.append(float(scores[0]))
+            last.append(float(scores[-1]))
+            task, steps, made = config["task"], config["steps"], max(made, (run / "metrics.jsonl").stat().st_mtime)
+    method = folder.name.rpartition("-")[0]
+    return Gains(method, task, steps, tuple(first), tuple(last), made) if len(first) > 1 else None
+
+
+def main() -> None:
+    """Prints the table, and which methods have no such runs."""
+    parser = argparse.ArgumentParser(prog="python tools/gains.py", description=__doc__)
+    parser.add_argument("work", type=Path, nargs="+")
+    found: dict[str, Gains] = {}
+    homes = {name: method.home for name, method in catalogue.methods().items()}
+    for folder in (side for work in parser.parse_args().work for side in sorted(work.iterdir())):
+        gains = gains_in(folder)
+        if gains is None or gains.method not in homes:
+            continue
+        known = found.get(gains.method)
+        rank = (gains.task == homes[gains.method], len(gains.first), gains.made)
+        if known is None or rank > (known.task == homes[gains.method], len(known.first), known.made):
+            found[gains.method] = gains
+    print("| method | task | steps | seeds | start | end | gain [95 %] | above 0 |\n|---|---|---|---|---|---|---|---|")
+    print("\n".join(found[name].line for name in sorted(found)))
+    print("\nno runs:", ", ".join(sorted(set(homes) - set(found))) or "none is missing")
+
+
+if __name__ == "__main__":
+    main()
