@@ -18,8 +18,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from assay import catalogue  # noqa: E402
-from assay.evidence.intervals import mean_interval  # noqa: E402
+from assay import catalogue
+from assay.evidence.intervals import mean_interval
 
 
 @dataclass(frozen=True)
