@@ -35,13 +35,17 @@ def dqn(world: World = CONTROL) -> Recipe:
 
 
 def td3(world: World = CONTINUOUS) -> Recipe:
-    """TD3 (arXiv:1802.09477): twin critics, smoothed targets, the actor every second update."""
+    """TD3 (arXiv:1802.09477): twin critics, smoothed targets, the actor every second update.
+
+    Noise falls from the whole half-range to a tenth of it over the first fifth of the steps: the paper's first steps
+    are random too.
+    """
     return Recipe(
         name="td3",
         actor=Deterministic((256, 256)),
         critics={"q": TwinQ((256, 256))},
         copies={"q_target": Copy(of="q", rate=0.005, every=2), "actor_target": Copy(of="actor", rate=0.005, every=2)},
-        rollout=Fragments(instances=1, steps=8, explore=GaussianNoise(0.1)),
+        rollout=Fragments(instances=1, steps=8, explore=GaussianNoise(Linear(1.0, 0.1, share=0.2))),
         source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
         stages=(
             Stage("critic", trains=("q",), critic=(SmoothedTwinLoss(0.99),), optimizer=STEP),

@@ -34,7 +34,7 @@ METHOD = Method(
     departs=(
         "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
         "8 steps and 8 updates in turn",
-        "no purely random first steps: the initial policy plus noise explores",
+        "noise falls from the half-range to a tenth of it over a fifth of the steps; theirs begins with random actions",
     ),
     claims=(
         Exact("actions stay inside the bounds", largest_action, at_most=2.0),
