@@ -3,6 +3,8 @@
     loss = sum_bt weight_bt * loss_bt / count
 
 The engine divides, by the count of the whole update batch, so that micro-batches and padding cannot change a loss.
+Terms say what they count by one of two bases: `Weighed` takes an aggregation, `OverTransitions` counts what is compared
+with what followed it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import torch
 from torch import Tensor
 
 from assay.ops import groups
-from assay.types import Experience
+from assay.slots import Aggregation, Annotation
+from assay.types import Experience, Need
 
 
 def decisions_per_episode(batch: Experience) -> Tensor:
@@ -115,3 +118,34 @@ class PromptMean:
         if batch.group is None:
             return has_decision.sum()
         return has_decision.new_ones((), dtype=torch.long) * torch.unique(batch.group[has_decision]).numel()
+
+
+# ---------------------------------------------------------------------------------------------------- what terms count
+class Weighed:
+    """A term whose decisions are weighed by its setting `aggregate`."""
+
+    aggregate: Aggregation
+
+    @property
+    def together(self) -> str | None:
+        """As the aggregation says."""
+        return self.aggregate.together
+
+    def count(self, batch: Experience) -> Tensor:
+        """As the aggregation says."""
+        return self.aggregate.count(batch)
+
+
+class OverTransitions:
+    """A term that sums over the decisions of `batch.now`, each with what followed it in `batch.after`.
+
+    Needs nothing besides the record and takes rows apart, unless the term says otherwise. Degenerate: a decision in the
+    last column has nothing after it and is not counted.
+    """
+
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions with a column after them."""
+        return batch.now.num_decisions

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.critics.q import DoubleQLearning, SoftTwinLoss
 from assay.ops.bins import Bins, decoded, gaussian_labels, two_hot_labels
-from assay.reduce import TokenMean
+from assay.reduce import OverTransitions, TokenMean, Weighed
 from assay.slots import Aggregation, View
 from assay.types import Experience, Loss, Need
 
@@ -69,21 +69,12 @@ def is_beyond(target: Tensor, bins: Bins) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ClassifyReturns:
+class ClassifyReturns(Weighed):
     """Cross-entropy of the critic `value` to the column `return`, weighed as the aggregation says."""
 
     label: Label = HlGauss()
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset()
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over decisions."""
@@ -95,17 +86,11 @@ class ClassifyReturns:
 
 
 @dataclass(frozen=True)
-class ClassifyActionValues:
+class ClassifyActionValues(OverTransitions):
     """Cross-entropy of the actor's own action values to a TD target (double DQN's unless told)."""
 
     td: Target = DoubleQLearning()
     label: Label = HlGauss()
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Of the bins of the action that was taken."""
@@ -121,17 +106,11 @@ class ClassifyActionValues:
 
 
 @dataclass(frozen=True)
-class ClassifyTwins:
+class ClassifyTwins(OverTransitions):
     """Cross-entropy of every member of the critic `q` to one TD target (SAC's unless told), summed over members."""
 
     td: Target = SoftTwinLoss()
     label: Label = HlGauss()
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The target is encoded once, from decoded values."""

@@ -14,24 +14,19 @@ from torch import Tensor
 
 from assay.critics.q import one_step_target, squared_errors
 from assay.ops.distributions import LOG_TWO
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import Context, Experience, Loss, Need
+from assay.types import Context, Experience, Loss
 
 
 @dataclass(frozen=True)
-class Expectile:
+class Expectile(OverTransitions):
     """|level - 1(u < 0)| * u^2,  u = min_i Q'_i(s, a) - V(s); gradient into V alone: IQL (arXiv:2110.06169).
 
     V becomes the expectile of recorded actions' values: level 1/2 is their mean, level -> 1 their maximum.
     """
 
     level: float = 0.7
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The expectile loss."""
@@ -44,7 +39,7 @@ class Expectile:
 
 
 @dataclass(frozen=True)
-class ToOwnAction:
+class ToOwnAction(OverTransitions):
     """sum_i (Q_i(s, a) - y)^2 / 2,  y = r + discount * min over k of Q'_k(s', a'),  a' ~ pi(.|s'), no entropy.
 
     k runs over `subset` critics drawn with replacement for each decision (REDQ, arXiv:2101.05982; WSRL,
@@ -53,12 +48,6 @@ class ToOwnAction:
 
     discount: float = 0.99
     subset: int = 0
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def target(self, batch: Experience, view: View) -> Tensor:
         """y for the columns of `batch.now`, [B, T]."""
@@ -88,7 +77,7 @@ def repeated(context: Context, num: int) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True)
-class Conservative:
+class Conservative(OverTransitions):
     """weight * sum_i (log of the integral of exp Q_i(s, .) - Q_i(s, a)): CQL(H) (arXiv:2006.04779).
 
     The integral is a mean of exp(Q) / density over 3 * `num` proposals: uniform ones, and the policy's own in s and in
@@ -97,13 +86,7 @@ class Conservative:
 
     weight: float = 5.0
     num: int = 10
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     breaks: ClassVar[dict[str, str]] = {"ends": "proposals are the policy's in the next state too, however it ended"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     @torch.no_grad()
     def proposals(self, batch: Experience, view: View) -> tuple[Tensor, Tensor]:
@@ -128,16 +111,10 @@ class Conservative:
 
 
 @dataclass(frozen=True)
-class ConservativeChoices:
+class ConservativeChoices(OverTransitions):
     """weight * (log sum_a exp Q(s, a) - Q(s, a)): CQL(H) for choices, the integral a sum over all of them."""
 
     weight: float = 1.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The soft maximum's height above what was recorded: minus the log-likelihood of softmax(Q)."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,8 +14,9 @@ from torch import Tensor, nn
 from assay.critics.conjugates import Conjugate, TotalVariation
 from assay.critics.q import EnsembleQ, one_step_target, squared_errors
 from assay.networks.perceptron import Ensemble, feature_size, features
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import AssayError, Box, Context, Discrete, Experience, Loss, Need, Origin, Spec
+from assay.types import AssayError, Box, Context, Discrete, Experience, Loss, Origin, Spec
 
 
 class ChoiceQ(nn.Module):
@@ -64,7 +64,7 @@ class ActionValue:
 
 
 @dataclass(frozen=True)
-class ImplicitMaximum:
+class ImplicitMaximum(OverTransitions):
     """level * F(z) - (1 - level) * z,  z = (min_i Q'_i(s, a) - V(s)) / scale, at most `clip`; gradient into V alone.
 
     V becomes a maximum over recorded actions that no maximisation was needed for (f-DVL, arXiv:2302.08560). F of total
@@ -76,12 +76,6 @@ class ImplicitMaximum:
     level: float = 0.8
     scale: float = 1.0
     clip: float = 1e9
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The implicit maximum's loss."""
@@ -94,16 +88,10 @@ class ImplicitMaximum:
 
 
 @dataclass(frozen=True)
-class ToNextValue:
+class ToNextValue(OverTransitions):
     """sum_i (Q_i(s, a) - r - discount * V(s'))^2 / 2: the critic's half of IQL, XQL and f-DVL."""
 
     discount: float = 0.99
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors of all critics."""
@@ -113,7 +101,7 @@ class ToNextValue:
 
 
 @dataclass(frozen=True)
-class MatchMixture:
+class MatchMixture(OverTransitions):
     """ReCOIL's critic with chi-square (arXiv:2302.08560), rewards ignored, y = discount * V(s') - Q(s, a):
 
         -share * E_expert[Q(s, a)] + E_mix[y^2] / 4,   mix = share * expert + (1 - share) * others
@@ -124,12 +112,6 @@ class MatchMixture:
 
     share: float = 0.5
     discount: float = 0.99
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Contrast and consistency, summed over the critics."""

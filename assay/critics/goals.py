@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from assay.critics.q import one_step_target
 from assay.networks.perceptron import Ensemble, feature_size, features, perceptron
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import AssayError, Context, Experience, Loss, Need, Spec
+from assay.types import AssayError, Context, Experience, Loss, Spec
 
 
 class RepresentedValue(nn.Module):
@@ -63,7 +63,7 @@ class GoalValue:
 
 
 @dataclass(frozen=True)
-class ExpectileTd:
+class ExpectileTd(OverTransitions):
     """sum_i w (y_i - V_i(s, g))^2,  y_i = r + discount * V'_i(s', g);  w = level where A >= 0, else 1 - level
 
         A = r + discount * min_i V'_i(s', g) - mean_i V'_i(s, g)
@@ -75,12 +75,6 @@ class ExpectileTd:
     critic: str = "value"
     discount: float = 0.99
     level: float = 0.7
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def target(self, batch: Experience, view: View) -> tuple[Tensor, Tensor]:
         """(y [N, B, T], w [B, T]) for the columns of `batch.now`."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from assay.critics.q import EnsembleQ
 from assay.networks.perceptron import Ensemble, feature_size, features
+from assay.reduce import OverTransitions
 from assay.slots import View
 from assay.types import AssayError, Box, Context, Experience, Loss, Need, Spec
 
@@ -76,16 +77,10 @@ class LearnedDynamics:
 
 
 @dataclass(frozen=True)
-class PredictNext:
+class PredictNext(OverTransitions):
     """sum over members and numbers of (predicted - seen)^2 / 2, for the change of the observation and the reward."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     breaks: ClassVar[dict[str, str]] = {"ends": "what was seen after a terminal step was seen: nothing is bootstrapped"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors."""

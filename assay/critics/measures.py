@@ -13,8 +13,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import Box, Context, Experience, Loss, Need
+from assay.types import Box, Context, Experience, Loss
 
 
 def flat(context: Context) -> Context:
@@ -79,7 +80,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class MeasureLoss:
+class MeasureLoss(OverTransitions):
     """sum_k mean_{i != j} (M_k[i, j] - discount T[i, j])^2 / 2 - mean_i M_k[i, i]
 
         M_k[i, j] = F_k(s_i, a_i, z_i) . B(s'_j);   T[i, j] = mean_k F'_k(s'_i, pi_z(s'_i), z_i) . B'(s'_j)
@@ -90,16 +91,11 @@ class MeasureLoss:
     """
 
     discount: float = 0.98
-    needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "what is seen after a decision is what is predicted: B(s') learns",
         "ends": "the state that a terminal step arrives in is counted too",
     }
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squares over pairs, less the diagonal."""
@@ -119,20 +115,15 @@ class MeasureLoss:
 
 
 @dataclass(frozen=True)
-class Orthonormal:
+class Orthonormal(OverTransitions):
     """weight * (mean_{i != j} (B(s'_i) . B(s'_j))^2 - 2 mean_i |B(s'_i)|^2): least where E[B B^T] is the identity."""
 
     weight: float = 1.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "it has no target: B(s') itself is learned",
         "ends": "it is about states, however the step that led there ended",
     }
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squares over pairs, less the lengths."""
@@ -143,7 +134,7 @@ class Orthonormal:
 
 
 @dataclass(frozen=True)
-class ConservativeValues:
+class ConservativeValues(OverTransitions):
     """weight * sum_k mean [log sum_a exp Q_k(s, a) - Q_k(s, a_data)],  Q_k = F_k(s, a, z) . z
 
     VC-FB (arXiv:2309.15178): CQL's penalty (arXiv:2006.04779) for every task z at once, so that actions which the data
@@ -153,12 +144,6 @@ class ConservativeValues:
 
     weight: float = 1.0
     num_samples: int = 8
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft maximum over actions less the recorded one."""
@@ -171,21 +156,16 @@ class ConservativeValues:
 
 
 @dataclass(frozen=True)
-class ConservativeMeasures:
+class ConservativeMeasures(OverTransitions):
     """The same with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
 
     weight: float = 1.0
     num_samples: int = 8
-    needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "the states to come are those after the batch's decisions: B(s') learns",
         "ends": "it is about states, however the step that led there ended",
     }
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft maximum over actions less the recorded one, for every state to come."""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from assay.networks.perceptron import Ensemble, feature_size, features
 from assay.ops.distributions import normal_sample
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import AssayError, Box, Context, Experience, Loss, Need, Spec
+from assay.types import AssayError, Box, Context, Experience, Loss, Spec
 
 
 class EnsembleQ(nn.Module):
@@ -79,7 +79,7 @@ def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Ten
 
 
 @dataclass(frozen=True)
-class DoubleQLearning:
+class DoubleQLearning(OverTransitions):
     """(Q(s, a) - y)^2 / 2, y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461).
 
     Squared, not Huber: where values are large a Huber loss is a median, few terminal steps are outvoted, and values
@@ -87,12 +87,6 @@ class DoubleQLearning:
     """
 
     discount: float = 0.99
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def target(self, batch: Experience, view: View) -> Tensor:
         """y for the columns of `batch.now`, [B, T]."""
@@ -113,7 +107,7 @@ class DoubleQLearning:
 
 
 @dataclass(frozen=True)
-class SmoothedTwinLoss:
+class SmoothedTwinLoss(OverTransitions):
     """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3
     (arXiv:1802.09477).
     """
@@ -121,12 +115,6 @@ class SmoothedTwinLoss:
     discount: float = 0.99
     noise: float = 0.2
     noise_limit: float = 0.5
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def target(self, batch: Experience, view: View) -> Tensor:
         """y for the columns of `batch.now`, [B, T]."""
@@ -145,18 +133,12 @@ class SmoothedTwinLoss:
 
 
 @dataclass(frozen=True)
-class SoftTwinLoss:
+class SoftTwinLoss(OverTransitions):
     """sum_i (Q_i(s, a) - y)^2 / 2, y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')): SAC
     (arXiv:1812.05905).
     """
 
     discount: float = 0.99
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def target(self, batch: Experience, view: View) -> Tensor:
         """y for the columns of `batch.now`, [B, T]."""

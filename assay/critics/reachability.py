@@ -10,17 +10,17 @@ Fisac et al. 2019 (arXiv:1809.07737 for the discounted form); from a record by e
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import Experience, Loss, Need
+from assay.types import Experience, Loss
 
 
 @dataclass(frozen=True)
-class LowExpectile:
+class LowExpectile(OverTransitions):
     """|level - 1(u < 0)| * u^2,  u = V_h(s) - max_i Q'_i(s, a): `Expectile` of harm, turned round, still pessimistic.
 
     V_h becomes a low expectile of recorded actions' harm: level 1/2 is their mean, level -> 1 the least harm that was
@@ -28,12 +28,6 @@ class LowExpectile:
     """
 
     level: float = 0.98
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Asymmetric squared errors."""
@@ -46,7 +40,7 @@ class LowExpectile:
 
 
 @dataclass(frozen=True)
-class WorstToCome:
+class WorstToCome(OverTransitions):
     """sum_i (Q_i(s, a) - y)^2 / 2,  y = (1 - discount) h + discount * max(h, V(s')): h once terminal, no sum of costs.
 
     h is `harm` where the decision cost something, else -1; where nothing costs it is -1 everywhere. A violation that
@@ -56,12 +50,6 @@ class WorstToCome:
 
     discount: float = 0.99
     harm: float = 25.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def harm_of(self, batch: Experience) -> Tensor:
         """h [B, T]."""

@@ -16,8 +16,9 @@ from assay.critics.value import PerceptronValue
 from assay.networks.perceptron import feature_size, features
 from assay.networks.streaming import RunningScale, sparse_perceptron
 from assay.ops.traces import decided_and_seen, td_error, trace_metrics
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import Context, Experience, Loss, Need, Spec
+from assay.types import Context, Experience, Loss, Spec
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class NormalizedValue:
 
 
 @dataclass(frozen=True)
-class FitMoments:
+class FitMoments(OverTransitions):
     """sum (mean - x)^2 / 2 + (square - x^2)^2 / 2 over what was seen after each decision, for each of `models`.
 
     Its minimiser is the mean and the mean square; the optimizer `Averaging` keeps exactly them. Reports how many
@@ -66,13 +67,7 @@ class FitMoments:
     """
 
     models: tuple[str, ...] = ("actor", "value")
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     breaks: ClassVar[dict[str, str]] = {"ends": "an observation counts as seen, however its episode ended"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors of the moments."""
@@ -87,16 +82,10 @@ class FitMoments:
 
 
 @dataclass(frozen=True)
-class TraceValue:
+class TraceValue(OverTransitions):
     """loss = -V(s_t); the metric `td_error` is r + discount * V(s_next) - V(s_t): TD(lambda) by a tracing optimizer."""
 
     discount: float = 0.99
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value, and its error as a metric."""
@@ -108,19 +97,13 @@ class TraceValue:
 
 
 @dataclass(frozen=True)
-class TraceQ:
+class TraceQ(OverTransitions):
     """loss = -Q(s_t, a_t); `td_error` is r + discount * max Q(s_next, .) - Q(s_t, a_t): Watkins' Q(lambda).
 
     A decision that was not greedy cuts the trace before it, so that the backward view is the cut lambda-return.
     """
 
     discount: float = 0.99
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value of what was done, its error, and whether it explored."""

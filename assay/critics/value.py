@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from assay.networks.perceptron import feature_size, features, perceptron
 from assay.networks.transformer import Trunk
-from assay.reduce import TokenMean
+from assay.reduce import TokenMean, Weighed
 from assay.slots import Aggregation, View
 from assay.types import AssayError, Context, Discrete, Experience, Loss, Need, Spec, Vocabulary
 
@@ -87,7 +87,7 @@ class TokenValue:
 
 
 @dataclass(frozen=True)
-class ValueLoss:
+class ValueLoss(Weighed):
     """coefficient * (V(s_t) - return_t)^2 / 2, summed over decisions.
 
     `return` is the column that the credit wrote (advantage + value for GAE); it carries no gradient. A critic of costs
@@ -99,15 +99,6 @@ class ValueLoss:
     critic: str = "value"
     target: str = "return"
     needs: ClassVar[frozenset[Need]] = frozenset()
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared error of the critic."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from assay.reduce import OverTransitions
 from assay.slots import View
 from assay.types import Context, Experience, Loss, Need
 
@@ -27,7 +28,7 @@ def weights(gain: Tensor, sharpness: float, limit: float) -> Tensor:
 
 
 @dataclass(frozen=True)
-class TowardsSubgoal:
+class TowardsSubgoal(OverTransitions):
     """-min(exp(sharpness * A), limit) * log low(a | s, phi(s, g)),  A = V(s', g) - V(s, g): HIQL's low level.
 
     phi is that of `critic` and gets no gradient. Rows have the subgoal as their goal and one step as their jump.
@@ -36,14 +37,8 @@ class TowardsSubgoal:
     sharpness: float = 3.0
     limit: float = 100.0
     critic: str = "value"
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted negative log-likelihood of the low level."""
@@ -56,7 +51,7 @@ class TowardsSubgoal:
 
 
 @dataclass(frozen=True)
-class ProposeSubgoal:
+class ProposeSubgoal(OverTransitions):
     """-min(exp(sharpness * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high level.
 
     Rows jump k steps to s', whose place in the space of goals is `achieved`; phi is that of the model `value`, V_h that
@@ -68,14 +63,8 @@ class ProposeSubgoal:
     limit: float = 100.0
     critic: str = "high_value"
     far: float = 0.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted squared distance of the proposed subgoal from the one that the data reached."""

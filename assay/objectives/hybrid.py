@@ -13,7 +13,7 @@ from torch import Tensor
 
 from assay.objectives.policy import TrustRegion, ratio_metrics
 from assay.objectives.trust import Clip, bounded_ratio
-from assay.reduce import TokenMean
+from assay.reduce import TokenMean, Weighed
 from assay.slots import Aggregation, Annotation, Over, View
 from assay.types import Experience, Loss, Need, Origin
 
@@ -47,7 +47,7 @@ class LogpWhenShown:
 
 
 @dataclass(frozen=True)
-class HybridPolicy:
+class HybridPolicy(Weighed):
     """Own rows by a trust region; the others by multiple importance sampling and an advantage for the unlikely.
 
         own:       trust(rho, A),   rho = pi / pi_old
@@ -66,15 +66,6 @@ class HybridPolicy:
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
     first_order: ClassVar[bool] = True
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over all decisions."""

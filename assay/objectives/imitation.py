@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
-from assay.reduce import TokenMean
+from assay.reduce import TokenMean, Weighed
 from assay.slots import Aggregation, View
 from assay.types import Experience, Loss, Need
 
 
 @dataclass(frozen=True)
-class LogLikelihood:
+class LogLikelihood(Weighed):
     """loss = -sum_bt weight_bt * log pi(a_bt | s_bt) / count."""
 
     aggregate: Aggregation = TokenMean()
@@ -22,15 +20,6 @@ class LogLikelihood:
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "likelihood does not read credit: every recorded decision counts"
     }
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Negative log-likelihood of the decisions."""

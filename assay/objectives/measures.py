@@ -6,24 +6,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import AssayError, Box, Experience, Loss, Need
+from assay.types import AssayError, Box, Experience, Loss
 
 
 @dataclass(frozen=True)
-class MaximizeMeasure:
+class MaximizeMeasure(OverTransitions):
     """-min_k F_k(s, pi_z(s), z) . z, with gradient into pi_z alone (arXiv:2209.14935); choices need no policy."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The slope of F . z at the policy's torques, times the torques: their gradient, and none for F and B."""

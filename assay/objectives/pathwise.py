@@ -5,24 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import Experience, Loss, Need
+from assay.types import Experience, Loss
 
 
 @dataclass(frozen=True)
-class MaximizeQ:
+class MaximizeQ(OverTransitions):
     """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477)."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action."""
@@ -33,17 +26,11 @@ class MaximizeQ:
 
 
 @dataclass(frozen=True)
-class MaximizeSoftQ:
+class MaximizeSoftQ(OverTransitions):
     """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905)."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft value of the actor's own action, negated."""
@@ -60,7 +47,7 @@ class MaximizeSoftQ:
 
 
 @dataclass(frozen=True)
-class MatchEntropy:
+class MatchEntropy(OverTransitions):
     """loss = -log_temperature * (log pi(a|s) + target): moves SAC's temperature until the entropy is `target` x
     dimensions.
 
@@ -68,14 +55,8 @@ class MatchEntropy:
     """
 
     target: float = -1.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The dual variable's loss; the policy gets no gradient."""

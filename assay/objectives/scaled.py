@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from assay.reduce import OverTransitions
 from assay.slots import Annotation, Over, View
 from assay.types import Experience, Loss, Need
 
@@ -27,7 +28,7 @@ class ValueSize:
 
 
 @dataclass(frozen=True)
-class MaximizeScaledQ:
+class MaximizeScaledQ(OverTransitions):
     """loss = -weight * Q_1(s, mu(s)) / mean |Q_1(s, a)| (TD3+BC, arXiv:2106.06860): Q and any multiple of it, one loss.
 
     The mean is over the whole update's recorded decisions and carries no gradient. Degenerate: values of 0 count as
@@ -36,13 +37,8 @@ class MaximizeScaledQ:
 
     weight: float = 2.5
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({ValueSize()})
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action, in units of the critic's size."""

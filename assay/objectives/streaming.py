@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from assay.ops.traces import decided_and_seen, td_error, trace_metrics
+from assay.reduce import OverTransitions
 from assay.slots import View
 from assay.types import Experience, Loss, Need
 
 
 @dataclass(frozen=True)
-class TracePolicy:
+class TracePolicy(OverTransitions):
     """loss = -(log pi(a_t|s_t) + entropy * sign(delta_t) * H(pi(.|s_t))), delta the critic's TD error: AC(lambda).
 
     arXiv:2410.14606. The optimizer traces this gradient and moves along delta * trace, so that the sign makes the
@@ -24,15 +24,10 @@ class TracePolicy:
     discount: float = 0.99
     entropy: float = 0.01
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "credit is the metric `td_error`, which the optimizer multiplies by"
     }
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus log-probability and signed entropy, and the TD error as a metric."""

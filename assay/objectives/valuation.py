@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.reduce import TokenMean
+from assay.reduce import TokenMean, Weighed
 from assay.slots import Aggregation, Annotation, Over, View
 from assay.types import AssayError, Experience, Loss, Need
 
@@ -45,7 +45,7 @@ class UniformLogp:
 
 
 @dataclass(frozen=True)
-class UniformValue:
+class UniformValue(Weighed):
     """Regression of Q(s, a) = temperature * log(pi / pi_old)(a|s) on the uniform policy's Bellman equation.
 
         loss_t = (Q(s_t, a_t) - y_t)^2 / 2,   y_t = A_t + next_scale * mean over all a of Q(s_(t+1), a), no gradient
@@ -63,15 +63,6 @@ class UniformValue:
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "a regression: without credit it pulls the ratio to the next value"
     }
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Half the squared Bellman error of each decision, weighed."""

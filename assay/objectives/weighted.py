@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
+from assay.reduce import OverTransitions
 from assay.slots import View
 from assay.types import Experience, Loss, Need
 
 
 @dataclass(frozen=True)
-class AdvantageRegression:
+class AdvantageRegression(OverTransitions):
     """loss = -min(exp(sharpness * (min_i Q'_i(s, a) - V(s))), limit) * log pi(a|s) (AWR, IQL; arXiv:2110.06169).
 
     sharpness 0 is behaviour cloning. Needs critics `q` (copy `q_target`) and `value`; they get no gradient.
@@ -23,13 +23,8 @@ class AdvantageRegression:
     sharpness: float = 3.0
     limit: float = 100.0
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted negative log-likelihood."""

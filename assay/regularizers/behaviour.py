@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.ops import divergences
-from assay.reduce import TokenMean
+from assay.reduce import TokenMean, Weighed
 from assay.slots import Aggregation, Schedule, View, number
 from assay.types import Experience, Loss, Need
 
@@ -29,7 +29,7 @@ def absolute(log_ratio: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class KlToBehaviour:
+class KlToBehaviour(Weighed):
     """coefficient * estimator(log pi - log pi_old) at each decision, with gradient.
 
     `ops.divergences.k2`: OPMD's penalty (Kimi k1.5), half a square. `forward`: AsymRE's (arXiv:2506.20520), which is
@@ -41,15 +41,6 @@ class KlToBehaviour:
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over decisions."""
@@ -64,7 +55,7 @@ def above_average(batch: Experience) -> Tensor:
 
 
 @dataclass(frozen=True)
-class KlWhereMarked:
+class KlWhereMarked(Weighed):
     """coefficient * |log pi - log pi_old| at the decisions that the column `high_covariance` marks, 0 at the others.
 
     KL-Cov (arXiv:2505.22617), with the estimator of its released code. Assumes: a credit part wrote the marks.
@@ -76,15 +67,6 @@ class KlWhereMarked:
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
     reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"high_covariance": above_average}
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over marked decisions."""

@@ -9,13 +9,13 @@ from typing import ClassVar
 from torch import Tensor
 
 from assay.ops import divergences
-from assay.reduce import TokenMean
+from assay.reduce import TokenMean, Weighed
 from assay.slots import Aggregation, Schedule, View, number
 from assay.types import Experience, Loss, Need
 
 
 @dataclass(frozen=True)
-class KlToReference:
+class KlToReference(Weighed):
     """coefficient * estimate of KL(pi || ref) at each decision, with gradient.
 
     `estimator` is k1, k2 or k3 of `ops.divergences`. As a loss on samples of the current policy: k2 has the gradient of
@@ -32,15 +32,6 @@ class KlToReference:
         """Whether each value is not negative: true for k2 and k3, not for k1."""
         return self.estimator is not divergences.k1
 
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
-
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over decisions."""
         log_ratio = (view.scored.logp - batch.column("logp_ref").detach()) * batch.mask
@@ -50,22 +41,13 @@ class KlToReference:
 
 
 @dataclass(frozen=True)
-class EntropyBonus:
+class EntropyBonus(Weighed):
     """-coefficient * entropy of each decision's distribution: keeps the policy from collapsing."""
 
     coefficient: float | Schedule = 0.01
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
     divergence: ClassVar[bool] = False
-
-    @property
-    def together(self) -> str | None:
-        """As the aggregation says."""
-        return self.aggregate.together
-
-    def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
-        return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over decisions."""

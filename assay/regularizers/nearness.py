@@ -5,27 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Tensor
-
+from assay.reduce import OverTransitions
 from assay.slots import View
-from assay.types import Experience, Loss, Need
+from assay.types import Experience, Loss
 
 
 @dataclass(frozen=True)
-class NearRecorded:
+class NearRecorded(OverTransitions):
     """coefficient * mean over dimensions of ((mu(s) - a) / half range)^2: TD3+BC's cloning (arXiv:2106.06860).
 
     For deterministic actors: twice the loss of `LogLikelihood` over the number of dimensions.
     """
 
     coefficient: float = 1.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
-    together: ClassVar[str | None] = None
     divergence: ClassVar[bool] = False  # zero at the record, not at the reference
-
-    def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
-        return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared distances in units of the range."""
