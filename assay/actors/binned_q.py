@@ -8,15 +8,14 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from assay.actors.q_network import Greedy, QNetwork
 from assay.networks.perceptron import feature_size, features, perceptron
 from assay.ops.bins import Bins, decoded
-from assay.types import AssayError, Context, Discrete, Experience, Need, Scored, Spec
+from assay.types import AssayError, Context, Discrete, Spec
 
 
-class GreedyInBins(nn.Module):
-    """a = argmax Q(s, .), each value the mean of a distribution; the log-probability of the greedy action is 0."""
-
-    num_draws = 1
+class GreedyInBins(Greedy):
+    """Q(s, .) by a perceptron, each value the mean of a distribution over bins."""
 
     def __init__(self, num_inputs: int, num_actions: int, hidden: Sequence[int], bins: Bins) -> None:
         super().__init__()
@@ -31,16 +30,6 @@ class GreedyInBins(nn.Module):
         """Q(s, .) [..., A]."""
         return decoded(self.outputs(context), self.bins)
 
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The greedy action; `uniform` is not used (exploring wraps this actor)."""
-        values = self.values(context)
-        return values.argmax(-1), values.new_zeros(values.shape[:-1])
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """log softmax(Q)[a]: lets it be cloned or regularised as a policy."""
-        log_prob = self.values(batch.context).log_softmax(-1)
-        return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
-
 
 @dataclass(frozen=True)
 class BinnedQNetwork:
@@ -50,10 +39,7 @@ class BinnedQNetwork:
     high: float = 1.0
     num: int = 51
     hidden: tuple[int, ...] = (64, 64)
-    breaks: ClassVar[dict[str, str]] = {
-        "agree": "acts greedily with log-probability 0; `score` is the softmax of the values, for cloning",
-        "frequencies": "acts greedily; `score` is the softmax of the values, for cloning",
-    }
+    breaks: ClassVar[dict[str, str]] = QNetwork.breaks
 
     def build(self, spec: Spec) -> nn.Module:
         """The module for this task."""

@@ -9,14 +9,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from assay.actors.q_network import QNetwork
-from assay.types import AssayError, Context, Experience, Need, Scored, Spec
+from assay.actors.q_network import Greedy, QNetwork
+from assay.types import AssayError, Context, Spec
 
 
-class MaxMinQ(nn.Module):
-    """a = argmax_a min_j Q_j(s, a); its log-probability is 0 for that action."""
-
-    num_draws = 1
+class MaxMinQ(Greedy):
+    """a = argmax_a min_j Q_j(s, a): the action whose lowest value is highest."""
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -26,16 +24,6 @@ class MaxMinQ(nn.Module):
     def values(self, context: Context) -> Tensor:
         """min_j Q_j(s, .) [..., A]."""
         return torch.stack([member.values(context) for member in self.members]).amin(0)  # type: ignore[operator]
-
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The action whose lowest value is highest; `uniform` is not used."""
-        values = self.values(context)
-        return values.argmax(-1), values.new_zeros(values.shape[:-1])
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """log softmax(min_j Q_j)[a], as a single network of action values is scored."""
-        log_prob = self.values(batch.context).log_softmax(-1)
-        return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,32 @@ from assay.ops import distributions
 from assay.types import AssayError, Box, Context, Discrete, Experience, Need, Scored, Spec
 
 
-class MlpCategorical(nn.Module):
-    """pi(a|s) = softmax(f(s))[a]."""
+class Categorical(nn.Module):
+    """pi(a|s) = softmax(logits(s))[a] of whatever gives the logits."""
 
     num_draws = 1
+
+    def logits(self, context: Context) -> Tensor:
+        """Unnormalised log-probabilities [..., A]."""
+        raise NotImplementedError
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """One decision for each row; the mode where `uniform` is None."""
+        logits = self.logits(context)
+        action = logits.argmax(-1) if uniform is None else distributions.categorical_sample(logits, uniform[:, 0])
+        return action, distributions.categorical_logp(logits, action)
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the recorded decisions; entropy and logits if asked. Zero where masked."""
+        logits = self.logits(batch.context)
+        log_prob = logits.log_softmax(-1)
+        logp = log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask
+        entropy = -(log_prob.exp() * log_prob).sum(-1) * batch.mask if Need.ENTROPY in needs else None
+        return Scored(logp, entropy, logits if Need.LOGITS in needs else None)
+
+
+class MlpCategorical(Categorical):
+    """Logits by a perceptron."""
 
     def __init__(self, num_inputs: int, num_actions: int, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -26,28 +48,34 @@ class MlpCategorical(nn.Module):
         """Unnormalised log-probabilities [..., A]."""
         return self.net(features(context))
 
+
+class Gaussian(nn.Module):
+    """pi(a|s) = N(mean(s), diag(exp(log_std))^2), with a standard deviation that does not depend on the state."""
+
+    log_std: Tensor
+
+    def mean(self, context: Context) -> Tensor:
+        """[..., A]."""
+        raise NotImplementedError
+
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """One decision for each row; the mode where `uniform` is None."""
-        logits = self.logits(context)
-        action = logits.argmax(-1) if uniform is None else distributions.categorical_sample(logits, uniform[:, 0])
-        return action, distributions.categorical_logp(logits, action)
+        """mean + std * noise; the mean where `uniform` is None."""
+        mean = self.mean(context)
+        noise = torch.zeros_like(mean) if uniform is None else distributions.normal_sample(uniform)
+        action = mean + self.log_std.exp() * noise
+        return action, distributions.normal_logp(action, mean, self.log_std)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the recorded decisions; entropy and logits if asked."""
-        logits = self.logits(batch.context)
-        return score_categorical(logits, batch, needs)
+        """Log-densities of the recorded decisions; the entropy is the same in every state."""
+        logp = distributions.normal_logp(batch.action, self.mean(batch.context), self.log_std) * batch.mask
+        entropy = None
+        if Need.ENTROPY in needs:
+            entropy = (self.log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum() * batch.mask
+        return Scored(logp, entropy)
 
 
-def score_categorical(logits_BTA: Tensor, batch: Experience, needs: frozenset[Need]) -> Scored:
-    """`Scored` of a categorical policy, zero where masked."""
-    log_prob = logits_BTA.log_softmax(-1)
-    logp = log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask
-    entropy = -(log_prob.exp() * log_prob).sum(-1) * batch.mask if Need.ENTROPY in needs else None
-    return Scored(logp, entropy, logits_BTA if Need.LOGITS in needs else None)
-
-
-class MlpGaussian(nn.Module):
-    """pi(a|s) = N(f(s), diag(exp(log_std))^2), with a standard deviation that does not depend on the state."""
+class MlpGaussian(Gaussian):
+    """Means by a perceptron."""
 
     def __init__(self, num_inputs: int, space: Box, hidden: Sequence[int], initial_log_std: float) -> None:
         super().__init__()
@@ -55,21 +83,9 @@ class MlpGaussian(nn.Module):
         self.net = perceptron(num_inputs, space.size, hidden, output_gain=0.01)
         self.log_std = nn.Parameter(torch.full((space.size,), initial_log_std))
 
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """mean + std * noise; the mean where `uniform` is None."""
-        mean = self.net(features(context))
-        noise = torch.zeros_like(mean) if uniform is None else distributions.normal_sample(uniform)
-        action = mean + self.log_std.exp() * noise
-        return action, distributions.normal_logp(action, mean, self.log_std)
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-densities of the recorded decisions; the entropy is the same in every state."""
-        mean = self.net(features(batch.context))
-        logp = distributions.normal_logp(batch.action, mean, self.log_std) * batch.mask
-        entropy = None
-        if Need.ENTROPY in needs:
-            entropy = (self.log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum() * batch.mask
-        return Scored(logp, entropy)
+    def mean(self, context: Context) -> Tensor:
+        """[..., A]."""
+        return self.net(features(context))
 
 
 def need_box(spec: Spec, who: str) -> Box:

@@ -12,10 +12,28 @@ from assay.networks.perceptron import feature_size, features, perceptron
 from assay.types import AssayError, Context, Discrete, Experience, Need, Scored, Spec
 
 
-class GreedyQ(nn.Module):
-    """a = argmax Q(s, .); its log-probability is 0 for the greedy action."""
+class Greedy(nn.Module):
+    """a = argmax Q(s, .) of whatever gives the values; the log-probability of the greedy action is 0."""
 
     num_draws = 1
+
+    def values(self, context: Context) -> Tensor:
+        """Q(s, .) [..., A]."""
+        raise NotImplementedError
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The greedy action; `uniform` is not used (exploring wraps this actor)."""
+        values = self.values(context)
+        return values.argmax(-1), values.new_zeros(values.shape[:-1])
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """log softmax(Q)[a]: lets action values be cloned or regularised as a policy."""
+        log_prob = self.values(batch.context).log_softmax(-1)
+        return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
+
+
+class GreedyQ(Greedy):
+    """Q(s, .) by a perceptron."""
 
     def __init__(self, num_inputs: int, num_actions: int, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -25,16 +43,6 @@ class GreedyQ(nn.Module):
     def values(self, context: Context) -> Tensor:
         """Q(s, .) [..., A]."""
         return self.net(features(context))
-
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The greedy action; `uniform` is not used (exploring wraps this actor)."""
-        values = self.values(context)
-        return values.argmax(-1), values.new_zeros(values.shape[:-1])
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """log softmax(Q)[a]: lets a Q-network be cloned or regularised as a policy."""
-        log_prob = self.values(batch.context).log_softmax(-1)
-        return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from assay.actors.mlp import need_box, score_categorical
+from assay.actors.mlp import Categorical, Gaussian, need_box
 from assay.networks.trees import TreeSum, categorical_features, tree_inputs
-from assay.ops import distributions
-from assay.types import Box, Context, Discrete, Experience, Need, Scored, Spec
+from assay.types import Box, Context, Discrete, Spec
 
 
-class TreeCategorical(nn.Module):
-    """pi(a|s) = softmax(f(s))[a], f a sum of trees; uniform before the first."""
-
-    num_draws = 1
+class TreeCategorical(Categorical):
+    """Logits by a sum of trees; uniform before the first."""
 
     def __init__(self, categorical_F: Tensor, num_actions: int) -> None:
         super().__init__()
@@ -27,19 +24,9 @@ class TreeCategorical(nn.Module):
         """Unnormalised log-probabilities [..., A]."""
         return self.trees(tree_inputs(context))
 
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """One decision for each row; the mode where `uniform` is None."""
-        logits = self.logits(context)
-        action = logits.argmax(-1) if uniform is None else distributions.categorical_sample(logits, uniform[:, 0])
-        return action, distributions.categorical_logp(logits, action)
 
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the recorded decisions; entropy and logits if asked."""
-        return score_categorical(self.logits(batch.context), batch, needs)
-
-
-class TreeGaussian(nn.Module):
-    """pi(a|s) = N(f(s), diag(exp(log_std))^2), f a sum of trees; the deviation is a parameter, not a tree's."""
+class TreeGaussian(Gaussian):
+    """Means by a sum of trees, 0 before the first; the deviation is a parameter, not a tree's."""
 
     def __init__(self, categorical_F: Tensor, space: Box, initial_log_std: float) -> None:
         super().__init__()
@@ -47,21 +34,9 @@ class TreeGaussian(nn.Module):
         self.trees = TreeSum(categorical_F, space.size)
         self.log_std = nn.Parameter(torch.full((space.size,), initial_log_std))
 
-    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """mean + std * noise; the mean where `uniform` is None."""
-        mean = self.trees(tree_inputs(context))
-        noise = torch.zeros_like(mean) if uniform is None else distributions.normal_sample(uniform)
-        action = mean + self.log_std.exp() * noise
-        return action, distributions.normal_logp(action, mean, self.log_std)
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-densities of the recorded decisions; the entropy is the same in every state."""
-        mean = self.trees(tree_inputs(batch.context))
-        logp = distributions.normal_logp(batch.action, mean, self.log_std) * batch.mask
-        entropy = None
-        if Need.ENTROPY in needs:
-            entropy = (self.log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum() * batch.mask
-        return Scored(logp, entropy)
+    def mean(self, context: Context) -> Tensor:
+        """[..., A]."""
+        return self.trees(tree_inputs(context))
 
 
 @dataclass(frozen=True)
