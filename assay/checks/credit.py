@@ -315,7 +315,18 @@ def absent_rows(part: Any, case: Case) -> Iterator[str]:
         yield from apart(kept(part, case.batch.rows(there)), {"kept": kept(part, case.batch)["kept"][there]})
 
 
-SELECT = Contract("select", (selection, absent_rows), lambda part: experiences())
+@law("the rows of an episode, those of all players, are kept or dropped together")
+def whole_episodes(part: Any, case: Case) -> Iterator[str]:
+    """Also where one player has nothing to tell its episodes apart."""
+    batch, games = case.batch, groups.game_groups(case.batch)
+    alike = batch if batch.player is None else batch.with_columns(reward=batch.reward * (batch.player > 0).unsqueeze(1))
+    for one in (batch, alike):
+        rows = kept(part, one)["kept"]
+        if not torch.equal(groups.any_of(rows, games), rows):
+            yield f"of {games.size.tolist()} rows it keeps {groups.total(rows.long(), games).tolist()}"
+
+
+SELECT = Contract("select", (selection, absent_rows, whole_episodes), lambda part: experiences())
 
 
 def check_select(part: Any) -> list[Finding]:

@@ -54,15 +54,16 @@ class OverlongPenalty:
 class Informative:
     """Keeps groups whose outcomes differ; the others have no advantage to learn from (DAPO's dynamic sampling).
 
-    Gathers again, at most `max_rounds` times, until as many groups are kept as were asked for.
+    Gathers again, at most `max_rounds` times, until as many groups are kept as were asked for. Games are kept whole: a
+    start at which one player's outcomes differ keeps all players' rows, since who learns reads the others' too.
     """
 
     max_rounds: int = 3
 
     def __call__(self, experience: Experience) -> Tensor:
         """Bool [B]."""
-        outcome = groups.outcome(experience)
-        return groups.differs(outcome, groups.row_groups(experience))
+        differs = groups.differs(groups.outcome(experience), groups.row_groups(experience))
+        return groups.any_of(differs, groups.linked_groups(experience))
 
 
 @dataclass(frozen=True)

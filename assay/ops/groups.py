@@ -101,6 +101,32 @@ def game_groups(experience: Experience) -> Groups:
     return groups_of(experience.episode, len(experience), experience.mask.device)
 
 
+def linked_groups(experience: Experience) -> Groups:
+    """Rows that belong together when some are left out: those of a group and, in a game, of all groups that share an
+    episode with it. Numbered by the lowest group among them; without players they are the groups.
+    """
+    by_group = row_groups(experience)
+    if experience.episode is None or experience.player is None:
+        return by_group
+    games, label = game_groups(experience), by_group.index
+    while True:
+        linked = lowest(lowest(label, games), by_group)
+        if torch.equal(linked, label):
+            return replace(groups_of(label, len(experience), label.device), share=by_group.share)
+        label = linked
+
+
+def lowest(value_B: Tensor, groups: Groups) -> Tensor:
+    """The smallest of the group's values, on each of its rows, [B]."""
+    least = value_B.new_zeros(groups.num).scatter_reduce(0, groups.index, value_B, "amin", include_self=False)
+    return least[groups.index]
+
+
+def any_of(is_so_B: Tensor, groups: Groups) -> Tensor:
+    """Bool [B]: whether it is so for a row of the group."""
+    return total(is_so_B.long(), groups)[groups.index] > 0
+
+
 def over_episode(row_total_B: Tensor, experience: Experience) -> Tensor:
     """Each row's number summed over all rows of its episode (and player), [B]."""
     if experience.episode is None:

@@ -49,7 +49,10 @@ class Reward(Protocol):
 
 
 class Select(Protocol):
-    """Which fresh sequences are kept, and whether more must be gathered (dynamic sampling, rejection)."""
+    """Which fresh sequences are kept, and whether more must be gathered (dynamic sampling, rejection).
+
+    Law: the rows of an episode, those of all players, are kept or dropped together.
+    """
 
     @property
     def max_rounds(self) -> int:

@@ -160,6 +160,9 @@ class Keep:
 SELECTIONS = {
     "selection": Keep(lambda experience: torch.arange(len(experience)) % 2 == 0),
     "absent_rows": Keep(lambda experience: row_deviation(experience) > 1e-6),
+    "whole_episodes": Keep(
+        lambda experience: groups.differs(groups.outcome(experience), groups.row_groups(experience))
+    ),
 }
 
 

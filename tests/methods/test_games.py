@@ -11,6 +11,7 @@ import torch
 from assay import bases, catalogue, evaluation
 from assay.credit.outcome import GroupMean, OutcomeCredit
 from assay.credit.players import AlignAdvantages, LeaveOneOutToGo, PlayerDeviation, PlayerMean
+from assay.credit.shaping import Informative
 from assay.credit.temporal import Gae, RewardToGo, Whiten
 from assay.loop import Loop
 from assay.ops import groups, text
@@ -217,6 +218,16 @@ def test_players_outcomes_are_not_added_up() -> None:
     advantage = OutcomeCredit(GroupMean())(fresh).column("advantage")[:, 0]
     for group in fresh.group.unique():
         assert float(advantage[fresh.group == group].sum()) == pytest.approx(0.0, abs=1e-4)
+
+
+def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
+    _, fresh = played("prisoners-dilemma")
+    told_apart = (fresh.player == 1) & (torch.arange(10) == 9)
+    outcome = told_apart.to(fresh.reward.dtype).unsqueeze(1) * fresh.mask
+    assert Informative()(replace(fresh, reward=outcome)).tolist() == (fresh.column("start") == 8).tolist()
+    alone = fresh.rows(fresh.player == 1)
+    assert Informative()(replace(alone, reward=outcome[5:])).tolist() == [False, False, True, True, True]
+    assert not Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward))).any()
 
 
 def test_a_fault_takes_the_whole_game_out() -> None:

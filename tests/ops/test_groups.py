@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import mean, stdev
 
 import pytest
@@ -118,3 +119,14 @@ def test_segments_of_an_episode_share_its_outcome_and_count_as_one() -> None:
 
 def test_rewards_of_masked_columns_do_not_count() -> None:
     assert groups.outcome(rows([1.0, 2.0], [0, 0], [True, False])).tolist() == [1.0, 0.0]
+
+
+def test_groups_that_share_a_game_are_linked_and_without_players_none_is() -> None:
+    game = rows([0.0] * 8, [4, 5, 9, 5, 4, 7, 9, 7], [True] * 7 + [False], [1, 1, 2, 3, 3, 4, 5, 4])
+    alone = groups.row_groups(game)
+    assert torch.equal(groups.linked_groups(game).index, alone.index)
+    linked = groups.linked_groups(replace(game, player=torch.tensor([0, 1, 0, 1, 0, 0, 0, 1])))
+    assert linked.index.tolist() == [0, 0, 2, 0, 0, 1, 2, 1]
+    assert linked.size.tolist() == [4, 2, 2]
+    chain = replace(game, group=None, player=torch.arange(8), episode=torch.tensor([6, 6, 7, 7, 8, 8, 7, 6]))
+    assert groups.linked_groups(chain).index.tolist() == [0, 0, 1, 1, 2, 2, 1, 0]
