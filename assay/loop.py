@@ -105,8 +105,8 @@ class Loop:
     def gather(self, recipe: Recipe, draw: Draw, step: Step) -> Experience:
         """Fresh, rewarded experience; gathers again where the recipe's selection asks for more.
 
-        Selection keeps at most as many groups as one round has. Where it keeps none, nothing is left to learn from: the
-        step has no decisions.
+        Selection keeps at most as many groups as one round has, in a game as many starts with all their players. Where
+        it keeps none, nothing is left to learn from: the step has no decisions.
         """
         assert recipe.rollout is not None
         who = self.engine.models[recipe.behaviour]
@@ -132,7 +132,7 @@ class Loop:
             step.metrics["selected"] = float(rows.float().mean())
             if bool(rows.any()):
                 part = fresh.rows(rows)
-                found = groups.row_groups(part)
+                found = groups.linked_groups(part)
                 kept.append(part.rows(found.index < missing))
                 missing -= min(missing, found.num)
             if not missing:

@@ -230,6 +230,15 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
     assert not Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward))).any()
 
 
+@pytest.mark.parametrize("starts", [3, 4])
+def test_the_loop_gathers_whole_games_of_as_many_starts_as_were_asked_for(starts: int) -> None:
+    task = catalogue.find_task("prisoners-dilemma")
+    recipe = bases.dapo(world_of(task)).set("rollout.starts", starts).set("rollout.members", 3)
+    fresh = Loop(recipe, task, seed=0, num_steps=1).step().fresh
+    assert len(fresh.column("start").unique()) == starts
+    assert len(fresh) == starts * 3 * 2, "three games of two players at each"
+
+
 def test_a_fault_takes_the_whole_game_out() -> None:
     _, fresh = played("prisoners-dilemma")
     outcomes = [InfraFault("judge") if row == 2 else Score(1.0) for row in range(len(fresh))]
