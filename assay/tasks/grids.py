@@ -6,7 +6,7 @@ are open. `roaming` is the same grid without ends: who reaches a goal is given a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.tasks.mazes import Maze, another_goal, two_cells
-from assay.tasks.stepping import ArraySimulation, SteppedTask
+from assay.tasks.mazes import Maze, another_goal, maze_task, two_cells
+from assay.tasks.stepping import SteppedTask
 from assay.types import Box, Context, Discrete, Spec
 
 FOUR_ROOMS = Maze((
@@ -58,8 +58,6 @@ CORRIDOR = Maze((
     "###############",
 ))  # fmt: skip
 """One winding way of 97 cells."""
-ROAMING = 200
-"""Decisions of an episode of play."""
 
 
 @dataclass(frozen=True)
@@ -122,21 +120,8 @@ def grid_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
     """The task of a maze; held-out episodes have goals of their own."""
     places = Box((-1.0, -1.0), (1.0, 1.0))
     seen = Box((-1.0,) * 2 + (0.0,) * 4, (1.0,) * 6)
-    spec, expert = Spec(seen, Discrete(4), horizon, goal=places), partial(shortest_way, maze)
-    moves = GoalGrid(maze, 0, horizon)
-    roams = replace(moves, limit=ROAMING, has_chance=True)
-    roaming = SteppedTask(f"{name}, roaming", replace(spec, horizon=ROAMING), partial(ArraySimulation, roams), expert)
-    held_out = partial(ArraySimulation, replace(moves, split=1))
-    return SteppedTask(
-        name,
-        spec,
-        partial(ArraySimulation, moves),
-        expert,
-        moves,
-        held_out,
-        roaming,
-        distance=partial(steps_between, maze),
-    )
+    spec = Spec(seen, Discrete(4), horizon, goal=places)
+    return maze_task(name, spec, partial(GoalGrid, maze), partial(shortest_way, maze), partial(steps_between, maze))
 
 
 LEVELS = {

@@ -1,21 +1,26 @@
-"""Mazes drawn as text: free cells, moves, and shortest ways between all pairs by breadth-first search.
+"""Mazes drawn as text: free cells, moves, shortest ways between all pairs by breadth-first search, and tasks in them.
 
 Axes: C free cells, H rows, W columns. `#` is wall, anything else is free. Moves are up, right, down and left.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 
 import numpy as np
+from torch import Tensor
 
-from assay.types import AssayError
+from assay.tasks.stepping import ArraySimulation, Dynamics, SteppedTask
+from assay.types import AssayError, Context, Spec
 
 MOVES = np.array([[-1, 0], [0, 1], [1, 0], [0, -1]])
 """Rows and columns that up, right, down and left go by."""
 HELD_OUT = 4
 """One of so many cells is a goal of held-out episodes alone."""
+ROAMING = 200
+"""Decisions of an episode of play."""
 
 
 @dataclass(frozen=True)
@@ -89,3 +94,19 @@ def another_goal(goals: np.ndarray, here: np.ndarray, uniform: np.ndarray) -> np
     drawn = (uniform * len(goals)).astype(np.int64)
     other = (drawn + 1) % len(goals)
     return np.where(goals[drawn] == here, goals[other], goals[drawn])
+
+
+def maze_task(
+    name: str,
+    spec: Spec,
+    moves: Callable[..., Dynamics],
+    expert: Callable[[Context], Tensor],
+    distance: Callable[[Tensor, Tensor], Tensor],
+) -> SteppedTask:
+    """The task of `moves(split, limit, has_chance)`; held-out episodes have goals of their own, and in the roaming task
+    a goal that is reached is followed by another."""
+    here = moves(split=0, limit=spec.horizon)
+    held_out, roams = moves(split=1, limit=spec.horizon), moves(split=0, limit=ROAMING, has_chance=True)
+    roaming = SteppedTask(f"{name}, roaming", replace(spec, horizon=ROAMING), partial(ArraySimulation, roams), expert)
+    make, other = partial(ArraySimulation, here), partial(ArraySimulation, held_out)
+    return SteppedTask(name, spec, make, expert, here, other, roaming, distance=distance)

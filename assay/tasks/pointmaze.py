@@ -11,7 +11,7 @@ Axes: N instances. Cells are 1 wide; the goal counts as reached within 0.45 of i
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.tasks.mazes import Maze, another_goal, two_cells
-from assay.tasks.stepping import ArraySimulation, SteppedTask
+from assay.tasks.mazes import Maze, another_goal, maze_task, two_cells
+from assay.tasks.stepping import SteppedTask
 from assay.types import Box, Context, Spec
 
 DRAG, THRUST = 0.8, 0.05
@@ -31,8 +31,6 @@ ASIDE = 0.5
 EDGE = 1e-6
 At = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(y, x) of a coordinate that moves."""
-ROAMING = 200
-"""Decisions of an episode of play."""
 UMAZE = Maze(("#####", "#...#", "###.#", "#...#", "#####"))
 MEDIUM = Maze((
     "########",
@@ -154,21 +152,8 @@ def cells_between(maze: Maze, achieved: Tensor, goal: Tensor) -> Tensor:
 def point_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
     """The task of a maze; held-out episodes have goals of their own."""
     places, force = Box((-1.0,) * 2, (1.0,) * 2), Box((-1.0,) * 2, (1.0,) * 2)
-    spec, expert = Spec(Box((-1.0,) * 4, (1.0,) * 4), force, horizon, goal=places), partial(steered, maze)
-    moves = PointMaze(maze, 0, horizon)
-    roams = replace(moves, limit=ROAMING, has_chance=True)
-    roaming = SteppedTask(f"{name}, roaming", replace(spec, horizon=ROAMING), partial(ArraySimulation, roams), expert)
-    held_out = partial(ArraySimulation, replace(moves, split=1))
-    return SteppedTask(
-        name,
-        spec,
-        partial(ArraySimulation, moves),
-        expert,
-        moves,
-        held_out,
-        roaming,
-        distance=partial(cells_between, maze),
-    )
+    spec = Spec(Box((-1.0,) * 4, (1.0,) * 4), force, horizon, goal=places)
+    return maze_task(name, spec, partial(PointMaze, maze), partial(steered, maze), partial(cells_between, maze))
 
 
 LEVELS = {
