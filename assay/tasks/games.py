@@ -36,18 +36,44 @@ from assay.tasks.matrix import (
 from assay.types import Box, Context, Discrete, Draw, Experience, Origin, Spec, Vocabulary
 
 
-@dataclass(frozen=True)
-class RepeatedGame:
-    """Players see the round before: a number (tables), or with `one_hot` a vector (perceptrons)."""
+class MatrixTask:
+    """A matrix game of several rounds; its forms say what a player sees and how a match is played."""
 
-    name: str
     rules: Rules
-    one_hot: bool = False
 
     @property
     def num_players(self) -> int:
         """Two."""
         return PLAYERS
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """Games of each (start, sample): see `GameTask`. Rewards are the rounds' payoffs."""
+        return self.played(actor, match_of(self.rules, starts, samples, split), draw, greedy)
+
+    def play_against(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
+    ) -> Experience:
+        """The same against the opponents of the rules, start by start."""
+        return self.played(actor, match_of(self.rules, starts, samples, split, player), draw, greedy=False)
+
+    def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
+        """All rounds of a match."""
+        raise NotImplementedError
+
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Rounds carry their payoffs already; adds `score` [B], the mean payoff of a round."""
+        return scored(experience)
+
+
+@dataclass(frozen=True)
+class RepeatedGame(MatrixTask):
+    """Players see the round before: a number (tables), or with `one_hot` a vector (perceptrons)."""
+
+    name: str
+    rules: Rules
+    one_hot: bool = False
 
     @property
     def spec(self) -> Spec:
@@ -64,18 +90,6 @@ class RepeatedGame:
             return {"state": state}
         return {"observation": torch.nn.functional.one_hot(state, self.rules.num_states).float()}
 
-    def play(
-        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
-    ) -> Experience:
-        """Games of each (start, sample): see `GameTask`. Rewards are the rounds' payoffs."""
-        return self.played(actor, match_of(self.rules, starts, samples, split), draw, greedy)
-
-    def play_against(
-        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
-    ) -> Experience:
-        """The same against the opponents of the rules, start by start."""
-        return self.played(actor, match_of(self.rules, starts, samples, split, player), draw, greedy=False)
-
     @torch.no_grad()
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
         """All rounds of a match."""
@@ -90,10 +104,6 @@ class RepeatedGame:
             memory = match.remembered(move)
         record = recorder.finish(self.observed(match, memory))
         return match.named(record, torch.arange(record.num_columns))
-
-    def judge(self, experience: Experience, split: int) -> Experience:
-        """Rounds carry their payoffs already; adds `score` [B], the mean payoff of a round."""
-        return scored(experience)
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Who, the moves, the payoff and, where known, the credit of each round."""
@@ -126,7 +136,7 @@ FIRST_MOVE = 2
 
 
 @dataclass(frozen=True)
-class TokenGame:
+class TokenGame(MatrixTask):
     """The same games as sequences of tokens: bos, the seat where seats differ, then own and other's move in turn.
 
     A round is two tokens; the own one is a decision, made before the other's is seen. Padding and bos cannot be said
@@ -136,11 +146,6 @@ class TokenGame:
 
     name: str
     rules: Rules
-
-    @property
-    def num_players(self) -> int:
-        """Two."""
-        return PLAYERS
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -160,18 +165,6 @@ class TokenGame:
     def moves_of(self, token: Tensor) -> Tensor:
         """The move that a token stands for."""
         return (token - FIRST_MOVE).clamp(min=0)
-
-    def play(
-        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
-    ) -> Experience:
-        """Games of each (start, sample): see `GameTask`. Rewards are the rounds' payoffs."""
-        return self.played(actor, match_of(self.rules, starts, samples, split), draw, greedy)
-
-    def play_against(
-        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
-    ) -> Experience:
-        """The same against the opponents of the rules, start by start."""
-        return self.played(actor, match_of(self.rules, starts, samples, split, player), draw, greedy=False)
 
     @torch.no_grad()
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
@@ -215,10 +208,6 @@ class TokenGame:
         context = {"tokens": tokens, "valid": valid}
         record = Experience(context, tokens, mask, logp, reward, terminal, truncated)
         return match.named(record, (column - first).clamp(min=0) // PLAYERS)
-
-    def judge(self, experience: Experience, split: int) -> Experience:
-        """Rounds carry their payoffs already; adds `score` [B], the mean payoff of a round."""
-        return scored(experience)
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Who, the moves, the payoff and, where known, the credit of each round."""
