@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.constraints.cost import channel_of
+from assay.constraints.cost import channel_of, priced
 from assay.ops import groups
 from assay.ops.student import student_quantile
 from assay.slots import Annotation
@@ -158,8 +158,7 @@ class PessimisticLagrange:
         alone = experience.with_columns(group=torch.zeros_like(experience.mask[:, 0], dtype=torch.long))
         others = groups.row_groups(experience if experience.group is not None else alone)
         caused = (cost - groups.mean_of_others(cost, others)).unsqueeze(1) * experience.mask
-        price = state["multiplier"]
-        advantage = (experience.column("advantage") - price * caused) / (1.0 + price)
+        advantage = priced(experience, state["multiplier"], caused)
         return experience.add({"cost_advantage": caused, "advantage": advantage})
 
     def observe(self, experience: Experience, state: State) -> Mapping[str, float]:

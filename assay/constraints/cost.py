@@ -36,6 +36,11 @@ def centred(values_BT: Tensor, experience: Experience) -> Tensor:
     ) * experience.weight
 
 
+def priced(experience: Experience, price: float, cost_advantage: Tensor) -> Tensor:
+    """(advantage - price * cost_advantage) / (1 + price), [B, T]: the scale stays whatever the price."""
+    return (experience.column("advantage") - price * cost_advantage) / (1.0 + price)
+
+
 class CostCredit(Protocol):
     """Which decision caused the costs: a setting of a constraint."""
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from assay.ops import returns
+from assay.constraints.cost import CostToGo, channel_of, episode_cost, priced
 from assay.slots import Annotation
-from assay.types import AssayError, Experience, Need, State
+from assay.types import Experience, Need, State
 
 
 @dataclass(frozen=True)
@@ -38,25 +37,11 @@ class Lagrange:
     @torch.no_grad()
     def __call__(self, experience: Experience, state: State) -> Experience:
         """Merges the cost into `advantage`."""
-        cost, mask = self.cost(experience), experience.mask
-        to_go = returns.discounted_returns(cost, mask, experience.terminal, experience.truncated, self.discount)
-        centred = (to_go - (to_go * mask).sum() / mask.sum().clamp(min=1)) * mask
-        multiplier = state["multiplier"]
-        advantage = (experience.column("advantage") - multiplier * centred) / (1.0 + multiplier)
-        return experience.add({"advantage": advantage})
+        caused = CostToGo(self.discount)(experience, channel_of(experience, self.channel))["cost_advantage"]
+        return experience.add({"advantage": priced(experience, state["multiplier"], caused)})
 
     def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
         """Moves the multiplier by how far the episodes' cost is from the limit."""
-        ended = (experience.terminal | experience.truncated) & experience.mask
-        episodes = max(1, int(ended.sum()), len(experience) if not bool(ended.any()) else 0)
-        mean_cost = float((self.cost(experience) * experience.mask).sum()) / episodes
-        state["multiplier"] = max(0.0, state["multiplier"] + self.rate * (mean_cost - self.limit))
-        return {"cost": mean_cost, "multiplier": state["multiplier"]}
-
-    def cost(self, experience: Experience) -> Tensor:
-        """The cost channel [B, T]."""
-        if experience.cost is None:
-            raise AssayError(
-                "this constraint needs costs, and the task gives none; choose a task with costs or drop the constraint"
-            )
-        return experience.cost[..., self.channel]
+        cost = episode_cost(experience, self.channel)
+        state["multiplier"] = max(0.0, state["multiplier"] + self.rate * (cost - self.limit))
+        return {"cost": cost, "multiplier": state["multiplier"]}

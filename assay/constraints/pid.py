@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from assay.constraints.cost import CostCredit, CostToGo, channel_of, episode_cost
+from assay.constraints.cost import CostCredit, CostToGo, channel_of, episode_cost, priced
 from assay.slots import Annotation
 from assay.types import Experience, Need, State
 
@@ -44,8 +44,7 @@ class PidLagrange:
     def __call__(self, experience: Experience, state: State) -> Experience:
         """Merges the cost into `advantage`."""
         columns = self.credit(experience, channel_of(experience, self.channel))
-        price = state["multiplier"]
-        advantage = (experience.column("advantage") - price * columns["cost_advantage"]) / (1.0 + price)
+        advantage = priced(experience, state["multiplier"], columns["cost_advantage"])
         return experience.add({**columns, "advantage": advantage})
 
     def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
