@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from assay.objectives.weighted import exponential_weight
 from assay.slots import View
 from assay.types import Experience
 
@@ -35,7 +35,6 @@ class Feasible:
         context, action = batch.context, batch.action
         harm, harm_q = view.model("harm")(context), view.model("harm_q_target")(context, action).amax(0)
         gain = view.model("q_target")(context, action).amin(0) - view.model("value")(context)
-        # Bounds on exponents are those on weights, before they can overflow.
-        safe = (self.sharpness * gain).clamp(max=math.log(self.limit)).exp() * (harm_q <= 0)
-        least = (self.caution * (harm - harm_q)).clamp(max=math.log(self.harm_limit)).exp()
+        safe = exponential_weight(gain, self.sharpness, self.limit) * (harm_q <= 0)
+        least = exponential_weight(harm - harm_q, self.caution, self.harm_limit)
         return torch.where(harm <= 0, safe, least)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from assay.objectives.weighted import exponential_weight
 from assay.reduce import OverTransitions
 from assay.slots import View
 from assay.types import Context, Experience, Loss, Need
@@ -20,11 +20,6 @@ def gains(batch: Experience, view: View, critic: str) -> Tensor:
         value = view.model(critic)
         gain: Tensor = value(batch.after.context).mean(0) - value(batch.now.context).mean(0)
     return gain
-
-
-def weights(gain: Tensor, sharpness: float, limit: float) -> Tensor:
-    """min(exp(sharpness * gain), limit), bounded before it can overflow."""
-    return (sharpness * gain).clamp(max=math.log(limit)).exp()
 
 
 @dataclass(frozen=True)
@@ -46,7 +41,7 @@ class TowardsSubgoal(OverTransitions):
         with torch.no_grad():
             subgoal = view.model(self.critic).represent(now.context)
         logp = view.model("actor").score_towards(now, subgoal, frozenset({Need.LOGP})).logp
-        weight = weights(gain, self.sharpness, self.limit) * now.weight
+        weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
         return Loss(-(weight * logp).sum(), self.count(batch), {"gain": ((gain * now.weight).sum(), now.num_decisions)})
 
 
@@ -73,7 +68,7 @@ class ProposeSubgoal(OverTransitions):
         with torch.no_grad():
             reached = view.model("value").represent(there)
         apart = 0.5 * (view.model("actor").propose(now.context) - reached).square().sum(-1)
-        weight = weights(gain, self.sharpness, self.limit) * now.weight
+        weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
         return Loss((weight * apart).sum(), self.count(batch), self.signs(now, gain))
 
     def signs(self, now: Experience, gain: Tensor) -> dict[str, tuple[Tensor, Tensor]]:

@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
 from assay.reduce import OverTransitions
 from assay.slots import View
 from assay.types import Experience, Loss, Need
+
+
+def exponential_weight(gain: Tensor, sharpness: float, limit: float) -> Tensor:
+    """min(exp(sharpness * gain), limit): the exponent is bounded, before the weight can overflow."""
+    return (sharpness * gain).clamp(max=math.log(limit)).exp()
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,7 @@ class AdvantageRegression(OverTransitions):
         now = batch.now
         with torch.no_grad():
             gain = view.model("q_target")(now.context, now.action).amin(0) - view.model("value")(now.context)
-            # The bound on the exponent is that on the weight, before it can overflow.
-            weight = (self.sharpness * gain).clamp(max=math.log(self.limit)).exp() * now.weight
+            weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
         logp = view.scored.logp[:, :-1]
         metrics = {"gain": ((gain * now.weight).sum(), now.num_decisions)}
         return Loss(-(weight * logp).sum(), self.count(batch), metrics)
