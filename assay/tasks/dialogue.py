@@ -19,7 +19,7 @@ from assay.ops import text
 from assay.ops.text import Tokenizer
 from assay.rollouts.dialogues import converse
 from assay.rollouts.turns import Heard, Limits, utterances
-from assay.tasks.prompts import TOKENS_SHOWN, Item, completion_ids, prompt_ids
+from assay.tasks.prompts import Item, completion_ids, prompt_ids, token_credits
 from assay.types import AssayError, Draw, Experience, InfraFault, Outcome, PolicyFault, Score, Spec
 
 NO_END = PolicyFault("the turns ran out")
@@ -174,19 +174,7 @@ class DialogueTask:
             "turns": len(said),
             "cut": bool((one.truncated & one.mask).any()),
             "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
-        } | self.credits(one)
-
-    def credits(self, one: Experience) -> dict[str, Any]:
-        """The decided tokens with the advantage and the log-probability of each, for one row that has credit."""
-        if "advantage" not in one.extra:
-            return {}
-        chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
-        words = [self.tokenizer.decode([token]) or "/" for token in one.action[0, chosen].tolist()]
-        return {
-            "tokens": [text.escaped(word) for word in words],
-            "credit": one.extra["advantage"][0, chosen].double().round(decimals=4).tolist(),
-            "logp": one.logp[0, chosen].double().round(decimals=4).tolist(),
-        }
+        } | token_credits(one, self.tokenizer, silent="/")
 
     # ------------------------------------------------------------------------------------------------ demonstrations
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:

@@ -163,18 +163,7 @@ class PromptTask:
             "reward": float(one.reward.sum()),
             "cut": bool((one.truncated & one.mask).any()),
             "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
-        } | self.credits(one)
-
-    def credits(self, one: Experience) -> dict[str, Any]:
-        """The completion's tokens with the advantage and the log-probability of each, for one row that has credit."""
-        if "advantage" not in one.extra:
-            return {}
-        chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
-        return {
-            "tokens": [text.escaped(self.tokenizer.decode([token])) for token in one.action[0, chosen].tolist()],
-            "credit": one.extra["advantage"][0, chosen].double().round(decimals=4).tolist(),
-            "logp": one.logp[0, chosen].double().round(decimals=4).tolist(),
-        }
+        } | token_credits(one, self.tokenizer)
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """Prompt, demonstration and eos for each start, with reward 1."""
@@ -224,6 +213,20 @@ def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[in
     if len(ids) > limit:
         raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens; max_tokens is {limit}, raise it")
     return ids
+
+
+def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> dict[str, Any]:
+    """The decided tokens with the advantage and the log-probability of each, for one row that has credit; `silent`
+    stands for a token without text."""
+    if "advantage" not in one.extra:
+        return {}
+    chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
+    words = [tokenizer.decode([token]) or silent for token in one.action[0, chosen].tolist()]
+    return {
+        "tokens": [text.escaped(word) for word in words],
+        "credit": one.extra["advantage"][0, chosen].double().round(decimals=4).tolist(),
+        "logp": one.logp[0, chosen].double().round(decimals=4).tolist(),
+    }
 
 
 def checked_outcome(task: PromptTask, item: Item, completion: str, row: int) -> Outcome:
