@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import runpy
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,12 @@ def test_method_file_is_small_and_alone(name: str) -> None:
     assert len(source.splitlines()) <= 80
     imported = [node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
     assert not [module for module in imported if module and module.startswith("assay.methods")]
+
+
+def test_no_two_method_files_share_more_than_the_tool_allows() -> None:
+    tool = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "method_cost.py"))
+    shared, *pair = tool["closest"]()
+    assert len(shared) <= tool["MOST_SHARED"], f"{pair}: {sorted(shared)}"
 
 
 def test_bodies_of_bases_are_short() -> None:
