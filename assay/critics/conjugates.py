@@ -2,8 +2,8 @@
 
     f*_p(y) = sup over t >= 0 of (t y - f(t));   ratio(y) = d f*_p / dy = argmax t: the density ratio at advantage y
 
-f(1) = 0. `surrogate` F is f* where it pushes a value up and nothing below 0: an implicit maximum is the minimiser of
-level * F(x - v) + (1 - level) * v (Sikchi et al. 2024, arXiv:2302.08560).
+f(1) = 0. `surrogate` F is f*_p where it pushes a value up and 0 below 0; of reverse KL it is all of f*_p, times e. An
+implicit maximum is the minimiser of level * F(x - v) + (1 - level) * v (Sikchi et al. 2024, arXiv:2302.08560).
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ class Expectile(OverTransitions):
 class ToOwnAction(OverTransitions):
     """sum_i (Q_i(s, a) - y)^2 / 2,  y = r + discount * min over k of Q'_k(s', a'),  a' ~ pi(.|s'), no entropy.
 
-    k runs over `subset` critics drawn with replacement for each decision (REDQ, arXiv:2101.05982; WSRL,
-    arXiv:2412.07762), over all of them where `subset` is 0 (CQL, SAC-N).
+    k runs over `subset` critics drawn with replacement for each decision (WSRL, arXiv:2412.07762; in REDQ,
+    arXiv:2101.05982, they are distinct and the update's), over all of them where `subset` is 0 (CQL, SAC-N).
     """
 
     discount: float = 0.99
@@ -112,7 +112,7 @@ class Conservative(OverTransitions):
 
 @dataclass(frozen=True)
 class ConservativeChoices(OverTransitions):
-    """weight * (log sum_a exp Q(s, a) - Q(s, a)): CQL(H) for choices, the integral a sum over all of them."""
+    """weight * (log sum_b exp Q(s, b) - Q(s, a)): CQL(H) for choices, the integral a sum over all b. Never below 0."""
 
     weight: float = 1.0
 

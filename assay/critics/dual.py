@@ -69,7 +69,8 @@ class ImplicitMaximum(OverTransitions):
 
     V becomes a maximum over recorded actions that no maximisation was needed for (f-DVL, arXiv:2302.08560). F of total
     variation makes it the quantile of level (2 level - 1) / level; of reverse KL, with level 1/2, it is XQL's
-    (arXiv:2301.02328) scale * log E exp(Q / scale), where `clip` cuts the gradient as its authors do.
+    (arXiv:2301.02328) scale * log E exp(Q / scale), where `clip` cuts the gradient as its authors do. Degenerate: with
+    total variation nothing holds V up at level 1/2, where it falls to the lowest value, nor below, where it has no end.
     """
 
     divergence: Conjugate = TotalVariation()
@@ -107,7 +108,8 @@ class MatchMixture(OverTransitions):
         -share * E_expert[Q(s, a)] + E_mix[y^2] / 4,   mix = share * expert + (1 - share) * others
 
     Up on expert decisions, consistent everywhere, so that visits match as mixtures and no expert state has to be in the
-    other data. Rows whose `source` is TEACHER are the expert's; an update holds as many of them as of others.
+    other data. Rows whose `source` is TEACHER are the expert's; an update holds as many of them as of others. Without
+    any of them consistency alone is left.
     """
 
     share: float = 0.5

@@ -69,7 +69,7 @@ class ExpectileTd(OverTransitions):
         A = r + discount * min_i V'_i(s', g) - mean_i V'_i(s, g)
 
     The implicit value learning of HIQL (arXiv:2307.11949): V' is the copy `<critic>_target`, and each head has targets
-    of its own. level 1/2 is half the ordinary squared error. What a step is, the rows say: s' may be many steps on.
+    of its own. level 1/2 is half the squared error. What a step is, the rows say: s' may be many steps on.
     """
 
     critic: str = "value"

@@ -29,7 +29,7 @@ class PerceptronValue(nn.Module):
 
 
 class TableValue(nn.Module):
-    """V(s) of a numbered state."""
+    """V(s) of a numbered state; starts at 0."""
 
     def __init__(self, num_states: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class TokenValue:
 
 @dataclass(frozen=True)
 class ValueLoss(Weighed):
-    """coefficient * (V(s_t) - return_t)^2 / 2, summed over decisions.
+    """coefficient * (V(s_t) - return_t)^2 / 2, decisions weighed as the aggregation says.
 
     `return` is the column that the credit wrote (advantage + value for GAE); it carries no gradient. A critic of costs
     is another `critic` with another `target`.

@@ -40,6 +40,7 @@ class Denoising:
 
     Its minimiser generates the record's actions resampled by the weight: pi(a|s) ~ behaviour(a|s) * weight(s, a)
     (arXiv:2401.10700, theorem 3). A factor that depends on the state alone changes nothing but the step size.
+    Degenerate: weights of 0 everywhere give loss 0; they are counted all the same.
     """
 
     weight: Weight = Alike()

@@ -27,6 +27,7 @@ class TowardsSubgoal(OverTransitions):
     """-min(exp(sharpness * A), limit) * log low(a | s, phi(s, g)),  A = V(s', g) - V(s, g): HIQL's low level.
 
     phi is that of `critic` and gets no gradient. Rows have the subgoal as their goal and one step as their jump.
+    sharpness 0 clones the data.
     """
 
     sharpness: float = 3.0
@@ -47,7 +48,8 @@ class TowardsSubgoal(OverTransitions):
 
 @dataclass(frozen=True)
 class ProposeSubgoal(OverTransitions):
-    """-min(exp(sharpness * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high level.
+    """-min(exp(sharpness * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high level,
+    without the normal's constant.
 
     Rows jump k steps to s', whose place in the space of goals is `achieved`; phi is that of the model `value`, V_h that
     of `critic`. sharpness 0 clones the subgoals of the data. `right_signs` is the share of rows on which A has the sign

@@ -12,7 +12,7 @@ from assay.types import Experience, Loss, Need
 
 @dataclass(frozen=True)
 class LogLikelihood(Weighed):
-    """loss = -sum_bt weight_bt * log pi(a_bt | s_bt) / count."""
+    """loss = -sum_bt weight_bt * log pi(a_bt | s_bt) / count. Degenerate: an empty mask gives sum 0 and count 0."""
 
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

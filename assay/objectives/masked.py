@@ -1,6 +1,6 @@
 """REINFORCE with two free choices in place of a clipped ratio: which decisions learn, and what each weighs.
 
-    loss_t = -A_t * weight(rho_t, A_t) * keeps(rho_t, A_t) * log pi(a_t),   no gradient in rho, keeps or weight
+    grad loss_t = -A_t * weight(rho_t, A_t) * keeps(rho_t, A_t) * grad log pi(a_t),   none in rho, keeps or weight
 
 arXiv:2509.24203 ("REC"). With OneSide and Importance its gradient is that of PPO's clip. Axes: B, T decisions.
 """
@@ -44,7 +44,10 @@ class EveryDecision:
 
 @dataclass(frozen=True)
 class OneSide:
-    """Those that have not yet gone as far as they are pushed: ratio <= 1 + high for A >= 0, >= 1 - low for A <= 0."""
+    """Those that have not yet gone as far as they are pushed: ratio <= 1 + high for A > 0, >= 1 - low for A < 0.
+
+    A = 0 pushes nowhere: all of those are kept.
+    """
 
     low: float = 0.2
     high: float = 0.2

@@ -14,7 +14,10 @@ from assay.types import AssayError, Box, Experience, Loss
 
 @dataclass(frozen=True)
 class MaximizeMeasure(OverTransitions):
-    """-min_k F_k(s, pi_z(s), z) . z, with gradient into pi_z alone (arXiv:2209.14935); choices need no policy."""
+    """-min_k F_k(s, pi_z(s), z) . z, with gradient into pi_z alone (arXiv:2209.14935); choices need no policy.
+
+    Only the gradient is that loss's: the number is slope times torques. The metric `q` is min_k F_k . z.
+    """
 
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}

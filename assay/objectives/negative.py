@@ -25,7 +25,7 @@ def odds_of_scaled(size: Tensor) -> Tensor:
 
 
 def odds_of_centred(size: Tensor) -> Tensor:
-    """|A| / (1 - |A|): a wrong answer's advantage is -r where outcomes 0 and 1 were centred alone."""
+    """|A| / (1 - |A|), at most 50 |A|: a wrong answer's advantage is -r where outcomes 0 and 1 were centred alone."""
     return size / (1.0 - size.clamp(max=0.98))
 
 

@@ -48,8 +48,8 @@ class MaximizeSoftQ(OverTransitions):
 
 @dataclass(frozen=True)
 class MatchEntropy(OverTransitions):
-    """loss = -log_temperature * (log pi(a|s) + target): moves SAC's temperature until the entropy is `target` x
-    dimensions.
+    """loss = -log_temperature * (log pi(a|s) + target * dimensions): moves SAC's temperature until the entropy is
+    `target` x dimensions.
 
     The authors' choice is one nat below a dimension's unit range: target entropy = -1 x dimensions.
     """

@@ -29,10 +29,10 @@ class ValueSize:
 
 @dataclass(frozen=True)
 class MaximizeScaledQ(OverTransitions):
-    """loss = -weight * Q_1(s, mu(s)) / mean |Q_1(s, a)| (TD3+BC, arXiv:2106.06860): Q and any multiple of it, one loss.
+    """loss = -weight * Q_1(s, mu(s)) / mean |Q_1(s, a)| (TD3+BC, arXiv:2106.06860): the same for Q and 10 Q.
 
-    The mean is over the whole update's recorded decisions and carries no gradient. Degenerate: values of 0 count as
-    1e-6.
+    The mean is over the whole update's recorded decisions and carries no gradient. Degenerate: a mean below 1e-6 counts
+    as 1e-6.
     """
 
     weight: float = 2.5
