@@ -15,15 +15,15 @@ from assay.types import Experience, Need
 
 @dataclass(frozen=True)
 class ActionValues:
-    """Column `action_value`: min_i Q_i(s, a) of the recorded decisions by the critic `q`, zero where masked."""
+    """Column `q`: min_i Q_i(s, a) of the recorded decisions by the critic `q`, zero where masked."""
 
-    column: ClassVar[str] = "action_value"
+    column: ClassVar[str] = "q"
     model: ClassVar[str] = "q"
     not_a_part: ClassVar[str] = "an annotation that credit asks for"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """[B, T]."""
-        return over(experience, lambda q, part: q(part.context, part.action).amin(0)) * experience.weight
+        return over(experience, lambda q, rows: torch.where(rows.mask, q(rows.context, rows.action).amin(0), 0.0))
 
 
 def some_values(experience: Experience) -> Tensor:
@@ -37,10 +37,10 @@ class CriticAdvantage:
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})
     centred: ClassVar[bool] = False
-    reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"action_value": some_values}
+    reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": some_values}
 
     @torch.no_grad()
     def __call__(self, experience: Experience) -> Experience:
         """Writes `advantage`."""
-        value = experience.column("action_value") - experience.column("value")
+        value = experience.column("q") - experience.column("value")
         return experience.add({"advantage": torch.where(experience.mask, value, 0.0)})

@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from assay.credit.judged import ActionValues
 from assay.ops import turns
-from assay.slots import Annotation, Over
+from assay.slots import Annotation
 from assay.types import Experience, Need
-
-
-@dataclass(frozen=True)
-class ActionValues:
-    """min_i Q_i of every recorded decision, by the critic `model`."""
-
-    column: str = "q"
-    model: str = "q"
-    not_a_part: ClassVar[str] = "an annotation"
-
-    def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """The critic on contexts and decisions; zero where masked."""
-
-        def values(critic: Any, rows: Experience) -> Tensor:
-            value: Tensor = critic(rows.context, rows.action).amin(0)
-            return torch.where(rows.mask, value, 0.0)
-
-        return over(experience, values)
 
 
 @dataclass(frozen=True)

@@ -330,7 +330,7 @@ def test_actions_beyond_the_bounds_are_worth_what_is_carried_out() -> None:
 
 def test_credit_of_critics_is_zero_where_nothing_was_decided() -> None:
     batch = transitions(4)
-    columns = {"action_value": torch.arange(8.0).view(4, 2), "value": torch.ones(4, 2)}
+    columns = {"q": torch.arange(8.0).view(4, 2), "value": torch.ones(4, 2)}
     found = CriticAdvantage()(batch.add(columns)).column("advantage")
     assert found.tolist() == [[-1.0, 0.0], [1.0, 0.0], [3.0, 0.0], [5.0, 0.0]]
 

@@ -11,7 +11,8 @@ import torch
 from assay import catalogue, probes
 from assay.bases.turns import turn_critic
 from assay.checks.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
-from assay.credit.turns import ActionValues, TurnAdvantage
+from assay.credit.judged import ActionValues
+from assay.credit.turns import TurnAdvantage
 from assay.critics.turns import TokenQ, TurnTd, TurnValueLoss
 from assay.loop import Loop
 from assay.ops import turns
