@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from assay.batching import by_length, whole_units, widen
-from assay.flat import Flat, fits_of, joined, merged
+from assay.flat import Flat, fits_of, joined, merged, share_frozen
 from assay.ops import random
 from assay.optimizers import widened
 from assay.recipe import Copy, Recipe, Stage
@@ -115,12 +115,14 @@ class Engine:
                 self.models[name] = model.build(spec).to(placement.device)
         for name, copy in recipe.copies.items():
             with torch.random.fork_rng(devices=[]):
-                self.models[name] = specs[copy.of].build(spec).to(placement.device).requires_grad_(False)
+                built = share_frozen(specs[copy.of].build(spec), self.models[copy.of])
+                self.models[name] = built.to(placement.device)
         for built in self.models.values():
             arrange(built, placement)
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
+            self.models[name].requires_grad_(False)
         for stage in recipe.stages:
             self.check_growth(stage)
         self.optimizers = {

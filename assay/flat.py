@@ -16,12 +16,14 @@ from assay.types import Fit, State
 
 
 class Flat:
-    """A model's parameters as views into one tensor: optimizer, clipping and copies work on it at once; and beside them
-    its modules that grow, which have none.
+    """A model's trained parameters as views into one tensor: optimizer, clipping and copies work on it at once; and
+    beside them its modules that grow, which have none. Parameters that are frozen (those below an adapter) stay where
+    they are: nothing steps, follows or saves them.
     """
 
     def __init__(self, model: nn.Module) -> None:
-        named = dict(model.named_parameters())
+        named = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+        self.num_parameters = sum(tensor.numel() for tensor in model.parameters())
         self.names, self.tensors = tuple(named), tuple(named.values())
         device = next(chain(self.tensors, model.buffers()), torch.empty(0)).device
         self.values = joined([tensor.detach() for tensor in self.tensors], device)
@@ -65,15 +67,27 @@ class Flat:
             mine.copy_(torch.where(where, mine.lerp(theirs, rate), mine))
 
 
+def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
+    """The model, with the frozen parameters of another of the same kind in place of its own: they never differ."""
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        if not theirs.requires_grad:
+            mine.data = theirs.data
+    return model
+
+
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of all that a model has learned, parameters and growth, by full names."""
+    """Copies of all that a model has learned, parameters and growth, by full names; what is frozen beside trained
+    parameters was not learned.
+    """
+    named = dict(model.named_parameters())
+    learned = {name: tensor for name, tensor in named.items() if tensor.requires_grad} or named
     growth = {
         f"{name}.{key}": tensor
         for name, module in model.named_modules()
         if isinstance(module, Grown)
         for key, tensor in module.growth().items()
     }
-    return {name: tensor.detach().clone() for name, tensor in {**dict(model.named_parameters()), **growth}.items()}
+    return {name: tensor.detach().clone() for name, tensor in {**learned, **growth}.items()}
 
 
 def joined(tensors: Sequence[Tensor], device: torch.device) -> Tensor:

@@ -153,7 +153,7 @@ class Worker:
         self.plan, self.folder, self.journal, self.signal_seen = plan, folder, journal, signal_seen
         self.config = plan.config()
         self.loop = loop
-        self.num_parameters = sum(flat.values.numel() for flat in self.loop.engine.flats.values())
+        self.num_parameters = sum(flat.num_parameters for flat in self.loop.engine.flats.values())
         self.alarms: list[Alarm] = []
         self.notes: list[str] = []
         self.scores: dict[str, list[float]] = {}

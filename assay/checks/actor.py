@@ -163,7 +163,8 @@ def learnable(total: Tensor, model: nn.Module) -> bool:
     """Whether a number carries gradient into some parameter of a model."""
     if not total.requires_grad:
         return False
-    found = torch.autograd.grad(total, list(model.parameters()), allow_unused=True)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    found = torch.autograd.grad(total, trained, allow_unused=True)
     return any(gradient is not None and bool(gradient.any()) for gradient in found)
 
 
