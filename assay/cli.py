@@ -1,4 +1,4 @@
-"""The command line: assay list, show, train, resume, evaluate, check, claim, compare, tune, data, report, watch."""
+"""The command line: list, show, train, resume, evaluate, export, check, claim, compare, tune, data, report, watch."""
 
 from __future__ import annotations
 
@@ -44,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--starts", type=int, help="held-out starts (default 256 prompts or 20 episodes)")
     one.add_argument("--samples", type=int, default=1, help="samples of each start")
     one.add_argument("--greedy", action="store_true", help="score the policy's mode (control always does)")
+    one = command("export", "write a trained language model, or its adapter, as files of transformers and peft")
+    one.add_argument("folder", type=Path, help="run folder")
+    one.add_argument("target", type=Path, help="a new folder")
     command("check", "run the laws on your own loss, credit, reward or environment").add_argument("file", type=Path)
     add_claim_options(command("claim", "test what a method promises, and write its verdict"))
     add_compare_options(command("compare", "train several methods on the same seeds and tasks, and compare them"))

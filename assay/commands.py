@@ -170,6 +170,19 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
+def export(options: argparse.Namespace) -> int:
+    """`assay export`."""
+    from assay.backends.transformers import export as write
+
+    policy, plan, step = load(options.folder)
+    write(policy, plan.recipe.actor, options.target)
+    if options.json:
+        print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
+    else:
+        print(f"{plan.recipe.name} after {step} steps is in {options.target}")
+    return 0
+
+
 def check(options: argparse.Namespace) -> int:
     """`assay check`: exit code 1 where a law broke."""
     if not options.file.is_file():
@@ -343,6 +356,6 @@ def watch(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "list": list_methods, "show": show_method, "train": train, "resume": resume, "evaluate": evaluate, "check": check,
-    "claim": claim, "compare": compare, "tune": tune, "data": data, "report": report, "watch": watch,
+    "list": list_methods, "show": show_method, "train": train, "resume": resume, "evaluate": evaluate, "export": export,
+    "check": check, "claim": claim, "compare": compare, "tune": tune, "data": data, "report": report, "watch": watch,
 }  # fmt: skip

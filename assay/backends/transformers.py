@@ -1,6 +1,6 @@
 """Pretrained language models as actors: any causal model of transformers, from a folder or a hub id.
 
-Here are folders, tokenizers and tasks; `pretrained` has the actor.
+Here are folders, tokenizers and tasks; `pretrained` has the actor, `adapters` LoRA.
 
 Weights come from safetensors only, no code out of a model's folder is run, and what would train with wrong numbers is
 refused before anything is spent: see `check_folder`, `loaded`, `check_numbers` and `longest`.
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.backends.adapters import Lora, adapter_settings, attach_saved, save
 from assay.backends.extras import require
 from assay.backends.pretrained import PretrainedActor, asking, check_numbers
 from assay.ops import text
@@ -45,11 +46,15 @@ class Pretrained:
 
     In bfloat16 weights and arithmetic take half the memory and time; small updates are not lost, since optimizers that
     take such values keep float32 masters (`Adam`).
+
+    With `lora` only adapters are trained. A folder that peft saved stands for its base model with that adapter, which
+    is trained on.
     """
 
     path: str
     revision: str | None = None
     dtype: str = "float32"
+    lora: Lora = Lora()
 
     def build(self, spec: Spec) -> nn.Module:
         """The actor, checked against the network's own forward pass."""
@@ -75,8 +80,18 @@ def pinned(address: str) -> Pretrained:
 
 
 def folder_of(model: Pretrained) -> Path:
-    """The model's folder, fetched where the path is a hub id; AssayError where it cannot be an actor."""
+    """The model's folder, fetched where the path is a hub id, and its base model's where it is an adapter; AssayError
+    where it cannot be an actor.
+    """
     folder = Path(model.path).expanduser()
+    adapter = adapter_settings(folder)
+    if adapter and not (folder / "config.json").is_file():
+        base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision"))
+        if adapter_settings(Path(base.path).expanduser()):
+            raise AssayError(
+                f"'{model.path}' adapts another adapter, '{base.path}'; merge that one into its base model"
+            )
+        return folder_of(base)
     if not folder.is_dir():
         lost = f"there is no folder '{model.path}' (looked up from {Path.cwd()})"
         if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", model.path):
@@ -97,9 +112,11 @@ def check_folder(folder: Path, name: str) -> None:
     kind, classes = config.get("model_type"), config.get("architectures") or []
     is_causal = kind in known and not config.get("is_encoder_decoder")
     is_causal &= not classes or any(one.endswith(("ForCausalLM", "LMHeadModel")) for one in classes)
+    is_adapter = (folder / "adapter_config.json").is_file()
     has_weights = any((folder / f"model.safetensors{rest}").is_file() for rest in ("", ".index.json"))
     reasons = {
-        "is an adapter; merge it into its base model and give that": (folder / "adapter_config.json").is_file(),
+        "is a model and an adapter of another; keep them in two folders": is_adapter and bool(config),
+        "is an adapter; download it and give its folder": is_adapter,
         "has no config.json, so it is no model of transformers": not config,
         "wants to run its own code (auto_map), refused; take one that transformers knows": "auto_map" in config | other,
         f"is no causal language model of transformers (model_type {kind}, architectures {classes})": not is_causal,
@@ -124,7 +141,29 @@ def loaded(model: Pretrained) -> Any:
     wrong = [f"{column[:-5]} {name}" for column in columns for name in sorted(map(str, report[column]))]
     if wrong:
         raise AssayError(f"'{model.path}': {len(wrong)} weights do not fit the architecture: {', '.join(wrong[:3])}")
-    return network.to(DTYPES[model.dtype]).eval()
+    return with_adapters(network, model).to(DTYPES[model.dtype]).eval()
+
+
+def with_adapters(network: Any, model: Pretrained) -> Any:
+    """The network with the adapter that its path or its settings ask for; as it is where they ask for none."""
+    folder = Path(model.path).expanduser()
+    if not adapter_settings(folder):
+        return model.lora.attach(network) if model.lora.rank else network
+    if model.lora.rank:
+        raise AssayError(f"'{model.path}' is an adapter already, of which more is trained; set lora.rank=0")
+    return attach_saved(network, folder)
+
+
+def export(policy: Any, model: Any, target: Path) -> None:
+    """Writes a trained policy that came from `model` into a new folder, as `adapters.save` does."""
+    if not isinstance(policy, PretrainedActor) or not isinstance(model, Pretrained):
+        raise AssayError("this policy is no network of transformers (train with --model); its checkpoints hold it")
+    if target.exists():
+        raise AssayError(f"{target} is there already; give a new folder")
+    adapter = adapter_settings(Path(model.path).expanduser())
+    base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision")) if adapter else model
+    with asking(f"{target} cannot be written"):
+        save(policy.network, PretrainedTokenizer(model.path, model.revision).backend, target, base.path, base.revision)
 
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer

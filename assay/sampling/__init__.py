@@ -32,7 +32,8 @@ def sampler_for(
     rows = min(MOST_ROWS, max(8, sum(repeats)))
     reach = max(longest, max(map(len, prompts)) + longest)
     known = SAMPLERS.get(actor)
-    if known is not None and known.num_rows >= rows and known.longest >= reach:
+    fits = known is not None and known.num_rows >= rows and known.longest >= reach
+    if known is not None and fits and known.stack.identity == stack.identity:
         return known
     SAMPLERS.pop(actor, None)
     page = 64

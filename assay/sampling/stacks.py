@@ -1,13 +1,13 @@
 """Layers as decoding needs them: one face for our transformer and for Llama-like networks of transformers.
 
-Axes: N tokens, W width, H query heads, K key heads, D head size, V vocabulary. Modules are called, never copied: the
-weights are the trainer's, and adapters inside them are active.
+Axes: N tokens, W width, H query heads, K key heads, D head size, R rank, V vocabulary. Weights are the trainer's own,
+never copied or merged: a low-rank adapter is two more products.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -40,6 +40,8 @@ class Stack(Protocol):
     num_key_heads: int
     head_size: int
     scale: float
+    identity: tuple[Any, ...]
+    """See `identity_of`: steps that were recorded with another one are of no use."""
 
     @property
     def weight(self) -> Tensor:
@@ -70,7 +72,7 @@ class TrunkStack:
     def __init__(self, actor: Any) -> None:
         self.actor, trunk = actor, actor.trunk
         assert isinstance(trunk, Trunk)
-        self.trunk, self.blocks = trunk, trunk.layers()
+        self.trunk, self.blocks, self.identity = trunk, trunk.layers(), identity_of(actor)
         self.num_layers, self.head_size = len(self.blocks), trunk.head_size
         self.num_heads = self.num_key_heads = self.blocks[0].num_heads
         self.scale = self.head_size**-0.5
@@ -119,7 +121,7 @@ class LlamaStack:
         attention = self.layers[0].self_attn
         self.num_layers, self.head_size = len(self.layers), int(attention.head_dim)
         self.num_heads, self.num_key_heads = config.num_attention_heads, config.num_key_value_heads
-        self.scale = float(attention.scaling)
+        self.scale, self.identity = float(attention.scaling), identity_of(network)
 
     @property
     def weight(self) -> Tensor:
@@ -191,29 +193,89 @@ class LlamaStack:
 
 
 def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
-    """Each layer's product; one product for all where plain matrices follow each other in memory, as the engine lays
-    the parameters of a model.
+    """Each layer's product with its matrix, and what its adapters add; one product for all matrices that follow each
+    other in memory, as the engine lays the parameters of a model.
     """
-    weights = [linear.weight for linear in linears]
+    bases = [base_of(linear) for linear in linears]
+    weights = [base.weight for base in bases]
     ends = [weight.data_ptr() + weight.numel() * weight.element_size() for weight in weights]
-    plain = all(type(linear) is nn.Linear and linear.bias is None for linear in linears)
-    plain &= len({weight.untyped_storage().data_ptr() for weight in weights}) == 1
-    if not plain or any(end != after.data_ptr() for end, after in zip(ends, weights[1:], strict=False)):
-        return [linear(state_NW) for linear in linears]
-    sizes = [len(weight) for weight in weights]
-    first = weights[0].detach()
-    whole = first.as_strided((sum(sizes), first.shape[1]), (first.shape[1], 1), first.storage_offset())
-    return list(nn.functional.linear(state_NW, whole).split(sizes, 1))
+    joins = all(base.bias is None for base in bases)
+    joins &= len({weight.untyped_storage().data_ptr() for weight in weights}) == 1
+    joins &= all(end == after.data_ptr() for end, after in zip(ends, weights[1:], strict=False))
+    if joins:
+        sizes, first = [len(weight) for weight in weights], weights[0].detach()
+        whole = first.as_strided((sum(sizes), first.shape[1]), (first.shape[1], 1), first.storage_offset())
+        results = list(nn.functional.linear(state_NW, whole).split(sizes, 1))
+    else:
+        results = [nn.functional.linear(state_NW, base.weight, base.bias) for base in bases]
+    return [adapted(result, linear, state_NW) for result, linear in zip(results, linears, strict=True)]
 
 
 def added(linear: Any, inner: Tensor, state: Tensor) -> Tensor:
-    """state + linear(inner), in one product where the layer is a plain matrix (an adapter is not)."""
-    if type(linear) is nn.Linear and linear.bias is None:
-        return torch.addmm(state, inner, linear.weight.t())
-    result: Tensor = state + linear(inner)
+    """state + linear(inner): the residual is added inside the product."""
+    base = base_of(linear)
+    whole = torch.addmm(state, inner, base.weight.t())
+    return adapted(whole if base.bias is None else whole + base.bias, linear, inner)
+
+
+# ------------------------------------------------------------------------------------------------------- adapters
+class Adapter(NamedTuple):
+    """scaling * up (down x), beside a matrix."""
+
+    down_RW: Tensor
+    up_VR: Tensor
+    scaling: float
+
+
+def adapted(result: Tensor, linear: Any, inner: Tensor) -> Tensor:
+    """What a layer's matrix gave, and what its active adapters add to it."""
+    for adapter in adapters_of(linear):
+        result = torch.addmm(result, inner @ adapter.down_RW.t(), adapter.up_VR.t(), alpha=adapter.scaling)
     return result
 
 
+def is_adapted(linear: Any) -> bool:
+    """Whether this is a layer of peft with low-rank adapters; peft itself is not needed to see that."""
+    return (type(linear).__module__, type(linear).__name__) == ("peft.tuners.lora.layer", "Linear")
+
+
+def base_of(linear: Any) -> Any:
+    """The layer below its adapters."""
+    return linear.base_layer if is_adapted(linear) else linear
+
+
+def adapters_of(linear: Any) -> list[Adapter]:
+    """Those that are on and not in the matrix already."""
+    if not is_adapted(linear) or linear.disable_adapters or linear.merged:
+        return []
+    names = [name for name in linear.active_adapters if name in linear.lora_A]
+    weights = [(linear.lora_A[name].weight, linear.lora_B[name].weight, linear.scaling[name]) for name in names]
+    return [Adapter(down, up, scaling) for down, up, scaling in weights]
+
+
+def is_known(linear: Any) -> bool:
+    """Whether the products here are all that the layer does: a matrix, with or without low-rank adapters of its own
+    type; none that rescale (DoRA), drop out while they train, have a bias, or choose by token.
+    """
+    base = base_of(linear)
+    if type(base) is not nn.Linear:
+        return False
+    if not is_adapted(linear):
+        return True
+    inner = [*linear.lora_A.values(), *linear.lora_B.values()]
+    drops = [one for one in linear.lora_dropout.values() if isinstance(one, nn.Dropout) and one.training and one.p]
+    odd = linear.lora_variant or linear.fan_in_fan_out or drops or any(one.bias is not None for one in inner)
+    return not odd and all(one.weight.dtype == base.weight.dtype for one in inner)
+
+
+def identity_of(network: Any) -> tuple[Any, ...]:
+    """What a recorded step depends on beside the numbers in memory: where weights are, and which adapters are on."""
+    places = [weight.data_ptr() for weight in network.parameters()]
+    adapters = [one for module in network.modules() for one in adapters_of(module)]
+    return (*places, *((one.down_RW.data_ptr(), one.scaling) for one in adapters))
+
+
+# --------------------------------------------------------------------------------------------------------- choice
 def stack_of(actor: Any) -> Stack | None:
     """The actor's layers, where they are of a kind known here."""
     if isinstance(getattr(actor, "trunk", None), Trunk):
@@ -223,4 +285,16 @@ def stack_of(actor: Any) -> Stack | None:
     if config is None or config.model_type not in KNOWN or getattr(config, "use_sliding_window", False):
         return None
     plain = config.hidden_act == "silu" and not getattr(config, "sliding_window", None)
-    return LlamaStack(actor) if plain else None
+    return LlamaStack(actor) if plain and has_known_layers(network) else None
+
+
+def has_known_layers(network: Any) -> bool:
+    """Whether every layer that is multiplied here is known, and the output layer one matrix alone."""
+    head, layers = network.get_output_embeddings(), network.base_model.layers
+    linears = [
+        linear
+        for layer in layers
+        for block, names in ((layer.self_attn, "q k v o"), (layer.mlp, "gate up down"))
+        for linear in (block.get_submodule(f"{name}_proj") for name in names.split())
+    ]
+    return type(head) is nn.Linear and head.bias is None and all(map(is_known, linears))
