@@ -23,6 +23,7 @@ from assay.recipe import Recipe
 from assay.slots import ModelSpec, Task
 from assay.tasks import textfile
 from assay.tasks.preferences import preferences
+from assay.tasks.prompts import PromptTask
 from assay.types import AssayError
 from assay.worlds import world_of
 
@@ -88,8 +89,8 @@ def find_method(name: str) -> tuple[str, Method]:
 
 
 def find_task(name: str) -> Task:
-    """A task by name: built in, a Gymnasium id such as HalfCheetah-v5, reasoning-gym:NAME, or a file of prompts or
-    pairs (.jsonl).
+    """A task by name: built in, a Gymnasium id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts or pairs
+    (.jsonl), or TRAIN.jsonl,TEST.jsonl: two files of prompts, the second held out.
     """
     if name in tasks():
         return tasks()[name]()
@@ -107,7 +108,15 @@ def find_task(name: str) -> Task:
 
 
 def task_from_file(path: str) -> Task:
-    """A .jsonl file as a task: preference pairs where its first line has `chosen`, else prompts with answers."""
+    """A .jsonl file as a task: preference pairs where its first line has `chosen`, else prompts with answers; of two
+    files with a comma between them, the second has the held-out prompts.
+    """
+    if "," in path and not Path(path).exists():
+        both = [task_from_file(one) for one in path.split(",")]
+        train, test = both if len(both) == 2 else (None, None)
+        if not isinstance(train, PromptTask) or not isinstance(test, PromptTask):
+            raise AssayError(f"'{path}' must be two files of prompts: those to train on, a comma, those held out")
+        return textfile.scored_on(train, test)
     columns = textfile.first_columns(path)
     if "chosen" in columns:
         return preferences(path)

@@ -147,7 +147,11 @@ def make_plan(
 
 
 def anchored(address: str) -> str:
-    """The full path of what is a file or folder here, so that a run can go on from another folder; else as given."""
+    """The full path of what is a file or folder here, so that a run can go on from another folder; else as given. Of
+    files with commas between them, each.
+    """
+    if "," in address and not Path(address).exists():
+        return ",".join(map(anchored, address.split(",")))
     return str(Path(address).resolve()) if address and Path(address).exists() else address
 
 

@@ -29,7 +29,7 @@ from assay.ops import text
 from assay.slots import Task
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import Item, Items, PromptTask, prompt_ids
-from assay.tasks.textfile import TextFile
+from assay.tasks.textfile import TextFile, TwoFiles
 from assay.types import AssayError, Spec, Vocabulary
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
@@ -280,14 +280,17 @@ def with_model(task: Task, model: str | Pretrained, chat: bool = True, max_token
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
     frame = len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
     prompt, reply = longest(tokenizer, task.items)
-    if not isinstance(task.items, TextFile):  # of items that were not seen, no token is shorter than a byte
+    if not isinstance(task.items, TextFile | TwoFiles):  # of items that were not seen, no token is shorter than a byte
         prompt = max(prompt, task.max_prompt)
     return ModelTask(task.name, task.items, tokenizer, prompt + frame, max_tokens or max(reply + 1, task.max_tokens))
 
 
 def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
     """Tokens of the longest prompt and reply; AssayError where the tokenizer cannot write them and read them back."""
-    some = items.rows if isinstance(items, TextFile) else [items.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
+    if isinstance(items, TextFile | TwoFiles):
+        some = items.rows
+    else:
+        some = tuple(items.item(k // 2, k % 2) for k in range(NUM_MEASURED))
     prompts, replies = [0], [0]
     with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
         for place, item in enumerate(some):

@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -166,6 +166,58 @@ class TextFile:
             is_one = FINAL not in completion or len(numbers) == 1
             return Score(float(is_one and is_same_answer(numbers[-1], item.answer)))
         return Score(float(is_same_answer(given, item.answer)))
+
+
+@dataclass(frozen=True)
+class TwoFiles:
+    """Training rows from one file, held-out rows from another: all of both, each counted round and round.
+
+    No prompt is in both, whatever its spaces and capitals: `scored_on` refuses that. Worked numbers are looked for
+    only where both files have them; see `TextFile`.
+    """
+
+    train: TextFile
+    test: TextFile
+
+    @property
+    def rows(self) -> tuple[Item, ...]:
+        """Those of both files."""
+        return self.train.rows + self.test.rows
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Row `ordinal` of the split's file, modulo their number."""
+        check_split(split)
+        rows = (self.train, self.test)[split].rows
+        return rows[ordinal % len(rows)]
+
+    def verify(self, item: Item, completion: str) -> Outcome:
+        """1 for the answer, 0 for all else."""
+        return self.train.verify(item, completion)
+
+
+def scored_on(task: PromptTask, other: PromptTask) -> PromptTask:
+    """The task of a file, with all rows of another file in place of the held-out ones; AssayError where rows are in
+    both.
+    """
+    train, test = task.items, other.items
+    assert isinstance(train, TextFile)
+    assert isinstance(test, TextFile)
+    known = {alike(item.prompt) for item in train.rows}
+    leaks = [item.prompt for item in test.rows if alike(item.prompt) in known]
+    if leaks:
+        first = f"the first is '{text.escaped(leaks[0], 60)}'"
+        what = f"{len(leaks)} of {len(test.rows)} rows of {test.path} are also in {train.path}"
+        raise AssayError(f"{what} ({first}); remove them from one of the two")
+    worked = train.worked and test.worked
+    items = TwoFiles(replace(train, worked=worked), replace(test, worked=worked))
+    name = f"{task.name}-{Path(test.path).stem}"
+    prompt, tokens = max(task.max_prompt, other.max_prompt), max(task.max_tokens, other.max_tokens)
+    return PromptTask(name, items, task.tokenizer, prompt, tokens)
+
+
+def alike(prompt: str) -> str:
+    """The prompt without what does not make it another: capitals and the width of spaces."""
+    return " ".join(prompt.casefold().split())
 
 
 def textfile(

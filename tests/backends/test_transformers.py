@@ -18,7 +18,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from assay import bases
+from assay import bases, catalogue
 from assay.backends import pretrained
 from assay.backends.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.checks.actor import check_actor
@@ -405,6 +405,16 @@ def test_a_template_with_todays_date_gives_the_same_prompt_every_day(tmp_path: P
     folder = Path(save_llama(tmp_path / "llama"))
     (folder / "chat_template.jinja").write_text("On {{ strftime_now('%d %b %Y') }}: {{ messages[0].content }}")
     assert PretrainedTokenizer(str(folder)).frame == ("On 26 Jul 2024: ", "")
+
+
+def test_limits_are_those_of_the_longest_row_of_two_files(tmp_path: Path, path: str) -> None:
+    words = {"train": "short", "test": "a much longer question than that"}
+    for name, question in words.items():
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"question": question, "answer": f"#### {len(question)}"}))
+    task = with_model(catalogue.find_task(f"{tmp_path / 'train.jsonl'},{tmp_path / 'test.jsonl'}"), path)
+    assert isinstance(task, PromptTask)
+    lengths = [int((~task.demonstrate(np.zeros(1, dtype=int), split).mask).sum()) for split in (0, 1)]
+    assert lengths[0] < lengths[1] <= task.max_prompt <= lengths[1] + 2
 
 
 # ---------------------------------------------------------------------------------------------------- refusals
