@@ -23,6 +23,7 @@ from assay.optimizers import Adam
 from assay.recipe import Phase, Recipe
 from assay.settings import describe, settings
 from assay.slots import ModelSpec, Task
+from assay.tasks.dialogue import DialogueTask
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import PromptTask
 from assay.types import AssayError, Draw, Vocabulary
@@ -159,7 +160,7 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     """The pretrained actor, and the task in its tokens."""
     from assay.backends.transformers import pinned, with_model
 
-    if not isinstance(task, PromptTask | PairsTask):
+    if not isinstance(task, PromptTask | PairsTask | DialogueTask):
         raise AssayError(f"--model needs a token task, and '{task.name}' is none; try countdown or a .jsonl file")
     actor = pinned(model)
     return actor, with_model(task, actor)

@@ -27,6 +27,7 @@ from assay.backends.extras import require
 from assay.backends.pretrained import PretrainedActor, asking, check_numbers
 from assay.ops import text
 from assay.slots import Task
+from assay.tasks.dialogue import DialogueTask, Partner
 from assay.tasks.preferences import PairsTask
 from assay.tasks.prompts import Item, Items, PromptTask, prompt_ids
 from assay.tasks.textfile import TextFile, TwoFiles
@@ -171,6 +172,10 @@ class Framed(str):
     """A prompt that stands in the model's chat template when it is encoded: the type says so, never the text."""
 
 
+class Answered(str):
+    """A partner's reply that stands in the chat template when it is encoded, between two utterances of the policy."""
+
+
 @dataclass(frozen=True)
 class PretrainedTokenizer:
     """The tokenizer of a pretrained model. Text is only ever text: "<|im_end|>" in a prompt is no control token.
@@ -192,11 +197,12 @@ class PretrainedTokenizer:
             return library.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
     def rendered(self, *turns: str) -> str:
-        """The chat template around a prompt, or around a prompt and its reply."""
-        chat = [{"role": role, "content": turn} for role, turn in zip(("user", "assistant"), turns, strict=False)]
+        """The chat template around a prompt, a prompt and its reply, and so on in turn."""
+        roles = itertools.cycle(("user", "assistant"))
+        chat = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
         with asking(f"the chat template of '{self.path}' fails (chat=False does without)"):
             template = TODAY + self.backend.get_chat_template()
-            options = {"chat_template": template, "add_generation_prompt": len(turns) == 1}
+            options = {"chat_template": template, "add_generation_prompt": len(turns) % 2 == 1}
             return str(self.backend.apply_chat_template(chat, tokenize=False, **options))
 
     @cached_property
@@ -207,6 +213,22 @@ class PretrainedTokenizer:
         before, mark, after = self.rendered(MARK).partition(MARK)
         if not mark or MARK in after:
             raise AssayError(f"the chat template of '{self.path}' loses or repeats the prompt; use chat=False")
+        return before, after
+
+    @cached_property
+    def gap(self) -> tuple[str, str]:
+        """What the chat template writes before and after a reply that stands between two utterances; the end token of
+        the first one begins it. AssayError where a conversation that goes on does not begin as it was.
+        """
+        if not any(self.frame):
+            raise AssayError(f"'{self.path}' has no chat template; conversations need a chat model")
+        whole = self.rendered(MARK, MARK, MARK)
+        begun = self.rendered(MARK) + MARK
+        before, mark, after = whole.removeprefix(begun).partition(MARK)
+        goes_on = whole.startswith(begun) and bool(mark) and self.raw(before)[:1] == [self.vocabulary.eos]
+        if not goes_on or self.rendered(*[MARK] * 5) != whole + MARK + before + MARK + after:
+            what = f"the chat template of '{self.path}' writes earlier turns anew when a conversation goes on"
+            raise AssayError(f"{what}; take a model whose template appends, or a task of one turn")
         return before, after
 
     @cached_property
@@ -235,8 +257,11 @@ class PretrainedTokenizer:
         return list(self.backend.encode(written, add_special_tokens=False, split_special_tokens=False))
 
     def encode(self, text: str) -> list[int]:
-        """Ids of text (cut where it spells a control token), or of a framed prompt without its bos, or ValueError."""
-        before, after = self.frame if isinstance(text, Framed) else ("", "")
+        """Ids of text (cut where it spells a control token), of a framed prompt without its bos, or of a reply with all
+        that the template writes since the last utterance, from its end token on; or ValueError.
+        """
+        is_framed = isinstance(text, Framed)
+        before, after = self.frame if is_framed else self.gap if isinstance(text, Answered) else ("", "")
         whole, shift = before + text + after, len(before) + 1
         spelt = "|".join(re.escape(token) for token in self.control.values()) or "$^"
         cuts = sorted({match.start() + shift for match in re.finditer(f"(?={spelt})", text)})
@@ -245,7 +270,7 @@ class PretrainedTokenizer:
         allowed = len(re.findall(spelt, before)) + len(re.findall(spelt, after))
         if sum(index in self.control for index in ids) != allowed or max(ids, default=0) >= self.vocabulary.size:
             raise ValueError(f"the tokenizer of '{self.path}' cannot write {text[:60]!a} as plain text")
-        return ids[1:] if before and ids[0] == self.vocabulary.bos else ids
+        return ids[1:] if is_framed and before and ids[0] == self.vocabulary.bos else ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text without pad, bos and eos; other special tokens, and ids that are no token, read as U+FFFD."""
@@ -267,14 +292,43 @@ class ModelTask(PromptTask):
         return [replace(item, prompt=Framed(item.prompt)) for item in super().items_of(starts, split)]
 
 
-def with_model(task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0) -> PromptTask | PairsTask:
-    """The task in the model's tokens, its prompts in the model's chat template where it has one.
+@dataclass(frozen=True)
+class ModelDialogue(DialogueTask):
+    """Conversations in a model's chat template: the policy is the assistant, its partner the user.
+
+    What was written is never written again: each turn adds the template's own tokens and the reply's to those of the
+    utterance as they were chosen, after an end token in case the utterance was cut. White space around prompts and
+    replies is dropped, since the template separates turns.
+    """
+
+    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
+        """The items of these ordinals, their prompts introduced and framed."""
+        return [replace(item, prompt=introduced(self.partner, item)) for item in super().items_of(starts, split)]
+
+    def between(self, reply: str, last: int) -> list[int]:
+        """The rest of the utterance's frame, and the reply in its own, up to where the next utterance begins."""
+        ids = self.tokenizer.encode(Answered(reply.strip()))
+        return ids[1:] if last == self.tokenizer.vocabulary.eos else ids
+
+
+def introduced(partner: Partner, item: Item) -> Framed:
+    """The prompt of a conversation, after the partner's introduction where it has one."""
+    return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip())
+
+
+def with_model(
+    task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0
+) -> PromptTask | PairsTask | DialogueTask:
+    """The task in the model's tokens, its prompts in the model's chat template where it has one; conversations need a
+    template.
 
     `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration.
     """
     chosen = pinned(model) if isinstance(model, str) else model
     if isinstance(task, PairsTask):
         return PairsTask(cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
+    if isinstance(task, DialogueTask):
+        return conversing(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
     if not isinstance(task, PromptTask):
         raise AssayError(f"task '{task.name}' has no prompts; a language model needs a token task such as countdown")
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
@@ -283,6 +337,33 @@ def with_model(task: Task, model: str | Pretrained, chat: bool = True, max_token
     if not isinstance(task.items, TextFile | TwoFiles):  # of items that were not seen, no token is shorter than a byte
         prompt = max(prompt, task.max_prompt)
     return ModelTask(task.name, task.items, tokenizer, prompt + frame, max_tokens or max(reply + 1, task.max_tokens))
+
+
+def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:
+    """The conversations of a task in a model's tokens. Limits are in bytes, than which no token is shorter; what
+    demonstrations say must be written and read back.
+    """
+    partner, own = task.partner, task.tokenizer
+    wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
+    items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
+    frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", "")), sys.maxsize)) + 2
+    gap = len(tokenizer.encode(Answered(""))) + 2
+    said = {words for item in items for words in item.demonstration.split("\n")}
+    with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
+        utterance = max(len(written_back(tokenizer, words)) for words in said) + 1
+        for item in items:
+            written_back(tokenizer, item.prompt)
+    limits = (wide * task.max_prompt + frame, task.max_turns, max_tokens or max(utterance, task.max_tokens))
+    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap)
+
+
+def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
+    """The ids of some words; ValueError where they are read as other words."""
+    ids = tokenizer.encode(words)
+    read = tokenizer.decode(ids)
+    if tokenizer.encode(read) != ids:
+        raise ValueError(f"it writes {ids[:20]} and reads that as {read[:60]!a}, which has other ids")
+    return ids
 
 
 def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
@@ -295,11 +376,8 @@ def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
     with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
         for place, item in enumerate(some):
             words = (item.prompt, item.demonstration, str(item.facts.get("rejected", "")))
-            written = [tokenizer.encode(one) for one in words]
-            for ids in written if place < NUM_MEASURED else ():
-                read = tokenizer.decode(ids)
-                if tokenizer.encode(read) != ids:
-                    raise ValueError(f"it writes {ids[:20]} and reads that as {read[:60]!a}, which has other ids")
+            write = partial(written_back, tokenizer) if place < NUM_MEASURED else tokenizer.encode
+            written = [write(one) for one in words]
             prompts.append(len(written[0]))
             replies += map(len, written[1:])
     return max(prompts), max(replies)

@@ -33,6 +33,12 @@ class Calculator:
             raise AssayError(f"{self}: level (digits of a number) must be 1 to {MAX_DIGITS}")
 
     @property
+    def introduction(self) -> str:
+        """What the calculator can be asked, and how to answer."""
+        asked = f"{OPEN}12*34{CLOSE}"
+        return f"Write {asked} alone to have 12*34 computed. When you know the answer, write the number alone."
+
+    @property
     def num_words(self) -> int:
         """One for each number, and one for the demonstration."""
         return 3

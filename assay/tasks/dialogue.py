@@ -41,7 +41,8 @@ class Partner(Protocol):
     """Who is talked to: prompts by number, and replies.
 
     Laws: `item` and `reply` are pure functions; no content is in both splits; `reply` never raises because of what was
-    said. The demonstration of an item has one utterance a line and ends with the outcome 1.
+    said. The demonstration of an item has one utterance a line and ends with the outcome 1. A partner may have an
+    `introduction`: what it tells those who speak the language and do not know its rules.
     """
 
     def item(self, ordinal: int, split: int) -> Item:
@@ -123,15 +124,21 @@ class DialogueTask:
             return Heard([], True, last != self.tokenizer.vocabulary.eos)
         if len(said) >= self.max_turns:
             return Heard([], True, True)
-        return Heard(self.reply_ids(reply.text))
+        return Heard(self.reply_ids(reply.text, last))
 
-    def reply_ids(self, reply: str) -> list[int]:
-        """The reply's tokens; AssayError where they are more than `max_reply`."""
-        ids = self.tokenizer.encode(reply)
+    def reply_ids(self, reply: str, last: int) -> list[int]:
+        """The reply's tokens after an utterance that ended with the token `last`; AssayError where they are more than
+        `max_reply`.
+        """
+        ids = self.between(reply, last)
         if len(ids) > self.max_reply:
             shown = text.escaped(reply, 60)
             raise AssayError(f"reply '{shown}' has {len(ids)} tokens; max_reply is {self.max_reply}, raise it")
         return ids
+
+    def between(self, reply: str, last: int) -> list[int]:
+        """All that stands between two utterances: here the reply alone."""
+        return self.tokenizer.encode(reply)
 
     # ------------------------------------------------------------------------------------------------ judging
     def judge(self, experience: Experience, split: int) -> Experience:
@@ -188,9 +195,10 @@ class DialogueTask:
         said = item.demonstration.split("\n")
         pieces = [(prompt_ids(self.tokenizer, item.prompt, self.max_prompt), False, 0)]
         for turn, (words, reply) in enumerate(zip(said, self.replies(item, said), strict=True)):
-            pieces.append((completion_ids(self.tokenizer, words, self.max_tokens), True, turn))
+            ids = completion_ids(self.tokenizer, words, self.max_tokens)
+            pieces.append((ids, True, turn))
             if turn + 1 < len(said):
-                pieces.append((self.reply_ids(reply.text), False, turn + 1))
+                pieces.append((self.reply_ids(reply.text, ids[-1]), False, turn + 1))
         return pieces
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:

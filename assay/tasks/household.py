@@ -93,6 +93,15 @@ class Household:
             raise AssayError(f"{self}: level (rooms) must be 2 to {len(ROOMS)}")
 
     @property
+    def introduction(self) -> str:
+        """The rooms, the commands, what stands in their way."""
+        rooms = "; ".join(f"{room} ({', '.join(places)})" for room, places in list(ROOMS.items())[: self.level])
+        return (
+            f"You are in a house: {rooms}. Write one command at a time and nothing else: {GO} ROOM, {LOOK_IN} PLACE, "
+            f"{TAKE} OBJECT, {PUT} PLACE. You carry one object, and open what is closed before you see into it."
+        )
+
+    @property
     def num_words(self) -> int:
         """Objects, their places, the goal, the room, and one for each turn of the demonstration."""
         return 6 + self.max_turns

@@ -51,6 +51,17 @@ class TwentyQuestions:
             raise AssayError(f"{self}: level (attributes of the secret) must be 2 to {len(ATTRIBUTES)}")
 
     @property
+    def introduction(self) -> str:
+        """What can be secret, how to ask, how to guess."""
+        known = ATTRIBUTES[: self.level]
+        values = ", ".join(f"one of {'/'.join(words)}" for words in known)
+        guess = " ".join(words[0] for words in known)
+        return (
+            f"Find out my secret: {values}. Ask for a value with '{known[0][0]} {ASK}'. Guess once, when you know it, "
+            f"with '{guess} {GUESS}'. Write nothing else. My first answer:"
+        )
+
+    @property
     def num_words(self) -> int:
         """For each attribute, for how many questions there are, and for each of them."""
         return self.level + 1 + 2 * self.level
