@@ -12,7 +12,7 @@ from assay import catalogue
 from assay.actors.transformer import Transformer
 from assay.ops import random
 from assay.rollouts.completions import complete
-from assay.sampling import kernels, sampled
+from assay.sampling import SAMPLERS, kernels, release, sampled
 from assay.sampling.sampler import Sampler
 from assay.sampling.stacks import products, stack_of
 from assay.types import AssayError, Draw, Experience, Need
@@ -90,6 +90,19 @@ def test_a_sampler_is_used_again_and_each_result_has_its_own_limit() -> None:
     assert bool((length <= limit).all())
     for row in range(24):
         assert tokens[row, : length[row]].tolist() == first[0][row, : length[row]].tolist()
+
+
+def test_released_memory_is_taken_again() -> None:
+    actor = small_actor()
+    one = sampler(actor)
+    first = one.sample(PROMPTS, [MEMBERS] * 6, UNIFORM, LIMIT, WORDS.eos)
+    SAMPLERS[actor] = one
+    release(actor)
+    release(small_actor())
+    assert not one.keys
+    assert not one.values
+    again = one.sample(PROMPTS, [MEMBERS] * 6, UNIFORM, LIMIT, WORDS.eos)
+    assert all(torch.equal(mine, other) for mine, other in zip(again, first, strict=True))
 
 
 def test_too_few_pages_are_refused() -> None:

@@ -46,6 +46,15 @@ def sampler_for(
     return made
 
 
+def release(actor: nn.Module) -> None:
+    """Frees what the actor's sampler holds of the cache, for whoever needs the memory next (an update); nothing to do
+    where it has none. The next sampling allocates it again.
+    """
+    known = SAMPLERS.get(actor)
+    if known is not None:
+        known.release()
+
+
 def fits_kernels(stack: Stack) -> bool:
     """Whether the kernels can multiply these heads: a power of two from 16 on, and no float64."""
     size = stack.head_size

@@ -64,9 +64,10 @@ class Sampler:
         weight = stack.weight
         self.device, self.dtype = weight.device, weight.dtype
         self.members = max(1, 16 // (stack.num_heads // stack.num_key_heads))
-        shape = (pages, page, stack.num_key_heads, stack.head_size)
-        self.keys = [torch.zeros(shape, dtype=self.dtype, device=self.device) for _ in range(stack.num_layers)]
-        self.values = [torch.zeros_like(some) for some in self.keys]
+        self.shape = (2, stack.num_layers, pages, page, stack.num_key_heads, stack.head_size)
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+        self.address = 0
         self.free = list(range(pages - 1, 0, -1))  # page 0 is where padding writes
         self.num_rows, self.longest, self.most = rows, longest, -(-longest // page) + 1
 
@@ -83,6 +84,20 @@ class Sampler:
         self.graphs: dict[Any, tuple[Any, dict[str, Tensor]]] = {}
         self.tokens, self.greedy, self.eos = whole(0, 0), False, -1
 
+    # ------------------------------------------------------------------------------------------------ memory
+    def hold(self) -> None:
+        """Allocates the pages, one buffer for all layers. Graphs know its address: recorded anew where it moved."""
+        if self.keys:
+            return
+        buffer = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
+        if buffer.data_ptr() != self.address:
+            self.graphs, self.address = {}, buffer.data_ptr()
+        self.keys, self.values = (list(some.unbind()) for some in buffer.unbind())
+
+    def release(self) -> None:
+        """Gives the pages' memory back until the next call needs it."""
+        self.keys, self.values = [], []
+
     # ------------------------------------------------------------------------------------------------ one call
     @torch.no_grad()
     def sample(
@@ -98,6 +113,7 @@ class Sampler:
         Without uniform numbers the likeliest token is taken. A result ends with `eos` or after its limit.
         """
         num, most = len(limit_B), int(limit_B.max())
+        self.hold()
         self.reserve(num, most, uniform_BN is None, eos)
         if uniform_BN is not None:
             self.uniform[:num, :most].copy_(uniform_BN[:, :most])
