@@ -16,7 +16,9 @@ def categorical_sample(logits_NV: Tensor, uniform_N: Tensor) -> Tensor:
     cumulative = logits_NV.softmax(-1).cumsum(-1)
     # Scaling by the last entry makes the total exactly one, whatever the rounding of the sum.
     point = uniform_N.to(cumulative.dtype).unsqueeze(-1) * cumulative[..., -1:]
-    return torch.searchsorted(cumulative, point, right=True).squeeze(-1).clamp(max=logits_NV.shape[-1] - 1)
+    found = torch.searchsorted(cumulative, point, right=True)
+    # Where rounding puts the point at the total, the last category that can be: the first to reach the total.
+    return torch.minimum(found, torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())).squeeze(-1)
 
 
 def categorical_logp(logits: Tensor, action: Tensor) -> Tensor:

@@ -87,3 +87,11 @@ def test_slope_of_tanh_is_right_where_the_naive_form_is_and_stable_beyond() -> N
     assert slope.tolist() == pytest.approx([2 * math.log(2) - 120.0] * 2)
     assert far.grad is not None
     assert far.grad.tolist() == pytest.approx([2.0, -2.0])
+
+
+def test_nothing_of_probability_zero_is_drawn_at_either_end() -> None:
+    logits = torch.full((4000, 9), -math.inf)
+    logits[:, 2:5] = 3.0 * torch.randn(4000, 3, generator=torch.Generator().manual_seed(0))
+    for number in (0.0, 1.0 - 2.0**-24):
+        drawn = distributions.categorical_sample(logits, torch.full((4000,), number))
+        assert bool(((drawn >= 2) & (drawn < 5)).all())
