@@ -65,7 +65,8 @@ class SampledEqualsTrained:
     """The log-probabilities recorded when sampling equal those that training computes from the same weights.
 
     Checked on `rows` sequences after every hand-over, on eight times as many at step 0. A gap here means stale weights,
-    another temperature, top-p left on, or a shifted mask: ratios and KL would silently be wrong. Weights in bfloat16
+    another temperature, top-p left on, or a shifted mask: ratios and KL would silently be wrong. Where a rollout says
+    that it narrows (`Narrowed`), what it noted of the model itself is compared (`logp_model`). Weights in bfloat16
     have `narrow` times the limits: two orders of summing them differ by 0.007 on average (Qwen3-0.6B's shape).
     """
 
@@ -89,7 +90,8 @@ class SampledEqualsTrained:
             return []
         somewhere = next(chain(moment.actor.parameters(), moment.actor.buffers()))
         some = some.trim().to(somewhere.device)
-        gap = (moment.actor.score(some, frozenset({Need.LOGP})).logp - some.logp).abs()[some.mask]
+        recorded = some.extra.get("logp_model", some.logp)
+        gap = (moment.actor.score(some, frozenset({Need.LOGP})).logp - recorded).abs()[some.mask]
         mean, largest = float(gap.mean()), float(gap.max())
         factor = self.narrow if somewhere.dtype in (torch.bfloat16, torch.float16) else 1.0
         if mean <= factor * self.mean_limit and largest <= factor * self.largest_limit:

@@ -175,6 +175,8 @@ class Lengths:
         """Samples and records."""
         from assay.ops import random
         from assay.rollouts.completions import as_experience
+        from assay.sampling import on_the_host
+        from assay.sampling.pages import Way
         from assay.tasks.prompts import prompt_ids
 
         size, limit = self.size, torch.from_numpy(self.size.lengths(self.case))
@@ -184,10 +186,9 @@ class Lengths:
         times = np.arange(int(limit.max()))[None]
         uniform = random.as_open_float32(random.uniform(draw, rows[:, None], samples[:, None], times))
         prompts = [prompt_ids(task.tokenizer, item.prompt, task.max_prompt) for item in task.items_of(starts, 0)]
-        found = state["sampler"].sample(prompts, [size.samples] * len(prompts), uniform, limit, size.words)
-        tokens, logp, length = (some.cpu() for some in found)
+        found = state["sampler"].sample(prompts, [size.samples] * len(prompts), uniform, limit, Way(size.words))
         whole = [prompt for prompt in prompts for _ in range(size.samples)]
-        played = as_experience(whole, tokens, logp.float(), length, task.tokenizer.vocabulary, rows, samples)
+        played = as_experience(whole, on_the_host(found, 0), task.tokenizer.vocabulary, rows, samples)
         return played.add({"split": torch.zeros(len(rows), dtype=torch.int64)})
 
 

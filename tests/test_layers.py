@@ -44,7 +44,7 @@ ARROWS: dict[str, set[str]] = {
     "recipe": {"types", "slots", "ops", "optimizers", "settings"},
     "worlds": BASICS | PARTS | {"recipe", "schedules", "optimizers"},
     "bases": BASICS | PARTS | {"recipe", "schedules", "worlds", "optimizers", "boosting", "datasets"},
-    "tasks": BASICS | PARTS | {"recipe"},
+    "tasks": BASICS | PARTS | {"recipe", "sampling"},
     "probes": BASICS | PARTS | {"networks", "recipe", "engine", "boosting", "tasks"},
     "claims": {"types", "recipe", "worlds", "tasks", "probes", "evidence"},
     "methods": PARTS

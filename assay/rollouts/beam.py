@@ -19,6 +19,7 @@ class BeamActor:
     A token actor in the place of the one inside: it decides for certain, so that recorded log-probabilities are 0 and
     every sample of a prompt is the same. Likelihood is not divided by length. On a policy that is optimal for a reward
     this is search with that reward's values (arXiv:2404.12358).
+    It uses the actor's own cache: all beams go in step and are reordered after every token, which pages do not help.
     """
 
     def __init__(self, actor: Any, width: int, vocabulary: Vocabulary) -> None:

@@ -10,10 +10,11 @@ import torch
 
 from assay.ops import text
 from assay.rollouts.episodes import group_rows
+from assay.sampling.narrowing import LOGP_MODEL
 from assay.slots import ResumableTask, Task
 from assay.types import AssayError, Draw, Experience, State, Vocabulary, concatenate
 
-OWN = ("start", "sample", "split")
+OWN = ("start", "sample", "split", LOGP_MODEL)
 """Columns of a chunk. `answer` is not one of them: what is verified are the decisions of all chunks, each once."""
 
 
@@ -60,7 +61,7 @@ class Chunks:
             one = task.resume(actor, begun, samples, draw, split=0, limit=limit)
             goes_on = ~(one.terminal | one.truncated).any(1)
             is_cut = text.is_last_true(one.mask) & goes_on.unsqueeze(1) & (place + 1 == self.chunks)
-            own = {name: one.extra[name] for name in OWN}
+            own = {name: one.extra[name] for name in OWN if name in one.extra}
             one = replace(one, terminal=one.terminal | is_cut, truncated=one.truncated | is_cut, episode=episode)
             played.append(replace(one, segment=torch.full(one.mask.shape, place), extra=own))
             if not bool(goes_on.any()):

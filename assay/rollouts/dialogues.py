@@ -1,7 +1,8 @@
 """Gathering by talking: utterances that are decoded, replies that are given, in one cache. Axes: B rows, N new columns.
 
-All rows advance by one token at a time, whoever speaks: a row whose partner has answered is fed the reply's tokens
-while the others decide. So rows of a batch may be in different turns, and each costs as many steps as it has tokens.
+With the actor's own cache all rows advance by one token at a time, whoever speaks: a row whose partner has answered is
+fed the reply's tokens while the others decide. With a sampler (on a GPU) a turn is a call of its session: replies are
+read at once, and rows keep their pages from turn to turn.
 """
 
 from __future__ import annotations
@@ -14,8 +15,12 @@ import torch
 from torch import Tensor
 
 from assay.ops import distributions, random
-from assay.rollouts.completions import COMPACT_BELOW, neighbours
+from assay.rollouts.decoding import COMPACT_BELOW, neighbours
 from assay.rollouts.turns import Answer, Conversations, Limits, utterances
+from assay.sampling import on_the_host, session_for
+from assay.sampling.narrowing import LOGP_MODEL, NarrowedDecoder, Narrowing
+from assay.sampling.pages import Way
+from assay.sampling.sessions import Session
 from assay.types import Draw, Experience, Vocabulary
 
 
@@ -50,23 +55,78 @@ def converse(
     names: dict[Any, int] = {}
     same = [names.setdefault((start, *row), len(names)) for start, row in zip(starts.tolist(), given, strict=True)]
     order, distinct, repeats = neighbours(np.array(same))
-    decoder = actor.decoder([given[i] for i in distinct], repeats, limits.columns)
+    shown, rows = [given[i] for i in distinct], torch.tensor(order)
     times = np.arange(limits.turns * limits.tokens)[None]
     numbers = random.uniform(draw, starts[:, None], samples[:, None], times)
     uniform = None if greedy else random.as_open_float32(numbers)
-    said_since = decoded(decoder, torch.tensor(order), uniform, talks, answer)
-    return recorded(begun, told, said_since, talks, samples)
+    found = session_for(actor, shown, repeats, limits.columns)
+    if found is None:
+        since = decoded(actor.decoder(shown, repeats, limits.columns), rows, uniform, talks, answer)
+    else:
+        with found[0] as session:
+            session.open(shown, repeats)
+            since = talked(session, rows, uniform, talks, answer, found[1])
+    return recorded(begun, told, since, talks, samples)
 
 
-def decoded(
-    decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conversations, answer: Answer
-) -> tuple[Tensor, ...]:
-    """(tokens, turn, logp, mask [B, N], length [B]) of the decoder's rows, which stand at `rows` of the results."""
-    shape = len(rows), talks.limits.columns
-    tokens, turn = torch.zeros(2, *shape, dtype=torch.long).unbind()
-    logp, mask = torch.zeros(shape), torch.zeros(shape, dtype=torch.bool)
-    length = torch.zeros(len(rows), dtype=torch.long)
-    for time in range(shape[1]):
+class Since:
+    """What rows said and heard since they were begun: tokens, turn, logp, mask [B, N], length [B]; the model's own
+    log-probabilities where they are others.
+    """
+
+    def __init__(self, num: int, columns: int, has_model: bool) -> None:
+        self.tokens, self.turn = torch.zeros(2, num, columns, dtype=torch.long).unbind()
+        self.logp, self.mask = torch.zeros(num, columns), torch.zeros(num, columns, dtype=torch.bool)
+        self.model = torch.zeros(num, columns) if has_model else None
+        self.length = torch.zeros(num, dtype=torch.long)
+
+    def add(self, rows: Tensor, time: Tensor | int, token: Tensor, is_mine: Tensor, logp: Tensor) -> None:
+        """One token of some rows, at their column `time`."""
+        self.tokens[rows, time], self.mask[rows, time], self.logp[rows, time] = token, is_mine, logp * is_mine
+        self.length[rows] = torch.where(is_mine, time + 1, self.length[rows])
+
+
+def talked(
+    session: Session,
+    rows: Tensor,
+    uniform_BN: Tensor | None,
+    talks: Conversations,
+    answer: Answer,
+    narrowing: Narrowing,
+) -> Since:
+    """All turns by the rows of a session, which stand at `rows` of the results; turn by turn, whoever is in it."""
+    since, place = Since(len(rows), talks.limits.columns, narrowing.changes), torch.argsort(rows)
+    column, way = torch.zeros(len(rows), dtype=torch.long), Way(talks.eos, uniform_BN is None, narrowing)
+    while not bool(talks.done.all()):
+        live = (~talks.done).nonzero().squeeze(1)
+        for row in live.tolist():
+            reply = talks.queue[row, talks.heard[row] : talks.waiting[row]]
+            end = int(column[row]) + len(reply)
+            since.tokens[row, column[row] : end], since.turn[row, column[row] : end] = reply, talks.turn[row]
+            session.extend([int(place[row])], [reply.tolist()])
+            column[row], talks.heard[row] = end, talks.waiting[row]
+        limit = torch.minimum(talks.limits.tokens - talks.spoken, talks.room)[live]
+        times = talks.elapsed[live].unsqueeze(1) + torch.arange(int(limit.max()))
+        numbers = None if uniform_BN is None else uniform_BN[live].gather(1, times.clamp(max=uniform_BN.shape[1] - 1))
+        written = on_the_host(session.sample(place[live].tolist(), numbers, limit, way), 0)
+        for time in range(int(written.length.max())):
+            speak = written.length > time
+            who = live[speak]
+            since.turn[who, column[who]] = talks.turn[who]
+            token, is_mine = talks.advance(who, written.tokens[speak, time], answer)
+            since.add(who, column[who], token, is_mine, written.logp[speak, time])
+            if since.model is not None and written.logp_model is not None:
+                since.model[who, column[who]] = written.logp_model[speak, time]
+            column[who] += 1
+        session.close(place[live[talks.done[live]]].tolist())
+    return since
+
+
+def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conversations, answer: Answer) -> Since:
+    """All turns of the decoder's rows, which stand at `rows` of the results; token by token, whoever speaks."""
+    columns = talks.limits.columns
+    since = Since(len(rows), columns, isinstance(decoder, NarrowedDecoder))
+    for time in range(columns):
         done = talks.done[rows]
         if bool(done.all()):
             break
@@ -78,24 +138,23 @@ def decoded(
             chosen = distributions.categorical_sample(logits, number.to(logits.device))
         chosen_logp, chosen_here = distributions.categorical_logp(logits, chosen).cpu(), chosen.cpu()
         live = rows[~done]
-        turn[live, time] = talks.turn[live]
+        since.turn[live, time] = talks.turn[live]
         token, is_mine = talks.advance(live, chosen_here[~done], answer)
-        tokens[live, time], mask[live, time], logp[live, time] = token, is_mine, chosen_logp[~done] * is_mine
-        length[live] = torch.where(is_mine, time + 1, length[live])
+        since.add(live, time, token, is_mine, chosen_logp[~done])
+        if since.model is not None:
+            since.model[live, time] = decoder.model_logp(chosen).cpu()[~done] * is_mine
         pushed, done = chosen_here.masked_scatter(~done, token), talks.done[rows]
         if float((~done).float().mean()) < COMPACT_BELOW and not bool(done.all()):
             keep = (~done).nonzero().squeeze(1)
             decoder.keep(keep.to(logits.device))
             rows, pushed = rows[keep], pushed[keep]
         decoder.push(pushed.to(logits.device))
-    return tokens, turn, logp, mask, length
+    return since
 
 
-def recorded(
-    begun: Experience, told: Tensor, said: tuple[Tensor, ...], talks: Conversations, samples: np.ndarray
-) -> Experience:
+def recorded(begun: Experience, told: Tensor, since: Since, talks: Conversations, samples: np.ndarray) -> Experience:
     """What was there and what was said since, row by row without a gap."""
-    tokens, turn, logp, mask, length = said
+    length = since.length
     assert begun.turn is not None
     before = begun.context["valid"].sum(1)
     column = torch.arange(int((before + length).max()))
@@ -107,7 +166,7 @@ def recorded(
         old = torch.nn.functional.pad(old, (0, max(0, len(column) - old.shape[1])))[:, : len(column)]
         return torch.where(is_new, new.gather(1, place.clamp(0, new.shape[1] - 1)), old.masked_fill(place >= 0, 0))
 
-    sequence, new_mask = joined(begun.action, tokens), joined(torch.zeros_like(told), mask)
+    sequence, new_mask = joined(begun.action, since.tokens), joined(torch.zeros_like(told), since.mask)
     terminal = (place == (length - 1).unsqueeze(1)) & new_mask & talks.over.unsqueeze(1)
     start = begun.column("start")
     return replace(
@@ -115,17 +174,18 @@ def recorded(
         context={"tokens": sequence, "valid": column < (before + length).unsqueeze(1)},
         action=sequence,
         mask=new_mask,
-        logp=joined(torch.zeros(told.shape), logp),
+        logp=joined(torch.zeros(told.shape), since.logp),
         reward=torch.zeros(new_mask.shape),
         terminal=terminal,
         truncated=terminal & talks.cut.unsqueeze(1),
-        turn=joined(begun.turn, turn),
+        turn=joined(begun.turn, since.turn),
         group=start,
         source=None,
         extra={
             "start": start,
             "sample": torch.from_numpy(np.asarray(samples, dtype=np.int64)),
-            "answer": joined(told, mask),
+            "answer": joined(told, since.mask),
             "elapsed": talks.elapsed.clone(),
+            **({} if since.model is None else {LOGP_MODEL: joined(torch.zeros(told.shape), since.model)}),
         },
     )

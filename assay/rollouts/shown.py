@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from assay.rollouts.episodes import Episodes
+from assay.sampling.narrowing import LOGP_MODEL
 from assay.slots import DemonstratedTask, Rollout, Task
 from assay.types import AssayError, Draw, Experience, Origin, State, concatenate
 
@@ -42,5 +43,8 @@ class WithDemonstrations:
         """The policy's own rows, then one for each start."""
         assert isinstance(task, DemonstratedTask)
         own = self.gather(task, actor, starts, draw, state)
+        shown = task.demonstrate(np.unique(starts), 0)
+        if LOGP_MODEL in own.extra:  # a column that some rows have not would be dropped
+            shown = shown.add({LOGP_MODEL: shown.logp})
         policy = torch.full((len(own),), int(Origin.POLICY))
-        return concatenate([replace(own, source=policy), task.demonstrate(np.unique(starts), 0)])
+        return concatenate([replace(own, source=policy), shown])

@@ -19,6 +19,7 @@ class Windows:
 
     The mask is true on this window's decisions, all by the present policy; the column `answer` on all decisions so far;
     `left` [B, T] is how many places the window has after a decision.
+    What is unfinished is read again at the next call: its keys and values would be those of older weights.
     A row that stops at the window's end has neither terminal nor truncated. With unchanged weights the windows of an
     episode are the episode that would have been played in one go; a window as long as the task's limit is `Episodes`.
     """

@@ -9,8 +9,12 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from assay.sampling.narrowing import Narrowing, unwrapped
+from assay.sampling.pages import Way, Written
 from assay.sampling.sampler import Sampler
+from assay.sampling.sessions import Session
 from assay.sampling.stacks import Stack, stack_of
+from assay.sampling.stops import Stop
 from assay.types import Vocabulary
 
 SHARE = 0.5
@@ -46,11 +50,11 @@ def sampler_for(
     return made
 
 
-def release(actor: nn.Module) -> None:
+def release(actor: Any) -> None:
     """Frees what the actor's sampler holds of the cache, for whoever needs the memory next (an update); nothing to do
     where it has none. The next sampling allocates it again.
     """
-    known = SAMPLERS.get(actor)
+    known = SAMPLERS.get(unwrapped(actor)[0])
     if known is not None:
         known.release()
 
@@ -68,12 +72,64 @@ def sampled(
     uniform_BN: Tensor | None,
     vocabulary: Vocabulary,
     longest: int,
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """(tokens [B, N], logp [B, N], length [B]) on the CPU, rows in the order of prompts; None without a sampler."""
-    sampler = sampler_for(actor, prompts, repeats, longest)
+    *,
+    stop: Stop | None = None,
+    said: Sequence[Sequence[int]] = (),
+) -> Written | None:
+    """Results on the CPU, rows in the order of prompts, padded; None without a sampler. See `Sampler.sample`."""
+    inner, narrowing = unwrapped(actor)
+    sampler = sampler_for(inner, prompts, repeats, longest)
     if sampler is None:
         return None
-    limit = torch.full((sum(repeats),), longest)
-    tokens, logp, length = sampler.sample(prompts, repeats, uniform_BN, limit, vocabulary.eos)
-    beyond = torch.arange(longest, device=tokens.device) >= length.unsqueeze(1)
-    return tokens.masked_fill(beyond, vocabulary.pad).cpu(), logp.masked_fill(beyond, 0.0).float().cpu(), length.cpu()
+    limit, way = torch.full((sum(repeats),), longest), Way(vocabulary.eos, uniform_BN is None, narrowing)
+    shared, many, forced = in_common(prompts, repeats, sampler.page)
+    found = sampler.sample(shared, many, uniform_BN, limit, way, forced=forced, stop=stop, said=said)
+    return on_the_host(found, vocabulary.pad)
+
+
+def in_common(
+    prompts: Sequence[Sequence[int]], repeats: Sequence[int], least: int
+) -> tuple[list[list[int]], list[int], list[list[int]]]:
+    """(prompts, repeats, what each row is forced to begin with): neighbours that share at least `least` tokens, and as
+    much as they do not share, become one prompt where fewer tokens are to be read then (branches of a tree; not groups,
+    whose members share all of theirs already).
+    """
+
+    def cost(same: int, members: Sequence[int]) -> int:
+        return same + sum(repeats[member] * (len(prompts[member]) - same) for member in members)
+
+    groups: list[tuple[list[int], list[int]]] = []
+    for place, prompt in enumerate(prompts):
+        before, members = groups[-1] if groups else ([], [])
+        pairs = enumerate(zip(before, prompt, strict=False))
+        same = next((time for time, (one, other) in pairs if one != other), min(len(before), len(prompt)))
+        both = [*members, place]
+        rest = max(len(prompts[member]) for member in both) - same
+        if same >= max(1, least, rest) and cost(same, both) < cost(len(before), members) + len(prompt):
+            groups[-1] = before[:same], both
+        else:
+            groups.append((list(prompt), [place]))
+    own = [(len(shared), member) for shared, members in groups for member in members]
+    forced = [list(prompts[member][begin:]) for begin, member in own for _ in range(repeats[member])]
+    return [shared for shared, _ in groups], [sum(repeats[m] for m in members) for _, members in groups], forced
+
+
+def session_for(
+    actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int
+) -> tuple[Session, Narrowing] | None:
+    """A session of the actor's sampler, with room for `longest` tokens after each prompt, and how it draws tokens; None
+    without a sampler.
+    """
+    inner, narrowing = unwrapped(actor)
+    sampler = sampler_for(inner, prompts, repeats, longest)
+    return None if sampler is None else (Session(sampler), narrowing)
+
+
+def on_the_host(found: Written, pad: int) -> Written:
+    """The results on the CPU, padded behind their ends, log-probabilities in float32."""
+    beyond = torch.arange(found.tokens.shape[1], device=found.tokens.device) >= found.length.unsqueeze(1)
+    logp, model = (
+        None if some is None else some.masked_fill(beyond, 0.0).float().cpu() for some in (found.logp, found.logp_model)
+    )
+    assert logp is not None
+    return Written(found.tokens.masked_fill(beyond, pad).cpu(), logp, found.length.cpu(), found.has_ended.cpu(), model)

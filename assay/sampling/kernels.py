@@ -12,8 +12,9 @@ the prompt's keys once for a whole cluster, a row's own keys in S strided parts;
 
 from __future__ import annotations
 
+import math
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -84,9 +85,64 @@ def merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- sampling
+class Changed(Protocol):
+    """What a narrowing says; see `narrowing.Narrowing`."""
+
+    @property
+    def temperature(self) -> float:
+        """What differences of logits are divided by."""
+
+    @property
+    def top_k(self) -> int:
+        """How many stay; 0 for all."""
+
+    @property
+    def top_p(self) -> float:
+        """Which share stays."""
+
+    @property
+    def min_p(self) -> float:
+        """Share of the likeliest that stays."""
+
+
+def narrowed(logits_NV: Tensor, how: Changed) -> Tensor:
+    """(l - max l) / temperature, minus infinity for removed tokens; softmax of it is the distribution to draw from.
+
+    A token stays if its scaled logit is not below a threshold, which is searched: by sorting here, digit by digit of
+    the number's bits in a kernel on a GPU. The likeliest tokens always stay.
+    """
+    if logits_NV.is_cuda:
+        kept: Tensor = compiled().narrowed(logits_NV, how.temperature, how.top_k, how.top_p, how.min_p)
+        return kept
+    scaled = (logits_NV - logits_NV.amax(-1, keepdim=True)) * (1.0 / how.temperature)
+    lowest = torch.full_like(scaled[:, :1], log_share(how.min_p))
+    if 0 < how.top_k < scaled.shape[1]:
+        lowest = torch.maximum(lowest, (of_k := scaled.topk(how.top_k).values[:, -1:]))
+        scaled = scaled.masked_fill(scaled < of_k, -torch.inf)
+    if how.top_p < 1.0:
+        ordered = scaled.sort(-1, descending=True).values
+        mass = ordered.exp().cumsum(-1)
+        last = torch.searchsorted(mass, how.top_p * mass[:, -1:]).clamp(max=scaled.shape[1] - 1)
+        lowest = torch.maximum(lowest, ordered.gather(1, last))
+    return scaled.masked_fill(scaled < lowest, -torch.inf)
+
+
+def log_share(share: float) -> float:
+    """log share, minus infinity for none."""
+    return math.log(share) if share > 0 else -math.inf
+
+
+def total_of(logits_NV: Tensor) -> Tensor:
+    """log sum exp of each row."""
+    if logits_NV.is_cuda:
+        total: Tensor = compiled().total_of(logits_NV)
+        return total
+    return logits_NV.logsumexp(-1)
+
+
 def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]:
     """(token, its log-probability): the first token at which the distribution function passes the uniform number, the
-    likeliest where there is none.
+    likeliest where there is none; never one of probability 0.
     """
     logits = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
     if logits.is_cuda and uniform_N is not None:
@@ -97,6 +153,17 @@ def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]
         token = logits.argmax(-1)
     else:
         summed = torch.exp(logits - total.unsqueeze(-1)).cumsum(-1)
-        target = (uniform_N.to(summed) * summed[:, -1]).unsqueeze(1)
-        token = torch.searchsorted(summed, target).squeeze(1).clamp(max=logits.shape[1] - 1)
+        last = summed[:, -1]
+        target = (uniform_N.to(summed) * last).clamp(min=torch.finfo(summed.dtype).tiny)  # at 0 the first that can be
+        token = torch.searchsorted(summed, torch.minimum(target, last).unsqueeze(1)).squeeze(1)
     return token, logits.gather(1, token.unsqueeze(1)).squeeze(1) - total
+
+
+def drawn(logits_NV: Tensor, uniform_N: Tensor | None, how: Changed | None) -> tuple[Tensor, Tensor, Tensor]:
+    """(token, log-probability of the behaviour, of the model): `choose` from what `how` leaves."""
+    if how is None:
+        token, logp = choose(logits_NV, uniform_N)
+        return token, logp, logp
+    logits = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
+    token, logp = choose(narrowed(logits, how), uniform_N)
+    return token, logp, logits.gather(1, token.unsqueeze(1)).squeeze(1) - total_of(logits)

@@ -1,8 +1,9 @@
 """The scheduler: rows join when pages are free, decode together, and leave when they end. Axes: B results, N tokens.
 
 A row is a prompt's sample. Rows of one prompt share its pages; each has pages of its own for what it wrote, taken as it
-grows and given back when it ends. If pages run out, the youngest row gives its pages back and joins again later, with
-what it wrote as part of its prompt. The token at time t of a result comes from that result's t-th uniform number alone.
+grows and given back when it ends. If pages run out, rows that rest lose theirs, then the youngest row does and joins
+again later, with what it wrote as part of its prompt. The token at time t of a result comes from that result's t-th
+uniform number alone.
 
 On a GPU a step is one CUDA graph for each size of batch; every `interval` steps the host looks who has ended.
 """
@@ -10,42 +11,21 @@ On a GPU a step is one CUDA graph for each size of batch; every `interval` steps
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from assay.sampling import kernels
+from assay.sampling.graphs import SIZES, Graphs, clusters
+from assay.sampling.pages import Ledger, Prompt, Row, Way, Written
 from assay.sampling.stacks import Places, Stack
+from assay.sampling.stops import Stop
 from assay.types import AssayError
 
-SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 PREFILL = 32_768
 """Tokens of prompts that go through the network at once."""
-
-
-@dataclass(eq=False)
-class Prompt:
-    """Tokens that rows share, their pages, and how many rows still need them."""
-
-    tokens: list[int]
-    place: int = -1
-    pages: list[int] = field(default_factory=list)
-    users: int = 0
-    state: Tensor | None = None
-
-
-@dataclass(eq=False)
-class Row:
-    """One result that is being written: which, from which time on, where its state is."""
-
-    result: int
-    prompt: Prompt
-    time: int = 0
-    place: int = -1
-    pages: list[int] = field(default_factory=list)
-    length: int = 0
+EXTEND = 4096
+"""Tokens after prompts that go through the network at once."""
 
 
 def attend_all(query: Tensor, key: Tensor, value: Tensor, *, scale: float, grouped: bool) -> Tensor:
@@ -68,7 +48,7 @@ class Sampler:
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
         self.address = 0
-        self.free = list(range(pages - 1, 0, -1))  # page 0 is where padding writes
+        self.ledger = Ledger(rows, pages, page)
         self.num_rows, self.longest, self.most = rows, longest, -(-longest // page) + 1
 
         def whole(*shape: int) -> Tensor:
@@ -80,9 +60,8 @@ class Sampler:
         self.prompt_of = torch.full((rows + 1,), rows, dtype=torch.int64, device=self.device)
         self.last, self.time, self.result = whole(rows + 1), whole(rows + 1), whole(rows + 1)
         self.done = torch.ones(rows + 1, dtype=torch.bool, device=self.device)
-        self.places, self.prompt_places = list(range(rows - 1, -1, -1)), list(range(rows - 1, -1, -1))
-        self.graphs: dict[Any, tuple[Any, dict[str, Tensor]]] = {}
-        self.tokens, self.greedy, self.eos = whole(0, 0), False, -1
+        self.graphs = Graphs(self.step, self.device, rows)
+        self.tokens, self.way = whole(0, 0), Way(-1)
 
     # ------------------------------------------------------------------------------------------------ memory
     def hold(self) -> None:
@@ -91,139 +70,194 @@ class Sampler:
             return
         buffer = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
         if buffer.data_ptr() != self.address:
-            self.graphs, self.address = {}, buffer.data_ptr()
+            self.graphs.clear()
+            self.address = buffer.data_ptr()
         self.keys, self.values = (list(some.unbind()) for some in buffer.unbind())
 
     def release(self) -> None:
-        """Gives the pages' memory back until the next call needs it."""
+        """Gives the pages' memory back until the next call needs it; rows that rest are read again when they go on."""
+        self.ledger.clear()
         self.keys, self.values = [], []
 
+    def reserve(self, num: int, most: int) -> None:
+        """Room for results; graphs know its addresses, so that they are recorded anew when it has to grow."""
+        if self.tokens.shape[0] > num and self.tokens.shape[1] > most:
+            return
+        shape = (max(num + 1, self.tokens.shape[0]), max(most + 1, self.tokens.shape[1]))
+        wide = torch.promote_types(self.dtype, torch.float32)
+        self.tokens = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        self.logp, self.logp_model, self.uniform = torch.zeros(3, *shape, dtype=wide, device=self.device).unbind()
+        self.limit = torch.ones(shape[0], dtype=torch.int64, device=self.device)
+        self.graphs.clear()
+
+    def index(self, numbers: Sequence[int]) -> Tensor:
+        """Numbers of the host on the device."""
+        return torch.tensor(numbers, dtype=torch.int64, device=self.device)
+
     # ------------------------------------------------------------------------------------------------ one call
-    @torch.no_grad()
     def sample(
         self,
         prompts: Sequence[Sequence[int]],
         repeats: Sequence[int],
         uniform_BN: Tensor | None,
         limit_B: Tensor,
-        eos: int,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(tokens [B, N], logp [B, N], length [B]), results in the order of prompts and their repeats.
+        way: Way,
+        *,
+        forced: Sequence[Sequence[int]] = (),
+        stop: Stop | None = None,
+        said: Sequence[Sequence[int]] = (),
+    ) -> Written:
+        """Results in the order of prompts and their repeats.
 
-        Without uniform numbers the likeliest token is taken. A result ends with `eos` or after its limit.
+        Without uniform numbers the likeliest token is taken. A result ends with the end token, with a stop string or
+        after its limit. What a row is `forced` to begin with is read after its prompt, which it shares, and belongs to
+        no result; what of its context is `said` already counts for stop strings.
         """
+        shared = [Prompt(list(tokens), many) for tokens, many in zip(prompts, repeats, strict=True)]
+        which = [prompt for prompt, many in zip(shared, repeats, strict=True) for _ in range(many)]
+        rows = [Row(prompt, list(forced[place]) if forced else []) for place, prompt in enumerate(which)]
+        return self.write(rows, uniform_BN, limit_B, way, stop, said)
+
+    @torch.no_grad()
+    def write(
+        self,
+        rows: Sequence[Row],
+        uniform_BN: Tensor | None,
+        limit_B: Tensor,
+        way: Way,
+        stop: Stop | None = None,
+        said: Sequence[Sequence[int]] = (),
+    ) -> Written:
+        """A result of each row."""
         num, most = len(limit_B), int(limit_B.max())
         self.hold()
-        self.reserve(num, most, uniform_BN is None, eos)
+        self.reserve(num, most)
+        self.way = way._replace(is_greedy=uniform_BN is None)
         if uniform_BN is not None:
             self.uniform[:num, :most].copy_(uniform_BN[:, :most])
         self.limit[:num].copy_(limit_B)
         self.tokens.fill_(-1)
-        shared = [Prompt(list(tokens), users=many) for tokens, many in zip(prompts, repeats, strict=True)]
-        which = [prompt for prompt, many in zip(shared, repeats, strict=True) for _ in range(many)]
-        waiting = [Row(result, prompt) for result, prompt in enumerate(which)][::-1]
-        active: list[Row] = []
-        while waiting or active:
-            active = self.retire(active)
-            self.admit(waiting, active)
-            if not active:
-                continue
-            steps = min(self.interval, max(1, most - min(row.time for row in active)))
-            self.make_room(active, waiting, steps)
-            self.steps(active, steps)
-        tokens, logp = self.tokens[:num, :most].clone(), self.logp[:num, :most].clone()
-        ends = tokens == eos
-        length = torch.where(ends.any(1), ends.long().argmax(1) + 1, self.limit[:num])
-        return tokens, logp, length
+        for result, row in enumerate(rows):
+            row.start(result, list(said[result]) if said else [])
+        waiting, active, cut = list(rows)[::-1], list[Row](), dict[int, int]()
+        try:
+            while waiting or active:
+                active = self.retire(active, stop, cut)
+                self.admit(waiting, active)
+                if not active:
+                    continue
+                steps = min(self.interval, max(1, most - min(row.time for row in active)))
+                self.make_room(active, waiting, steps)
+                self.steps(active, steps)
+        except AssayError:
+            for row in (row for row in (*active, *waiting) if not row.is_kept):
+                self.ledger.leave(row)
+            raise
+        return self.written(num, most, cut)
 
-    def reserve(self, num: int, most: int, greedy: bool, eos: int) -> None:
-        """Room for results; graphs know its addresses, so that they are recorded anew when it has to grow."""
-        if self.tokens.shape[0] <= num or self.tokens.shape[1] <= most:
-            shape = (max(num + 1, self.tokens.shape[0]), max(most + 1, self.tokens.shape[1]))
-            wide = torch.promote_types(self.dtype, torch.float32)
-            self.tokens = torch.zeros(shape, dtype=torch.int64, device=self.device)
-            self.logp, self.uniform = (torch.zeros(shape, dtype=wide, device=self.device) for _ in range(2))
-            self.limit = torch.ones(shape[0], dtype=torch.int64, device=self.device)
-            self.graphs = {}
-        if (greedy, eos) != (self.greedy, self.eos):
-            self.greedy, self.eos, self.graphs = greedy, eos, {}
+    def written(self, num: int, most: int, cut: dict[int, int]) -> Written:
+        """The results; `cut` says where a stop string ended one."""
+        tokens, logp = self.tokens[:num, :most].clone(), self.logp[:num, :most].clone()
+        ends = (tokens == self.way.eos) & (torch.arange(most, device=self.device) < self.limit[:num].unsqueeze(1))
+        has_ended = ends.any(1)
+        length = torch.where(has_ended, ends.long().argmax(1) + 1, self.limit[:num])
+        if cut:
+            where = self.index(list(cut))
+            length[where], has_ended[where] = self.index(list(cut.values())), True
+        model = self.logp_model[:num, :most].clone() if self.way.narrowing.changes else None
+        return Written(tokens, logp, length, has_ended, model)
 
     # ------------------------------------------------------------------------------------------------ who decodes
-    def retire(self, active: list[Row]) -> list[Row]:
-        """Those that go on; the others give back what they held."""
+    def retire(self, active: list[Row], stop: Stop | None, cut: dict[int, int]) -> list[Row]:
+        """Those that go on; the others give back what they held, or rest with it."""
         if not active:
             return active
-        done = self.done[torch.tensor([row.place for row in active], device=self.device)].tolist()
-        for row in (row for row, over in zip(active, done, strict=True) if over):
-            self.leave(row)
-        return [row for row, over in zip(active, done, strict=True) if not over]
+        place = self.index([row.place for row in active])
+        if stop is not None:
+            self.heed(active, place, stop, cut)
+        over = [row for row, done in zip(active, self.done[place].tolist(), strict=True) if done]
+        stays = [row for row in over if row.is_kept]
+        for row, wrote in zip(stays, self.said_by(stays, cut), strict=True):
+            row.own += wrote
+            self.ledger.rest(row)
+        for row in over:
+            if not row.is_kept:
+                self.ledger.leave(row)
+        gone = set(over)
+        return [row for row in active if row not in gone]
 
-    def leave(self, row: Row) -> None:
-        """Gives back pages and place; the prompt's too when its last row has gone."""
-        self.free += row.pages
-        self.places.append(row.place)
-        row.pages, row.place, row.length = [], -1, 0
-        row.prompt.users -= 1
-        if not row.prompt.users:
-            self.free += row.prompt.pages
-            self.prompt_places.append(row.prompt.place)
+    def said_by(self, rows: list[Row], cut: dict[int, int]) -> list[list[int]]:
+        """What rows wrote and the host has not been told yet."""
+        if not rows:
+            return []
+        many = self.time[self.index([row.place for row in rows])].tolist()
+        tokens = self.tokens[self.index([row.result for row in rows]), : max(many)].tolist()
+        return [own[row.begun : cut.get(row.result, num)] for row, own, num in zip(rows, tokens, many, strict=True)]
+
+    def heed(self, active: list[Row], place: Tensor, stop: Stop, cut: dict[int, int]) -> None:
+        """Ends rows in whose new tokens a stop string is complete."""
+        since = [max(0, row.looked - stop.reach) for row in active]
+        many = self.time[place].tolist()
+        column = torch.arange(max(1, max(num - first for num, first in zip(many, since, strict=True))))
+        where = (torch.tensor(since).unsqueeze(1) + column).clamp(max=self.tokens.shape[1] - 1).to(self.device)
+        tokens = self.tokens[self.result[place].unsqueeze(1), where].tolist()
+        for row, own, first, num in zip(active, tokens, since, many, strict=True):
+            before = row.said[-stop.reach :] if not first else []
+            found = stop.first(before + own[: num - first], len(before) + row.looked - first)
+            row.looked = num
+            if found is not None:
+                cut[row.result] = found - len(before) + first
+                self.done[row.place] = True
 
     def admit(self, waiting: list[Row], active: list[Row]) -> None:
         """Lets rows in while there are places, and pages for their prompts and first tokens."""
-        joining: list[Row] = []
-        spare = len(self.free) - sum(len(row.pages) < 2 for row in active)
-        fresh: dict[int, Prompt] = {}
-        while waiting and self.places:
-            row = waiting[-1]
-            new = row.prompt.place < 0 and id(row.prompt) not in fresh
-            cost = 1 + (self.pages_for(len(row.prompt.tokens)) if new else 0)
-            if spare < cost or (new and not self.prompt_places):
-                break
-            if new:
-                row.prompt.place, fresh[id(row.prompt)] = self.prompt_places.pop(), row.prompt
-            row.place, spare = self.places.pop(), spare - cost
-            joining.append(waiting.pop())
+        joining, fresh = self.ledger.joining(waiting, active)
         if waiting and not joining and not active:
             raise AssayError("the cache has too few pages for one prompt; give the sampler more pages")
-        self.prefill(list(fresh.values()))
+        self.prefill(fresh)
         if joining:
             self.begin(joining)
             active += joining
 
-    def pages_for(self, tokens: int) -> int:
-        """How many pages hold these."""
-        return -(-tokens // self.page)
-
     def make_room(self, active: list[Row], waiting: list[Row], steps: int) -> None:
-        """Pages for the tokens of the next steps; where there are none left, the youngest rows wait again."""
+        """Pages for the tokens of the next steps; where there are none left, rows that rest lose theirs, and then the
+        youngest rows wait again.
+        """
+        ledger = self.ledger
         for row in list(active):
             if row not in active:
                 continue
-            missing = self.pages_for(row.length + steps) - len(row.pages)
-            while missing > len(self.free):
+            missing = ledger.pages_for(row.length + steps) - len(row.pages)
+            while missing > len(ledger.free):
+                if ledger.evict(row):
+                    continue
                 if len(active) == 1:
                     raise AssayError("the cache has too few pages for one row; give the sampler more pages")
                 self.put_back(active.pop(), waiting)
-            if row in active and missing > 0:
-                new = [self.free.pop() for _ in range(missing)]
-                held = len(row.pages)
-                self.table[row.place, held : held + missing] = torch.tensor(new, device=self.device)
-                row.pages += new
+            if row in active:
+                self.give(row, missing)
+
+    def give(self, row: Row, num: int) -> None:
+        """More pages for a row."""
+        if num > 0:
+            new, held = self.ledger.take(num), len(row.pages)
+            self.table[row.place, held : held + num] = self.index(new)
+            row.pages += new
 
     def put_back(self, row: Row, waiting: list[Row]) -> None:
         """The row gives its pages back; when it joins again, what it wrote is part of a prompt of its own."""
-        wrote = self.tokens[row.result, : row.time].tolist()
+        row.own += self.tokens[row.result, row.begun : row.time].tolist()
+        row.begun = row.time
         self.done[row.place] = True
-        first = row.time - row.length - 1  # what its present prompt holds of what it wrote
-        self.leave(row)
-        waiting.append(Row(row.result, Prompt(row.prompt.tokens + wrote[first:], users=1), row.time))
+        self.ledger.part(row)
+        waiting.append(row)
 
     # ------------------------------------------------------------------------------------------------ prompts
     def prefill(self, prompts: list[Prompt]) -> None:
         """Keys and values of new prompts into their pages; their last states are kept for the first token."""
         for prompt in prompts:
-            prompt.pages = [self.free.pop() for _ in range(self.pages_for(len(prompt.tokens)))]
-            self.prompt_table[prompt.place, : len(prompt.pages)] = torch.tensor(prompt.pages, device=self.device)
+            prompt.pages = self.ledger.take(self.ledger.pages_for(len(prompt.tokens)))
+            self.prompt_table[prompt.place, : len(prompt.pages)] = self.index(prompt.pages)
             self.prompt_length[prompt.place] = len(prompt.tokens)
         left = sorted(prompts, key=lambda prompt: len(prompt.tokens))
         while left:
@@ -238,7 +272,7 @@ class Sampler:
         lengths = torch.tensor([len(prompt.tokens) for prompt in prompts])
         place = torch.arange(longest)
         pages = torch.tensor(
-            [[*prompt.pages, *[0] * (self.pages_for(longest) - len(prompt.pages))] for prompt in prompts]
+            [[*prompt.pages, *[0] * (self.ledger.pages_for(longest) - len(prompt.pages))] for prompt in prompts]
         )
         page = pages[:, place // self.page].masked_fill(place >= lengths.unsqueeze(1), 0).flatten().to(self.device)
         offset = (place % self.page).repeat(num).to(self.device)
@@ -254,40 +288,66 @@ class Sampler:
         for prompt, own in zip(prompts, last, strict=True):
             prompt.state = own
 
+    def extend(self, rows: list[Row]) -> dict[Row, Tensor]:
+        """Reads what rows know and their pages do not hold yet, all at once: each token is a row of its own that sees
+        the keys up to it. The last state of each row.
+        """
+        rows = sorted(rows, key=lambda row: row.prompt.place)
+        who = [row for row in rows for _ in range(len(row.own) - row.read)]
+        token = self.index([token for row in rows for token in row.own[row.read :]])
+        length = self.index([time for row in rows for time in range(row.read, len(row.own))])
+        place, states = self.index([row.place for row in who]), []
+        for first in range(0, len(who), EXTEND):
+            some = slice(first, first + EXTEND)
+            prompts = [row.prompt.place for row in who[some]]
+            sharing = [part.to(self.device) for part in clusters(prompts, len(prompts), self.members, self.num_rows)]
+            states.append(self.forward(token[some], place[some], length[some], *sharing))
+        ends = torch.tensor([len(row.own) - row.read for row in rows]).cumsum(0) - 1
+        return dict(zip(rows, torch.cat(states)[ends.to(self.device)], strict=True))
+
     def begin(self, rows: list[Row]) -> None:
-        """The first token of new rows, from their prompts' last states."""
-        place = torch.tensor([row.place for row in rows], device=self.device)
-        self.length[place] = 0
-        self.prompt_of[place] = torch.tensor([row.prompt.place for row in rows], device=self.device)
-        self.result[place] = torch.tensor([row.result for row in rows], device=self.device)
-        self.time[place] = torch.tensor([row.time for row in rows], device=self.device)
+        """The first token of rows that join, from their last states."""
+        place = self.index([row.place for row in rows])
+        self.prompt_of[place] = self.index([row.prompt.place for row in rows])
+        self.result[place] = self.index([row.result for row in rows])
+        self.time[place] = self.index([row.time for row in rows])
+        self.length[place] = self.index([len(row.own) for row in rows])
         self.done[place] = False
-        states = torch.stack([row.prompt.state for row in rows if row.prompt.state is not None])
-        self.write(place, self.stack.logits(states))
+        behind = [row for row in rows if row.own]
+        for row in behind:
+            self.give(row, self.ledger.pages_for(len(row.own)) - len(row.pages))
+        known = self.extend(behind) if behind else {}
+        states = [known.get(row, row.prompt.state) for row in rows]
+        self.choose(place, self.stack.logits(torch.stack([state for state in states if state is not None])))
         for row in rows:
-            row.time += 1
+            row.time, row.length, row.read = row.time + 1, len(row.own), len(row.own)
 
     # ------------------------------------------------------------------------------------------------ steps
-    def write(self, place: Tensor, logits: Tensor) -> None:
+    def choose(self, place: Tensor, logits: Tensor) -> None:
         """Chooses a token for each row, records it, and moves the row's time."""
         result, time, done = self.result[place], self.time[place], self.done[place]
-        uniform = None if self.greedy else self.uniform[result, time.clamp(max=self.uniform.shape[1] - 1)]
-        token, logp = kernels.choose(logits, uniform)
+        uniform = None if self.way.is_greedy else self.uniform[result, time.clamp(max=self.uniform.shape[1] - 1)]
+        narrowing = self.way.narrowing
+        token, logp, model = kernels.drawn(logits, uniform, narrowing if narrowing.changes else None)
         where, when = result.masked_fill(done, len(self.tokens) - 1), time.masked_fill(done, self.tokens.shape[1] - 1)
         self.tokens[where, when], self.logp[where, when] = token, logp.to(self.logp.dtype)
+        if narrowing.changes:
+            self.logp_model[where, when] = model.to(self.logp.dtype)
         self.last[place] = token
         self.time[place] = time + ~done
-        self.done[place] = done | (token == self.eos) | (time + 1 >= self.limit[result])
+        self.done[place] = done | (token == self.way.eos) | (time + 1 >= self.limit[result])
 
-    def step(self, place: Tensor, rows: Tensor, prompt: Tensor) -> None:
-        """One token of the rows at `place`; `rows` [C, M] and `prompt` [C] say who shares which prompt."""
+    def forward(self, token: Tensor, place: Tensor, length: Tensor, rows: Tensor, prompt: Tensor) -> Tensor:
+        """States after these tokens, which stand behind `length` own tokens of the rows at `place`; their keys and
+        values go into the pages. `rows` [C, M] and `prompt` [C] say who shares which prompt.
+        """
         stack, number = self.stack, torch.arange(len(place), device=self.device)
-        length, done, table = self.length[place], self.done[place], self.table[place]
+        table = self.table[place]
         page = table.gather(1, (length // self.page).unsqueeze(1)).squeeze(1)
         offset, seen = length % self.page, length + 1
         owner = self.prompt_of[place]
         angles = stack.angles(self.prompt_length[owner] + length)
-        state = stack.embed(self.last[place])
+        state = stack.embed(token)
         shared = (rows, self.prompt_table, prompt, self.prompt_length, prompt)
         own = (number.unsqueeze(1), table, number, seen, number)
         splits = max(1, min(8, 1024 // (len(place) * stack.num_key_heads)))
@@ -301,71 +361,27 @@ class Sampler:
                 parts = [kernels.attend_parts(query, keys, values, *whose, stack.scale) for whose in both]
                 attended = kernels.merge(parts).to(query.dtype)
             state = stack.finish(layer, state, attended)
+        return state
+
+    def step(self, place: Tensor, rows: Tensor, prompt: Tensor) -> None:
+        """One token of the rows at `place`."""
+        length, done = self.length[place], self.done[place]
+        state = self.forward(self.last[place], place, length, rows, prompt)
         self.length[place] = length + ~done
-        self.write(place, stack.logits(state))
+        self.choose(place, self.stack.logits(state))
 
     def steps(self, active: list[Row], num: int) -> None:
         """`num` steps of all active rows."""
         active.sort(key=lambda row: row.prompt.place)
         sizes = (*SIZES, len(active)) if self.device.type == "cuda" else (len(active),)
         size = next(size for size in sizes if size >= len(active))
-        nobody = self.num_rows
-        place = torch.full((size,), nobody)
+        place = torch.full((size,), self.num_rows)
         place[: len(active)] = torch.tensor([row.place for row in active])
-        rows, prompt = self.clusters(active, size)
+        rows, prompt = clusters([row.prompt.place for row in active], size, self.members, self.num_rows)
         if self.device.type == "cuda":
-            self.replay(place, rows, prompt, num)
+            self.graphs.replay(self.way, place, rows, prompt, num)
         else:
             for _ in range(num):
                 self.step(place, rows, prompt)
         for row in active:
             row.time, row.length = row.time + num, row.length + num
-
-    def clusters(self, active: list[Row], size: int) -> tuple[Tensor, Tensor]:
-        """Places in the batch of at most `members` rows with one prompt, and the prompt of each such cluster."""
-        found: list[tuple[int, list[int]]] = []
-        for place, row in enumerate(active):
-            if found and found[-1][0] == row.prompt.place and len(found[-1][1]) < self.members:
-                found[-1][1].append(place)
-            else:
-                found.append((row.prompt.place, [place]))
-        num = next(some for some in (*SIZES, len(found)) if some >= len(found))
-        rows = torch.full((num, self.members), -1)
-        prompt = torch.full((num,), self.num_rows)
-        for cluster, (who, places) in enumerate(found):
-            rows[cluster, : len(places)], prompt[cluster] = torch.tensor(places), who
-        if size > len(active):  # padding attends to nothing shared: its parts must still be written
-            spare = torch.arange(len(active), size)
-            extra = torch.full((-(-len(spare) // self.members), self.members), -1)
-            extra.view(-1)[: len(spare)] = spare
-            rows = torch.cat([rows, extra])
-            prompt = torch.cat([prompt, torch.full((len(extra),), self.num_rows)])
-        return rows, prompt
-
-    def replay(self, place: Tensor, rows: Tensor, prompt: Tensor, num: int) -> None:
-        """The step as a CUDA graph, recorded once for each shape."""
-        key = (len(place), len(rows))
-        if key not in self.graphs:
-            self.graphs[key] = self.record(place, rows, prompt)
-        graph, inputs = self.graphs[key]
-        for name, value in (("place", place), ("rows", rows), ("prompt", prompt)):
-            inputs[name].copy_(value, non_blocking=True)
-        for _ in range(num):
-            graph.replay()
-
-    def record(self, place: Tensor, rows: Tensor, prompt: Tensor) -> tuple[Any, dict[str, Tensor]]:
-        """Warms the kernels up on nobody's rows, then captures the step."""
-        inputs = {
-            "place": torch.full_like(place, self.num_rows).to(self.device),
-            "rows": rows.to(self.device),
-            "prompt": torch.full_like(prompt, self.num_rows).to(self.device),
-        }
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            self.step(**inputs)
-        torch.cuda.current_stream().wait_stream(stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self.step(**inputs)
-        return graph, inputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -10,6 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 BLOCK = 4096
+TINY = tl.constexpr(1e-37)
+LOWEST = tl.constexpr(-(2**31))
 WARPS, STAGES = 4, 3
 
 
@@ -250,7 +253,8 @@ def block_sums_kernel(
     value = tl.load(logits + row * num + place, mask=place < num, other=-float("inf"))
     top = tl.max(value, 0)
     tl.store(highest + row * blocks + part, top)
-    tl.store(summed + row * blocks + part, tl.sum(tl.exp(value - top), 0))
+    shift = tl.where(top > -float("inf"), top, 0.0)  # a block without anything that can be chosen weighs 0
+    tl.store(summed + row * blocks + part, tl.sum(tl.exp(value - shift), 0))
 
 
 @triton.jit
@@ -267,14 +271,20 @@ def choose_kernel(
     weights = tl.where(there, tl.load(summed + row * blocks + part, mask=there, other=0.0) * tl.exp(tops - top), 0.0)
     running = tl.cumsum(weights, 0)
     whole = tl.sum(weights, 0)
-    target = tl.load(uniform + row) * whole
-    chosen = tl.minimum(tl.sum((running < target).to(tl.int32), 0), blocks - 1)
+    target = tl.maximum(tl.load(uniform + row) * whole, TINY)
+    # Rounding may put the target behind the last token that can be chosen: nothing of probability 0 is taken.
+    furthest = tl.max(tl.where(weights > 0, part, 0), 0)
+    chosen = tl.minimum(tl.sum((running < target).to(tl.int32), 0), furthest)
     before = tl.sum(tl.where(part < chosen, weights, 0.0), 0)
     place = chosen * block + tl.arange(0, block)
     value = tl.load(logits + row * num + place, mask=place < num, other=-float("inf"))
-    inside = before + tl.cumsum(tl.exp(value - top), 0)
+    weight = tl.exp(value - top)
+    inside = before + tl.cumsum(weight, 0)
     last = tl.minimum(chosen * block + block, num) - 1
     found = tl.minimum(chosen * block + tl.sum((inside < target).to(tl.int32), 0), last)
+    reached = tl.min(tl.where((inside >= target) & (weight > 0), place, num), 0)
+    reached = tl.minimum(reached, tl.max(tl.where(weight > 0, place, chosen * block), 0))
+    found = tl.where(tl.sum(tl.where(place == found, weight, 0.0), 0) > 0, found, reached)
     tl.store(token + row, found.to(tl.int64))
     tl.store(logp + row, tl.load(logits + row * num + found) - top - tl.log(whole))
 
@@ -293,3 +303,96 @@ def choose(logits: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         logits, highest, summed, uniform, token, logp, num, blocks, power(blocks), BLOCK, num_warps=4
     )
     return token, logp
+
+
+def total_of(logits: Tensor) -> Tensor:
+    """log sum exp of each row, in one pass."""
+    logits = logits.contiguous()
+    rows, num = logits.shape
+    blocks = triton.cdiv(num, BLOCK)
+    highest = torch.empty(rows, blocks, dtype=torch.float32, device=logits.device)
+    summed = torch.empty_like(highest)
+    block_sums_kernel[(rows, blocks)](logits, highest, summed, num, blocks, BLOCK, num_warps=4)
+    return (highest + summed.log()).logsumexp(1)
+
+
+# ---------------------------------------------------------------------------------------------------- narrowing
+@triton.jit
+def ordered(value: tl.tensor) -> tl.tensor:
+    """Integers in the order of float32 numbers."""
+    bits = value.to(tl.int32, bitcast=True)
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF)
+
+
+@triton.jit
+def found_digit(
+    logits: tl.tensor, num: tl.tensor, top: tl.tensor, inverse: tl.tensor, least: tl.tensor, begin: tl.tensor,
+    width: tl.tensor, target: tl.tensor, by_mass: tl.constexpr, ways: tl.constexpr, block: tl.constexpr,
+) -> tl.tensor:  # fmt: skip
+    """The last of begin, begin + width, ... at or above which tokens (not below `least`) have at least the target."""
+    candidate = begin + tl.arange(0, ways) * width
+    summed = tl.zeros((ways, block), tl.float32)
+    for first in range(0, num, block):
+        place = first + tl.arange(0, block)
+        scaled = (tl.load(logits + place, mask=place < num, other=-float("inf")) - top) * inverse
+        key = ordered(scaled)
+        weight = tl.exp(scaled) if by_mass else tl.where(place < num, 1.0, 0.0)
+        weight = tl.where(key >= least, weight, 0.0)
+        summed += tl.where(key[None, :] >= candidate[:, None], weight[None, :], 0.0)
+    enough = tl.sum(summed, 1) >= target
+    return begin + tl.max(tl.where(enough, tl.arange(0, ways), 0), 0) * width
+
+
+@triton.jit
+def narrow_kernel(
+    logits: tl.tensor, kept: tl.tensor, num: tl.tensor, inverse: tl.tensor, top_k: tl.tensor, top_p: tl.tensor,
+    log_min_p: tl.tensor, has_k: tl.constexpr, has_p: tl.constexpr, block: tl.constexpr,
+) -> None:  # fmt: skip
+    """One row. A threshold is found in eight digits of four bits: the largest number such that what is not below it
+    is at least k tokens, or has at least the share p.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    logits += row * num
+    highest = tl.full((block,), -float("inf"), tl.float32)
+    for first in range(0, num, block):
+        place = first + tl.arange(0, block)
+        highest = tl.maximum(highest, tl.load(logits + place, mask=place < num, other=-float("inf")))
+    top = tl.max(highest, 0)
+    least = tl.full((), LOWEST, tl.int32)
+    if has_k:
+        begin = least
+        for digit in range(8):
+            width = 1 << (28 - 4 * digit)
+            begin = found_digit(logits, num, top, inverse, least, begin, width, top_k, False, 16, block)
+        least = begin
+    if has_p:
+        mass = tl.zeros((block,), tl.float32)
+        for first in range(0, num, block):
+            place = first + tl.arange(0, block)
+            scaled = (tl.load(logits + place, mask=place < num, other=-float("inf")) - top) * inverse
+            mass += tl.where(ordered(scaled) >= least, tl.exp(scaled), 0.0)
+        target = tl.sum(mass, 0) * top_p
+        begin = tl.full((), LOWEST, tl.int32)
+        for digit in range(8):
+            width = 1 << (28 - 4 * digit)
+            begin = found_digit(logits, num, top, inverse, least, begin, width, target, True, 16, block)
+        least = tl.maximum(least, begin)
+    least = tl.minimum(least, 0)  # the likeliest is 0, and stays
+    for first in range(0, num, block):
+        place = first + tl.arange(0, block)
+        scaled = (tl.load(logits + place, mask=place < num, other=-float("inf")) - top) * inverse
+        result = tl.where((ordered(scaled) >= least) & (scaled >= log_min_p), scaled, -float("inf"))
+        tl.store(kept + row * num + place, result, mask=place < num)
+
+
+def narrowed(logits: Tensor, temperature: float, top_k: int, top_p: float, min_p: float) -> Tensor:
+    """Scaled logits of one row a program, minus infinity for removed tokens; see `kernels.narrowed`."""
+    logits = logits.contiguous()
+    rows, num = logits.shape
+    kept = torch.empty_like(logits)
+    least = math.log(min_p) if min_p > 0 else -math.inf
+    narrow_kernel[(rows,)](
+        logits, kept, num, 1.0 / temperature, float(min(top_k, num)), top_p, least, 0 < top_k < num, top_p < 1.0,
+        1024, num_warps=8,
+    )  # fmt: skip
+    return kept

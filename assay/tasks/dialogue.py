@@ -19,9 +19,12 @@ from assay.ops import text
 from assay.ops.text import Tokenizer
 from assay.rollouts.dialogues import converse
 from assay.rollouts.turns import Heard, Limits, utterances
+from assay.sampling.narrowing import LOGP_MODEL
 from assay.tasks.prompts import Item, completion_ids, prompt_ids, token_credits
 from assay.types import AssayError, Draw, Experience, InfraFault, Outcome, PolicyFault, Score, Spec
 
+SAID = ("start", "sample", "split", LOGP_MODEL)
+"""Columns of whole conversations."""
 NO_END = PolicyFault("the turns ran out")
 
 
@@ -85,7 +88,7 @@ class DialogueTask:
     ) -> Experience:
         """A conversation for each (start, sample); rewards are still 0."""
         played = self.talk(actor, self.begin(starts, split), samples, draw, split, self.limits.columns, greedy)
-        return replace(played, extra={name: played.extra[name] for name in ("start", "sample", "split")})
+        return replace(played, extra={name: played.extra[name] for name in SAID if name in played.extra})
 
     def begin(self, starts: np.ndarray, split: int) -> Experience:
         """The prompts alone."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from assay.ops import distributions, random
 from assay.rollouts.episodes import Recorder, Uniforms
+from assay.sampling.narrowing import LOGP_MODEL, NarrowedDecoder
 from assay.tasks.matrix import (
     CHANCE,
     CHICKEN,
@@ -168,7 +169,9 @@ class TokenGame(MatrixTask):
 
     @torch.no_grad()
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
-        """All rounds of a match."""
+        """All rounds of a match. Rows go in step and are of one length, so that the actor's own cache wastes nothing:
+        pages would not pay here.
+        """
         who, longest = (match.start, match.sample, match.player.numpy()), int(match.length.max())
         uniforms, lots = Uniforms(draw, who, 1), Uniforms(draw.at(CHANCE), who, 1)
         decoder = actor.decoder(self.prompts(), [match.num] * PLAYERS, PLAYERS * longest)
@@ -181,7 +184,10 @@ class TokenGame(MatrixTask):
             move = match.replaced(self.moves_of(here), memory, lots.at(time))
             here = torch.where(match.fixed >= 0, move + FIRST_MOVE, here)
             other = match.others(move) + FIRST_MOVE
-            written.append((here, other, match.row(time, move, logp)))
+            row = match.row(time, move, logp)
+            if isinstance(decoder, NarrowedDecoder):
+                row = (*row, decoder.model_logp(token).cpu() * row[1])
+            written.append((here, other, row))
             memory = match.remembered(move)
             if time + 1 < longest:
                 decoder.push(here.to(token.device))
@@ -203,11 +209,12 @@ class TokenGame(MatrixTask):
             result[:, first::PLAYERS] = here
             return result
 
-        _, mask, logp, reward, terminal, truncated = (spread(index) for index in range(6))
+        _, mask, logp, reward, terminal, truncated, *model = (spread(index) for index in range(len(written[0][2])))
         tokens = torch.where(valid, tokens, self.vocabulary.pad)
         context = {"tokens": tokens, "valid": valid}
         record = Experience(context, tokens, mask, logp, reward, terminal, truncated)
-        return match.named(record, (column - first).clamp(min=0) // PLAYERS)
+        named = match.named(record, (column - first).clamp(min=0) // PLAYERS)
+        return named.add({LOGP_MODEL: model[0]}) if model else named
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Who, the moves, the payoff and, where known, the credit of each round."""

@@ -18,6 +18,7 @@ from torch import Tensor
 from assay.ops import text
 from assay.ops.text import Tokenizer
 from assay.rollouts.completions import complete, continued
+from assay.sampling.stops import Stop
 from assay.types import AssayError, Draw, Experience, InfraFault, Outcome, PolicyFault, Score, Spec
 
 HELD_OUT = 0.1
@@ -89,7 +90,8 @@ def check_split(split: int) -> None:
 class PromptTask:
     """Completes prompts and verifies the completions: one outcome, on the last token.
 
-    `max_prompt` counts bos, `max_tokens` counts eos. A completion cut at `max_tokens` is judged like any other text.
+    `max_prompt` counts bos, `max_tokens` counts eos. A completion cut at `max_tokens` is judged like any other text. It
+    also ends, by its own decision, with the token that completes one of `stops`, which stays in the text.
     """
 
     name: str
@@ -97,6 +99,12 @@ class PromptTask:
     tokenizer: Tokenizer
     max_prompt: int
     max_tokens: int
+    stops: tuple[str, ...] = ()
+
+    @property
+    def stop(self) -> Stop | None:
+        """What ends a completion besides its end token."""
+        return Stop(self.tokenizer.decode, self.stops) if self.stops else None
 
     @property
     def spec(self) -> Spec:
@@ -110,7 +118,17 @@ class PromptTask:
         """A completion for each (start, sample); rewards are still 0."""
         prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
         vocabulary, limit = self.tokenizer.vocabulary, self.max_tokens
-        played = complete(actor, prompts, starts, samples, draw, max_tokens=limit, vocabulary=vocabulary, greedy=greedy)
+        played = complete(
+            actor,
+            prompts,
+            starts,
+            samples,
+            draw,
+            max_tokens=limit,
+            vocabulary=vocabulary,
+            greedy=greedy,
+            stop=self.stop,
+        )
         return played.add({"split": torch.full_like(played.column("start"), split)})
 
     def begin(self, starts: np.ndarray, split: int) -> Experience:
@@ -125,7 +143,9 @@ class PromptTask:
     ) -> Experience:
         """Goes on with the tokens of each row, up to `max_tokens` decisions in the whole episode."""
         most, vocabulary = self.max_tokens, self.tokenizer.vocabulary
-        played = continued(actor, begun, samples, draw, max_tokens=most, limit=limit or most, vocabulary=vocabulary)
+        played = continued(
+            actor, begun, samples, draw, max_tokens=most, limit=limit or most, vocabulary=vocabulary, stop=self.stop
+        )
         return played.add({"split": torch.full_like(played.column("start"), split)})
 
     def judge(self, experience: Experience, split: int) -> Experience:

@@ -18,7 +18,8 @@ import torch
 
 from assay.ops import random, text
 from assay.ops.text import CharacterTokenizer
-from assay.rollouts.completions import as_experience, decode, neighbours
+from assay.rollouts.completions import as_experience
+from assay.rollouts.decoding import decode_together, neighbours
 from assay.tasks.obfuscation import FORBIDDEN, LETTERS, OBFUSCATIONS, is_harmful, obfuscated
 from assay.types import AssayError, Draw, Experience, Score, Spec, concatenate
 
@@ -199,11 +200,11 @@ class RedTeaming:
         order, distinct, repeats = neighbours(np.array([names.setdefault(one, len(names)) for one in prompts]))
         ids = [[TOKENIZER.vocabulary.bos, *TOKENIZER.encode(prompt)] for prompt in prompts]
         limit, vocabulary = self.limit(player), TOKENIZER.vocabulary
-        decoder = actor.decoder([ids[row] for row in distinct], repeats, limit)
         numbers = random.uniform(draw, starts[:, None], samples[:, None], player, np.arange(limit)[None])
         uniform = None if greedy else random.as_open_float32(numbers)
-        tokens, logp, length = decode(decoder, torch.tensor(order), uniform, limit, vocabulary)
-        return named(as_experience(ids, tokens, logp, length, vocabulary, starts, samples), player)
+        given, rows = [ids[row] for row in distinct], torch.tensor(order)
+        written = decode_together(actor, given, repeats, rows, uniform, limit, vocabulary)
+        return named(as_experience(ids, written, vocabulary, starts, samples), player)
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool

@@ -1,0 +1,74 @@
+"""Steps as CUDA graphs, recorded once for each shape and way of drawing; and who shares which prompt in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
+
+
+class Graphs:
+    """Recorded steps. Whoever moves a tensor that a step knows by its address must `clear` them."""
+
+    def __init__(self, step: Callable[[Tensor, Tensor, Tensor], None], device: torch.device, nobody: int) -> None:
+        self.step, self.device, self.nobody = step, device, nobody
+        self.known: dict[Hashable, tuple[Any, tuple[Tensor, Tensor, Tensor]]] = {}
+        self.pool: Any = None
+
+    def clear(self) -> None:
+        """Forgets all, and their memory: a pool whose graphs are gone cannot be recorded into again."""
+        self.known, self.pool = {}, None
+
+    def replay(self, way: Hashable, place: Tensor, rows: Tensor, prompt: Tensor, num: int) -> None:
+        """`num` steps of the rows at `place`."""
+        key = (len(place), len(rows), way)
+        if key not in self.known:
+            self.known[key] = self.record(place, rows, prompt)
+        graph, inputs = self.known[key]
+        for kept, value in zip(inputs, (place, rows, prompt), strict=True):
+            kept.copy_(value, non_blocking=True)
+        for _ in range(num):
+            graph.replay()
+
+    def record(self, place: Tensor, rows: Tensor, prompt: Tensor) -> tuple[Any, tuple[Tensor, Tensor, Tensor]]:
+        """Warms the kernels up on nobody's rows, then captures the step."""
+        nobody = torch.full_like(place, self.nobody), rows, torch.full_like(prompt, self.nobody)
+        inputs = tuple(some.to(self.device) for some in nobody)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self.step(*inputs)
+        torch.cuda.current_stream().wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        self.pool = torch.cuda.graph_pool_handle() if self.pool is None else self.pool
+        with torch.cuda.graph(graph, pool=self.pool):  # nothing of a graph's own memory outlives its replay
+            self.step(*inputs)
+        return graph, (inputs[0], inputs[1], inputs[2])
+
+
+def clusters(prompts: Sequence[int], size: int, members: int, nobody: int) -> tuple[Tensor, Tensor]:
+    """(places in the batch [C, members], -1 for none; prompt [C]) of rows with one prompt that stand together;
+    `prompts` says whose is which, rows beyond them up to `size` are padding.
+    """
+    found: list[tuple[int, list[int]]] = []
+    for place, whose in enumerate(prompts):
+        if found and found[-1][0] == whose and len(found[-1][1]) < members:
+            found[-1][1].append(place)
+        else:
+            found.append((whose, [place]))
+    num = next(some for some in (*SIZES, len(found)) if some >= len(found))
+    rows = torch.full((num, members), -1)
+    prompt = torch.full((num,), nobody)
+    for cluster, (who, places) in enumerate(found):
+        rows[cluster, : len(places)], prompt[cluster] = torch.tensor(places), who
+    if size > len(prompts):  # padding attends to nothing shared: its parts must still be written
+        spare = torch.arange(len(prompts), size)
+        extra = torch.full((-(-len(spare) // members), members), -1)
+        extra.view(-1)[: len(spare)] = spare
+        rows = torch.cat([rows, extra])
+        prompt = torch.cat([prompt, torch.full((len(extra),), nobody)])
+    return rows, prompt

@@ -1,0 +1,82 @@
+"""Texts that are written in several turns, with one cache: what was read or written before is not computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+
+from torch import Tensor
+
+from assay.sampling.pages import Prompt, Row, Way, Written
+from assay.sampling.sampler import Sampler
+from assay.sampling.stops import Stop
+from assay.types import AssayError
+
+
+class Session:
+    """Rows of a sampler whose pages are kept between turns, named by their number in the order of opening.
+
+    To be used in a `with` block, during which the weights must not change: what is kept is theirs. Keeping is never
+    needed for a result. Where pages run out, or when the sampler is released, rows that rest lose theirs and are read
+    again when they go on.
+    """
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+        self.rows: list[Row] = []
+        self.is_open = False
+
+    def __enter__(self) -> Session:
+        self.is_open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close(range(len(self.rows)))
+        self.is_open = False
+
+    def check(self) -> None:
+        """Outside of its block nothing is kept."""
+        if not self.is_open:
+            raise AssayError("this session is closed: its pages belong to older weights; use it inside `with`")
+
+    def open(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> list[int]:
+        """`repeats` rows of each prompt, which they share."""
+        self.check()
+        first = len(self.rows)
+        for tokens, many in zip(prompts, repeats, strict=True):
+            shared = Prompt(list(tokens), many)
+            self.rows += [Row(shared, is_kept=True) for _ in range(many)]
+        return list(range(first, len(self.rows)))
+
+    def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
+        """What rows read next: replies, forced beginnings. It is context, and is computed when they go on."""
+        self.check()
+        for row, more in zip(rows, tokens, strict=True):
+            self.rows[row].own += more
+
+    def sample(
+        self,
+        rows: Sequence[int],
+        uniform_BN: Tensor | None,
+        limit_B: Tensor,
+        way: Way,
+        stop: Stop | None = None,
+    ) -> Written:
+        """A result of each of these rows, different ones; only what a row has not read yet is computed before."""
+        self.check()
+        if len(set(rows)) < len(rows) or not all(self.rows[row].is_kept for row in rows):
+            raise AssayError(f"rows {list(rows)}: each once, and none that was closed; ask for others")
+        return self.sampler.write([self.rows[row] for row in rows], uniform_BN, limit_B, way, stop)
+
+    def tokens(self, row: int) -> list[int]:
+        """All that a row knows: its prompt, and what it read and wrote."""
+        return self.rows[row].prompt.tokens + self.rows[row].own
+
+    def close(self, rows: Sequence[int]) -> None:
+        """These rows are over: their pages are free for others."""
+        for row in rows:
+            if self.rows[row].is_kept:
+                self.sampler.ledger.leave(self.rows[row])
+                self.rows[row].is_kept = False
