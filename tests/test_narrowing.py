@@ -14,6 +14,7 @@ from torch import Tensor
 import assay
 from assay import bases, catalogue
 from assay.actors.transformer import Transformer
+from assay.checks import check_wrapper
 from assay.evaluation import scores
 from assay.guards import Moment, SampledEqualsTrained
 from assay.loop import Loop
@@ -216,6 +217,14 @@ def test_a_recipe_samples_and_is_evaluated_so() -> None:
     assert "logp_model" in step.fresh.extra
     assert isinstance(loop.policy, NarrowedActor)
     assert len(scores(loop.policy, task, num=8)) == 8
+
+
+def test_as_a_wrapper_it_obeys_the_laws_and_refuses_torques() -> None:
+    findings = check_wrapper(HOW)
+    assert findings
+    assert all(finding.held for finding in findings), findings
+    with pytest.raises(AssayError, match="an actor of tokens"):
+        HOW.around({"actor": torch.nn.Linear(1, 1)})
 
 
 def test_a_setting_of_a_recipe_is_found_by_its_path() -> None:

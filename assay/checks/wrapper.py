@@ -6,20 +6,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.actors.bounded import Squashed
 from assay.actors.mlp import Mlp
-from assay.checks.cases import CHOICES, TORQUES, normal
+from assay.actors.transformer import Transformer
+from assay.checks.cases import CHOICES, TOKENS, TORQUES, normal
 from assay.checks.laws import LOOSE, Contract, Finding, gap, is_finite, law, runs
 from assay.checks.rollout import built
 from assay.critics.dual import ActionValue
 from assay.ops import random
+from assay.rollouts.completions import complete
 from assay.slots import ModelSpec
-from assay.types import Box, Draw, Spec
+from assay.types import AssayError, Box, Draw, Spec, Vocabulary, pad
 
-ROWS = 6
+ROWS, NEW = 6, 5
 
 
 @dataclass(frozen=True)
@@ -46,20 +49,46 @@ class WrapperCase:
         return action, logp
 
 
-def wrapper_cases(part: Any) -> list[WrapperCase]:
-    """Torques and choices."""
-    return [WrapperCase("torques", TORQUES, Squashed((8,))), WrapperCase("choices", CHOICES, Mlp((8,)))]
+@dataclass(frozen=True)
+class TokenCase:
+    """Prompts, with an actor that completes them; a decision is a whole completion."""
+
+    name: str = "tokens"
+    spec: Spec = TOKENS
+
+    def decide(self, part: Any, rows: slice = slice(None), *, mode: bool = False) -> tuple[Tensor, Tensor]:
+        """(tokens with their prompt, log-probability of the completion) of some rows."""
+        actor, starts = part.around({part.actor: built(Transformer(8, 1, 2), self.spec)}), np.arange(ROWS)[rows]
+        assert isinstance(self.spec.action, Vocabulary)
+        prompts = [[self.spec.action.bos, 3 + start % 4] for start in starts.tolist()]
+        done = complete(
+            actor, prompts, starts, starts, Draw(6), max_tokens=NEW, vocabulary=self.spec.action, greedy=mode
+        )
+        return pad(done, 2 + NEW).action, done.logp.sum(1)
+
+
+def wrapper_cases(part: Any) -> list[WrapperCase | TokenCase]:
+    """Torques and choices; tokens for those that refuse both."""
+    control = [WrapperCase("torques", TORQUES, Squashed((8,))), WrapperCase("choices", CHOICES, Mlp((8,)))]
+    found: list[WrapperCase | TokenCase] = []
+    for case in control:
+        try:
+            case.wrapped(part)
+        except AssayError:
+            continue
+        found.append(case)
+    return found or [TokenCase()]
 
 
 @law("it reads the models that it says, its actor among them")
-def declared(part: Any, case: WrapperCase) -> Iterator[str]:
+def declared(part: Any, case: WrapperCase | TokenCase) -> Iterator[str]:
     """`reads` names the actor; nothing else is there when the laws run."""
     if part.actor not in part.reads:
         yield f"reads is {part.reads}, without the actor '{part.actor}'"
 
 
 @law("rows are independent and equal inputs give equal decisions")
-def rows_alone(part: Any, case: WrapperCase) -> Iterator[str]:
+def rows_alone(part: Any, case: WrapperCase | TokenCase) -> Iterator[str]:
     """A row alone decides as among the others, with and without uniform numbers."""
     for mode in (False, True):
         whole, again = case.decide(part, mode=mode), case.decide(part, mode=mode)
@@ -71,14 +100,15 @@ def rows_alone(part: Any, case: WrapperCase) -> Iterator[str]:
 
 
 @law("decisions are finite and inside the task's space")
-def inside(part: Any, case: WrapperCase) -> Iterator[str]:
+def inside(part: Any, case: WrapperCase | TokenCase) -> Iterator[str]:
     """Of the actor's own kind."""
     action, logp = case.decide(part)
     space = case.spec.action
     if not is_finite(logp) or len(logp) != ROWS:
         yield "log-probabilities are not finite, or not one a row"
     low = torch.tensor(space.low) if isinstance(space, Box) else torch.zeros(())
-    high = torch.tensor(space.high) if isinstance(space, Box) else torch.tensor(float(getattr(space, "n", 1)) - 1.0)
+    many = space.size if isinstance(space, Vocabulary) else getattr(space, "n", 1)
+    high = torch.tensor(space.high) if isinstance(space, Box) else torch.tensor(float(many) - 1.0)
     if bool((action < low).any()) or bool((action > high).any()):
         yield "an action is outside"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -15,6 +15,14 @@ COLDEST, HOTTEST = 1e-6, 100.0
 """Below, float32 cannot hold the quotients; above, tokens that an actor forbids by a low logit could come back."""
 LOGP_MODEL = "logp_model"
 """The column beside `logp` where a narrowing made the behaviour another than the model: the model's own."""
+
+
+@runtime_checkable
+class Decodes(Protocol):
+    """An actor of tokens."""
+
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Any:
+        """Rows that decode together, `repeats` of each prompt."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +74,8 @@ class Narrowing:
 
     def around(self, models: Mapping[str, Any]) -> Any:
         """As a recipe's wrapper: the actor that is evaluated and handed out."""
+        if not isinstance(models["actor"], Decodes):
+            raise AssayError(f"a narrowing needs an actor of tokens, this is {type(models['actor']).__name__}; drop it")
         return self.wrap(models["actor"])
 
     def wrap(self, actor: Any) -> Any:
