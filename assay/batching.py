@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 import torch
@@ -26,8 +27,11 @@ def units(batch: Experience, together: frozenset[str]) -> Tensor:
 
 def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: int) -> list[Tensor]:
     """Row indices of micro-batches of at most `tokens` columns x rows, and of at most `rows` rows (0: any number); or
-    of one unit where it alone is more. The longest come first: what is too much for the memory fails at once.
+    of one unit where it alone is more. The longest come first: what is too much for the memory fails at once. A batch
+    without rows is one part without rows.
     """
+    if not len(batch):
+        return [torch.empty(0, dtype=torch.int64)]
     there = batch.context.get("valid", batch.mask)
     columns = torch.arange(1, batch.num_columns + 1, device=there.device)
     length = (there * columns).amax(1).cpu()
@@ -37,10 +41,11 @@ def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: in
     found: list[list[int]] = []
     begin, room = 0, rows or len(batch)
     names, lengths = label[order].tolist(), longest[order].tolist()
+    sizes = Counter(names)
     for place, name in enumerate(names):
         if place and name == names[place - 1]:
             continue  # its unit's first row has decided
-        size = names.count(name) if together else 1
+        size = sizes[name]
         held = place - begin + size
         if found and (held > room or held * lengths[begin] > tokens):
             begin = place

@@ -77,3 +77,14 @@ def test_columns_come_back_in_their_rows() -> None:
         for tokens in (0, 100)
     ]
     torch.testing.assert_close(found[0], found[1], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("placement", [{}, {"tokens": 100}, {"tokens": 100, "micro_batch": 5}])
+def test_a_batch_without_rows_is_one_part_without_rows(placement: dict[str, int]) -> None:
+    task = catalogue.find_task("countdown")
+    recipe = replace(bases.grpo(), actor=SMALL)
+    batch = task.demonstrate(torch.arange(3).numpy(), 0).rows(slice(0, 0))
+    engine = Engine(recipe, task.spec, 0, Placement(**placement))
+    assert [len(part) for part in engine.micro_batches(batch, frozenset({"group"}))] == [0]
+    logp = engine.over("actor", batch, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp)
+    assert logp.shape == batch.mask.shape
