@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from assay.batching import by_length, whole_units, widen
-from assay.flat import Flat, fits_of, joined, merged, share_frozen
+from assay.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.ops import random
-from assay.optimizers import widened
 from assay.recipe import Copy, Recipe, Stage
-from assay.slots import Annotation, Grower, Layered, View
+from assay.slots import Annotation, Grower, Layered, Steady, View
 from assay.types import AssayError, Draw, Experience, Fit, Loss, Need, Scored, Spec, State, Sums
 
 ONE = torch.ones(())
@@ -92,12 +91,23 @@ class Update:
     """What one optimizer step did: (sum, count) metrics, and what was wrong with it.
 
     `fault` says why a step was refused (its gradient is not finite), `leaks` names terms whose loss moves with
-    decisions that the mask leaves out. A step without any decision is skipped and no fault.
+    decisions that the mask leaves out. A step without any decision is skipped and no fault. On a GPU a fault becomes
+    known when the update is settled; until then it keeps its batch, in which can be seen what was not finite.
     """
 
+    stage: str = ""
+    batch: Experience | None = None
     sums: Sums = field(default_factory=dict)
     fault: str = ""
     leaks: list[str] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """Reads the gradient's norm, for which the host waits; one that is not finite is a fault and no metric."""
+        batch, name = self.batch, f"gradient_norm/{self.stage}"
+        self.batch = None
+        if batch is not None and name in self.sums and not bool(torch.isfinite(self.sums[name][0][0])):
+            del self.sums[name]
+            self.fault = f"the gradient of stage '{self.stage}' is not finite{origin_of_fault(batch, self.sums)}"
 
 
 class Engine:
@@ -234,8 +244,8 @@ class Engine:
         counts = [term.count(batch) for term in stage.terms]
         parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
         growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
-        result = Update()
-        total: list[Tensor] | None = None
+        result = Update(stage.name, batch)
+        total: Gradient | None = None
         fits: list[list[Fit]] = []
         together = frozenset(term.together for term in stage.terms if term.together is not None)
         for part in self.micro_batches(batch, together):
@@ -247,18 +257,17 @@ class Engine:
                 continue
             leaves = [*parameters, *(output for *_, output in outputs)] if outputs else parameters
             gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
-            filled = [torch.zeros_like(p) if g is None else g for g, p in zip(gradients, leaves, strict=True)]
             if outputs:
-                fits.append(fits_of(outputs, filled[len(parameters) :], part.mask))
-                filled = filled[: len(parameters)]
+                slopes = zip(gradients[len(parameters) :], outputs, strict=True)
+                filled = [torch.zeros_like(output) if slope is None else slope for slope, (*_, output) in slopes]
+                fits.append(fits_of(outputs, filled, part.mask))
             if total is None:
-                total = [each.to(widened(each)) for each in filled]  # bfloat16 would lose what micro-batches add
-            elif filled:
-                torch._foreach_add_(total, filled)
+                total = Gradient([self.flats[name] for name in stage.trains])
+            total.add(gradients[: len(parameters)])
         if total is not None:
-            self.apply(stage, total, result, merged(fits))
-        if result.fault:
-            result.fault += origin_of_fault(batch, result.sums)
+            self.apply(stage, total.flat, result, merged(fits))
+        if total is None or not total.flat[0].is_cuda:
+            result.settle()  # nothing to wait for
         return result
 
     def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], result: Update) -> Tensor | None:
@@ -282,26 +291,23 @@ class Engine:
         return total if total is not None and total.requires_grad else None
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
-        """Clips and steps; a gradient that is not finite is not applied."""
-        flat_gradients, start = [], 0
-        for name in stage.trains:
-            num = len(self.flats[name].tensors)
-            values = self.flats[name].values
-            flat_gradients.append(joined(gradients[start : start + num], values.device).to(widened(values)))
-            start += num
-        everything = [*flat_gradients, *(fit.gradient for fit in fits)]
+        """Clips and steps by one flat gradient for each model. One that is not finite becomes NaN everywhere, which a
+        steady optimizer ignores; it never reaches another.
+        """
+        everything = [*gradients, *(fit.gradient for fit in fits)]
         norm = torch.stack([g.norm() for g in everything]).norm() if len(everything) > 1 else everything[0].norm()
-        size = float(norm)
-        if not np.isfinite(size):
-            result.fault = f"the gradient of stage '{stage.name}' is not finite"
-            return
         result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
-        limit = stage.optimizer.clip_norm
-        if limit and size > limit:
-            everything = [g.mul_(limit / size) for g in everything]
+        if fits or not isinstance(stage.optimizer, Steady):
+            result.settle()
+            if result.fault:
+                return
+        limit = stage.optimizer.clip_norm or torch.inf
+        scale = torch.where(norm.isfinite(), (limit / norm.double()).clamp(max=1.0), torch.nan)
+        for gradient in everything:
+            gradient.mul_(scale.to(gradient.dtype))
         with torch.no_grad():
             state = self.optimizers[stage.name]
-            stage.optimizer.step([self.flats[name].values for name in stage.trains], flat_gradients, result.sums, state)
+            stage.optimizer.step([self.flats[name].values for name in stage.trains], gradients, result.sums, state)
             if fits:
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)
@@ -360,19 +366,13 @@ def overwrite(mine: State, saved: Mapping[str, Any]) -> None:
     for name, value in saved.items():
         if isinstance(value, Mapping):
             overwrite(mine[name], value)
-        elif isinstance(value, Tensor):
-            mine[name].copy_(value)
+        elif isinstance(mine.get(name), Tensor):
+            mine[name].copy_(torch.as_tensor(value))
         elif isinstance(value, list) and value and isinstance(value[0], Tensor):
             for place, item in zip(mine[name], value, strict=True):
                 place.copy_(item)
         else:
             mine[name] = value
-
-
-def add_sums(into: Sums, new: Sums) -> None:
-    """Appends (sum, count) metrics."""
-    for name, entries in new.items():
-        into.setdefault(name, []).extend(entries)
 
 
 def arrange(model: nn.Module, placement: Placement) -> None:

@@ -75,6 +75,27 @@ def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
     return model
 
 
+class Gradient:
+    """The gradient of several models, one flat tensor for each, in which micro-batches are added up: in float32 or
+    wider, because bfloat16 would lose what they add. What has no gradient has zeros.
+    """
+
+    def __init__(self, models: Sequence[Flat]) -> None:
+        kinds = [torch.promote_types(model.values.dtype, torch.float32) for model in models]
+        self.flat = [torch.zeros_like(model.values, dtype=kind) for model, kind in zip(models, kinds, strict=True)]
+        both = zip(models, self.flat, strict=True)
+        self.places = [place for model, flat in both for place in model.split(flat)]
+        self.is_empty = True
+
+    def add(self, gradients: Sequence[Tensor | None]) -> None:
+        """Those of one micro-batch, one for each parameter; the first are copied, so that they keep their bits."""
+        there = [(place, own) for place, own in zip(self.places, gradients, strict=True) if own is not None]
+        if there:
+            into, new = ([pair[side] for pair in there] for side in (0, 1))
+            (torch._foreach_copy_ if self.is_empty else torch._foreach_add_)(into, new)
+        self.is_empty = False
+
+
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
     """Copies of all that a model has learned, parameters and growth, by full names; what is frozen beside trained
     parameters was not learned.

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from assay.engine import Engine, Placement, add_sums
+from assay.engine import Engine, Placement, Update
 from assay.guards import STANDARD, Alarm, Moment, Watch
 from assay.ops import groups
 from assay.recipe import Recipe
@@ -81,9 +83,8 @@ class Loop:
         if fresh is not None:
             fresh = self.prepare(recipe, fresh, step)
             step.fresh = fresh
-        sums: Sums = {}
-        faults: list[str] = []
-        leaks: list[str] = []
+        updates: list[Update] = []
+        found: list[Sums] = []
         with step.timed("update"):
             for place, feed in enumerate(recipe.feeds):
                 needs, copies = feed.needs(recipe), feed.copies(recipe)
@@ -92,14 +93,15 @@ class Loop:
                     batch = self.engine.annotate(batch, needs)
                     for stage in feed.stages:
                         if self.engine.updates % stage.every == 0:
-                            update = self.engine.update(stage, batch)
-                            add_sums(sums, update.sums)
-                            faults += [update.fault] if update.fault else []
-                            leaks += update.leaks
-                    add_sums(sums, self.engine.follow(copies))
+                            updates.append(self.engine.update(stage, batch))
+                            found.append(updates[-1].sums)
+                    found.append(self.engine.follow(copies))
+            for update in updates:
+                update.settle()  # the host waits for the device here, once a step
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
-        step.metrics.update(means(sums))
-        self.watch(recipe, step, "updated", fresh, tuple(faults), tuple(leaks))
+        step.metrics.update(means(found))
+        faults = tuple(update.fault for update in updates if update.fault)
+        self.watch(recipe, step, "updated", fresh, faults, tuple(name for update in updates for name in update.leaks))
         return step
 
     def gather(self, recipe: Recipe, draw: Draw, step: Step) -> Experience:
@@ -212,10 +214,13 @@ def thawed(mine: Any, saved: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------- metrics
-def means(sums: Sums) -> dict[str, float]:
-    """(sum, count) metrics as means; and the effective share of samples from the ratios."""
-    flat = [number for entries in sums.values() for entry in entries for number in entry]
-    numbers = torch.stack([number.double().cpu() for number in flat]).view(-1, 2).tolist() if flat else []
+def means(found: Sequence[Sums]) -> dict[str, float]:
+    """(sum, count) metrics of all updates as means; and the effective share of samples from the ratios."""
+    sums: Sums = {}
+    for name, entries in chain.from_iterable(some.items() for some in found):
+        sums.setdefault(name, []).extend(entries)
+    flat = numbers_of([number for entries in sums.values() for entry in entries for number in entry])
+    numbers = list(zip(flat[::2], flat[1::2], strict=True))
     result, start = {}, 0
     for name, entries in sums.items():
         some = numbers[start : start + len(entries)]
@@ -225,6 +230,19 @@ def means(sums: Sums) -> dict[str, float]:
     if squared:
         result["effective_samples"] = result["ratio"] ** 2 / squared
     return result
+
+
+def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
+    """Single numbers, read all at once from each device that they are on."""
+    by_device: dict[torch.device, list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        by_device.setdefault(tensor.device, []).append(place)
+    numbers = [0.0] * len(tensors)
+    for places in by_device.values():
+        read = torch.stack([tensors[place].double() for place in places]).tolist()
+        for place, number in zip(places, read, strict=True):
+            numbers[place] = number
+    return numbers
 
 
 def outcome_metrics(fresh: Experience) -> dict[str, float]:

@@ -20,9 +20,11 @@ class Adam:
 
     Values of less than 32 bits (bfloat16) keep float32 masters beside their moments: steps move the masters, and the
     values are their roundings, so that changes far below a value's precision add up. A value that somebody else has
-    written is no longer its master's rounding, and its master starts from it.
+    written is no longer its master's rounding, and its master starts from it. A gradient of NaN changes nothing, bit
+    for bit, and is not counted; the host never waits for the answer.
     """
 
+    is_steady: ClassVar[bool] = True
     learning_rate: float | Schedule = 3e-4
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
@@ -33,24 +35,24 @@ class Adam:
         """First and second moments, the number of steps, and masters where values are of low precision."""
         masters = [each.detach().to(widened(each)) for each in values]
         first, second = ([torch.zeros_like(each) for each in masters] for _ in range(2))
-        state = {"first": first, "second": second, "steps": 0}
+        state = {"first": first, "second": second, "steps": torch.zeros((), device=values[0].device)}
         is_low = any(each.dtype != master.dtype for each, master in zip(values, masters, strict=True))
         return {**state, "master": masters} if is_low else state
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """p <- p - lr * (m_hat / (sqrt(v_hat) + epsilon) + weight_decay * p), in place."""
-        state["steps"] += 1
-        steps = [torch.tensor(float(state["steps"]), device=values[0].device)] * len(values)
-        moved = list(values)
+        moved, steps = list(values), state["steps"]
+        is_nan = torch.stack([gradient.sum() for gradient in gradients]).sum().isnan().float()
+        steps.add_(1.0 - is_nan)
         if "master" in state:
             moved = state["master"]
             gradients = [gradient.to(master.dtype) for gradient, master in zip(gradients, moved, strict=True)]
             for value, master in zip(values, moved, strict=True):
                 torch.where(master.to(value.dtype) == value, master, value, out=master)
         torch._fused_adamw_(
-            moved, list(gradients), state["first"], state["second"], [], steps,
+            moved, list(gradients), state["first"], state["second"], [], [steps] * len(values),
             lr=number(self.learning_rate), beta1=self.betas[0], beta2=self.betas[1], weight_decay=self.weight_decay,
-            eps=self.epsilon, amsgrad=False, maximize=False,
+            eps=self.epsilon, amsgrad=False, maximize=False, found_inf=is_nan,
         )  # fmt: skip
         if "master" in state:
             torch._foreach_copy_(list(values), moved)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -142,12 +143,16 @@ def test_a_gradient_that_is_not_finite_never_reaches_the_optimizer() -> None:
     loop = bandit_loop()
     broken = replace(loop.recipe.stages[0], objective=(Explodes(),))
     loop.recipe = replace(loop.recipe, stages=(broken,))
-    steps = loop.engine.optimizers["policy"]["steps"]
+    state, before = loop.engine.optimizers["policy"], copy.deepcopy(loop.engine.optimizers["policy"])
     weights = loop.engine.flats["actor"].values.clone()
     alarms = alarms_of(loop, 3)
     assert torch.equal(weights, loop.engine.flats["actor"].values)
-    assert loop.engine.optimizers["policy"]["steps"] == steps
+    assert torch.equal(state["steps"], before["steps"])
+    assert all(
+        torch.equal(*both) for name in ("first", "second") for both in zip(state[name], before[name], strict=True)
+    )
     assert [alarm.stop for alarm in alarms if alarm.guard == "finite steps"] == [False, False, True]
+    assert "loss/Explodes is" in alarms[-1].message, "it says where"
 
 
 @dataclass(frozen=True)

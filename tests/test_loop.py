@@ -316,7 +316,7 @@ def test_metrics_are_sums_over_counts_and_the_effective_share_of_samples() -> No
         "ratio_squared": [(ratios.square().sum(), torch.tensor(3.0))],
         "nothing": [(torch.tensor(0.0), torch.tensor(0.0))],
     }
-    found = means(sums)
+    found = means([sums])
     assert found["ratio"] == 2.0
     assert found["nothing"] == 0.0
     assert found["effective_samples"] == pytest.approx(36.0 / (3 * 18.0))

@@ -10,11 +10,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay import bases, catalogue, engine
+from assay import bases, catalogue
+from assay import engine as engine_module
 from assay.actors.transformer import Transformer
-from assay.engine import Placement
+from assay.engine import Engine, Placement, Update
 from assay.loop import Loop
-from assay.optimizers import Adam
+from assay.optimizers import Adam, Descent, widened
 from assay.types import Spec
 
 
@@ -63,6 +64,36 @@ def test_a_value_that_somebody_writes_is_where_its_master_starts() -> None:
     torch.testing.assert_close(state["master"][0], torch.tensor([1.0, 3.0, 3.0, 3.0]) - 1e-4, atol=1e-6, rtol=0)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+def test_a_gradient_of_nan_changes_no_bit(dtype: torch.dtype) -> None:
+    values, optimizer = torch.linspace(0.5, 2.0, 9).to(dtype), Adam(1e-2, weight_decay=0.1)
+    state = optimizer.init([values])
+    optimizer.step([values], [torch.ones(9, dtype=widened(values))], {}, state)
+    before = copy.deepcopy((values, state))
+    optimizer.step([values], [torch.full((9,), torch.nan, dtype=widened(values))], {}, state)
+    assert torch.equal(values, before[0])
+    assert float(state.pop("steps")) == float(before[1].pop("steps")) == 1.0
+    assert all(torch.equal(state[name][0], before[1][name][0]) for name in state)
+
+
+def test_clipping_is_a_product_with_the_limit_over_the_norm() -> None:
+    task = catalogue.find_task("sorting-3")
+    recipe = replace(bases.sft(), actor=Transformer(width=32, layers=1, heads=2))
+    stage = replace(recipe.stages[0], optimizer=Descent(1.0, clip_norm=0.1))
+    engine, plain = (Engine(replace(recipe, stages=(stage,)), task.spec, 0, Placement()) for _ in range(2))
+    gradient = torch.randn(engine.flats["actor"].values.shape)
+    engine.apply(stage, [gradient.clone()], Update(stage.name, None))
+    clipped = gradient.mul(0.1 / float(gradient.norm()))
+    assert torch.equal(engine.flats["actor"].values, plain.flats["actor"].values - clipped)
+
+
+def test_counts_of_steps_that_were_saved_as_numbers_are_read() -> None:
+    mine = {"steps": torch.zeros(()), "first": [torch.zeros(2)]}
+    engine_module.overwrite(mine, {"steps": 7, "first": [torch.ones(2)]})
+    assert float(mine["steps"]) == 7.0
+    assert torch.equal(mine["first"][0], torch.ones(2))
+
+
 def loop_of(**placement: Any) -> Loop:
     task = catalogue.find_task("sorting-3")
     recipe = replace(bases.sft(), actor=Narrow(Transformer(width=32, layers=2, heads=2)))
@@ -107,5 +138,5 @@ def test_a_module_that_calls_something_else_layers_is_left_alone() -> None:
             self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
 
     other = Other()
-    engine.arrange(other, Placement(recompute=True))
+    engine_module.arrange(other, Placement(recompute=True))
     assert "forward" not in vars(other.layers[0]), "no layer was wrapped"

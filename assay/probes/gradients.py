@@ -36,7 +36,9 @@ class Witness(Engine):
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Keeps the gradient before clipping."""
-        self.gradients = dict(zip(self.names(stage), gradients, strict=True))
+        flats = zip(stage.trains, gradients, strict=True)
+        parts = [part for model, flat in flats for part in self.flats[model].split(flat)]
+        self.gradients = dict(zip(self.names(stage), parts, strict=True))
 
     def names(self, stage: Stage) -> list[str]:
         """`model.parameter` of all that a stage trains."""

@@ -282,6 +282,15 @@ class Optimizer(Protocol):
 
 
 @runtime_checkable
+class Steady(Optimizer, Protocol):
+    """An optimizer that a gradient of NaN moves nowhere, neither values nor state: nobody needs to look at a gradient
+    before the step, and the host need not wait for it. Others are only called with finite gradients.
+    """
+
+    is_steady: bool
+
+
+@runtime_checkable
 class Grower(Optimizer, Protocol):
     """An optimizer for stages whose models grow instead of moving; parameters that they also have, it moves."""
 
