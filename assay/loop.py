@@ -17,6 +17,7 @@ from assay.engine import Engine, Placement, Update
 from assay.guards import STANDARD, Alarm, Moment, Watch
 from assay.ops import groups
 from assay.recipe import Recipe
+from assay.sampling import release
 from assay.slots import Task
 from assay.types import AssayError, Draw, Experience, Progress, State, Sums, concatenate
 
@@ -81,6 +82,7 @@ class Loop:
         draw = Draw(self.seed, (self.progress.step,))
         fresh = self.gather(recipe, draw, step) if recipe.rollout else None
         if fresh is not None:
+            release(self.engine.models[recipe.behaviour])  # the update needs the memory
             fresh = self.prepare(recipe, fresh, step)
             step.fresh = fresh
         updates: list[Update] = []

@@ -55,7 +55,7 @@ ARROWS: dict[str, set[str]] = {
     "engine": {"types", "slots", "ops", "recipe", "flat", "batching", "optimizers"},
     "guards": {"types", "slots", "ops", "recipe"},
     "logs": {"types", "store"},
-    "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs"},
+    "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs", "sampling"},
     "datasets": BASICS | PARTS | {"recipe", "settings", "worlds", "loop", "evaluation", "store", "backends", "version"},
     "backends": {"types", "slots", "ops", "tasks", "networks"},
     "evaluation": {"types", "slots"},
