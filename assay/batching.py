@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from assay.ops import packing
 from assay.types import Experience
 
 
@@ -52,6 +54,33 @@ def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: in
         if begin == place:
             found.append([])
         found[-1] += order[place : place + size].tolist()
+    return [torch.tensor(some) for some in found]
+
+
+def by_reach(batch: Experience, together: frozenset[str], tokens: int, rows: int) -> list[Tensor]:
+    """Row indices of micro-batches whose packed tokens are at most `tokens`, a shared prompt counted once in each, and
+    of at most `rows` rows (0: any number); or of one unit where it alone is more. Rows with one prompt stand together;
+    they are parted where a micro-batch is full.
+    """
+    if not len(batch):
+        return [torch.empty(0, dtype=torch.int64)]
+    home = batch.on_cpu
+    needs = packing.reach(home.context["tokens"], home.mask, home.group)
+    label = units(batch, together).numpy()
+    # Units in the order of their first row's prompt; a unit's rows stay together.
+    first = needs.label_B[label]
+    order = np.lexsort((np.arange(len(batch)), label, first))
+    found: list[list[int]] = []
+    held, prompts = 0, set[int]()
+    for unit in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
+        new = {int(needs.label_B[row]): int(needs.prompt_B[row]) for row in unit}
+        own = int((needs.length_B - needs.prompt_B)[unit].sum())
+        more = own + sum(size for name, size in new.items() if name not in prompts)
+        if not found or held + more > tokens or (rows and len(found[-1]) + len(unit) > rows):
+            found.append([])
+            held, prompts, more = 0, set(), own + sum(new.values())
+        found[-1] += unit.tolist()
+        held, prompts = held + more, prompts | new.keys()
     return [torch.tensor(some) for some in found]
 
 

@@ -15,34 +15,17 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
-from assay.batching import by_length, whole_units, widen
+from assay.batching import by_length, by_reach, whole_units, widen
 from assay.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.ops import random
+from assay.placement import Placement as Placement
+from assay.placement import arrange
 from assay.recipe import Copy, Recipe, Stage
-from assay.slots import Annotation, Grower, Layered, Steady, View
+from assay.slots import Annotation, Grower, Steady, View
 from assay.types import AssayError, Draw, Experience, Fit, Loss, Need, Scored, Spec, State, Sums
 
 ONE = torch.ones(())
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Where and how a recipe runs; changes speed, never the maths.
-
-    `micro_batch`: rows that go through the models at once (0: all). `precision`: bfloat16 runs the models under
-    autocast, parameters and optimizer stay float32. `tokens`: columns x rows that go through the models at once (0: no
-    limit); rows of similar length then go together, so that few columns are padding. `recompute`: layers keep their
-    inputs only and run again in the backward pass. `compiled`: layers are compiled.
-    """
-
-    device: str = "cpu"
-    micro_batch: int = 0
-    precision: torch.dtype | None = None
-    tokens: int = 0
-    recompute: bool = False
-    compiled: bool = False
 
 
 def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
@@ -127,8 +110,8 @@ class Engine:
             with torch.random.fork_rng(devices=[]):
                 built = share_frozen(specs[copy.of].build(spec), self.models[copy.of])
                 self.models[name] = built.to(placement.device)
-        for built in self.models.values():
-            arrange(built, placement)
+        arranged = [arrange(built, placement) for built in self.models.values()]
+        self.split = by_reach if all(arranged) else by_length
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
@@ -215,20 +198,19 @@ class Engine:
 
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
         """function(model, rows) on each micro-batch, put together where the record is."""
-        model, home, size = self.models[name], experience.mask.device, self.placement.micro_batch
-        if not self.placement.tokens:
-            return torch.cat([function(model, part).to(home) for part in self.micro_batches(experience, None)])
-        plan = by_length(experience, frozenset(), self.placement.tokens, size)
-        parts = [function(model, part).to(home) for part in self.micro_batches(experience, None)]
-        place = torch.argsort(torch.cat(plan)).to(home)
-        return torch.cat([widen(part, experience.num_columns) for part in parts])[place]
+        model, home, num = self.models[name], experience.mask.device, experience.num_columns
+        parts = [function(model, part) for part in self.micro_batches(experience, None)]
+        if not self.placement.at_once:
+            return torch.cat(parts).to(home)
+        plan = self.split(experience, frozenset(), self.placement.at_once, self.placement.micro_batch)
+        return torch.cat([widen(part, num) for part in parts]).to(home)[torch.argsort(torch.cat(plan)).to(home)]
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
         """Parts of at most `micro_batch` rows, on the models' device; rows that belong together are not separated."""
         size = self.placement.micro_batch
-        if self.placement.tokens:
-            index = by_length(batch, together or frozenset(), self.placement.tokens, size)
+        if self.placement.at_once:
+            index = self.split(batch, together or frozenset(), self.placement.at_once, size)
             parts: Iterable[Experience] = (batch.rows(rows.to(batch.mask.device)).trim() for rows in index)
         elif not size or size >= len(batch):
             parts = (batch,)
@@ -237,7 +219,8 @@ class Engine:
         else:
             parts = (batch.rows(slice(first, first + size)) for first in range(0, len(batch), size))
         is_elsewhere = batch.mask.device.type != torch.device(self.placement.device).type
-        yield from (part.to(self.placement.device) for part in parts) if is_elsewhere else parts
+        # All parts move before the first is used: a copy from the host's memory waits for the device.
+        yield from [part.to(self.placement.device) for part in parts] if is_elsewhere else parts
 
     def update(self, stage: Stage, batch: Experience) -> Update:
         """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""
@@ -373,12 +356,3 @@ def overwrite(mine: State, saved: Mapping[str, Any]) -> None:
                 place.copy_(item)
         else:
             mine[name] = value
-
-
-def arrange(model: nn.Module, placement: Placement) -> None:
-    """Makes a model's layers run as the placement says."""
-    for layer in model.layers() if isinstance(model, Layered) else ():
-        if placement.recompute:
-            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
-        if placement.compiled:
-            layer.compile()

@@ -232,8 +232,16 @@ class Experience:
         return self if self.source is None else self.rows(self.source == int(Origin.POLICY))
 
     def to(self, device: torch.device | str) -> Experience:
-        """The record on another device."""
-        return self.map(lambda column: column.to(device))
+        """The record on another device; it remembers what it was in the host's memory."""
+        moved = self.map(lambda column: column.to(device))
+        if self.mask.device.type == "cpu":
+            moved.__dict__["on_cpu"] = self
+        return moved
+
+    @cached_property
+    def on_cpu(self) -> Experience:
+        """The record in the host's memory, for which nobody waits where it came from there."""
+        return self if self.mask.device.type == "cpu" else self.to("cpu")
 
     def per_decision(self) -> Iterator[tuple[str, Tensor]]:
         """Names and tensors of all columns that have the axis T ('context.' and 'extra.' before mapped ones)."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import copy
+import warnings
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 import assay
 from assay import bases, catalogue
 from assay.actors.transformer import Transformer
-from assay.engine import Placement
+from assay.backends.pretrained import PretrainedActor
+from assay.engine import Engine, Placement, Update
 from assay.loop import Loop
 from assay.ops import random
 from assay.report.progress import Mode
@@ -27,6 +31,9 @@ from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
 from assay.sampling.stops import Stop
 from assay.types import Draw, Need
+from assay.ops import text
+from assay.placement import arrange
+from assay.types import Experience, Need, Spec, Vocabulary
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 SMALL = Transformer(width=32, layers=2, heads=2)
@@ -45,6 +52,97 @@ def test_a_step_on_the_gpu_is_the_step_on_the_cpu(name: str) -> None:
     start = Loop(recipe, task, seed=0, num_steps=2).engine.flats["actor"].values
     moved, apart = (weights[0] - start).norm(), (weights[0] - weights[1]).norm()
     assert apart <= 0.02 * moved, "the same samples and gradients up to rounding"
+
+
+def packable(dtype: torch.dtype, device: str) -> Any:
+    """A small Qwen3 whose weights are bfloat16 numbers in whichever type."""
+    transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
+    torch.manual_seed(0)
+    config = transformers.Qwen3Config(
+        vocab_size=500, hidden_size=256, intermediate_size=512, num_hidden_layers=4, num_attention_heads=4,
+        num_key_value_heads=2, head_dim=64, tie_word_embeddings=True, max_position_embeddings=4096,
+    )  # fmt: skip
+    network = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+    return PretrainedActor(Vocabulary(500, 0, 1, 2), network.to(device, dtype))
+
+
+def completions() -> Experience:
+    """Groups of eight, five, one and three; a row that decides nothing, one with a hole."""
+    draw = torch.Generator().manual_seed(3)
+
+    def some(num: int) -> list[int]:
+        return torch.randint(3, 500, (num,), generator=draw).tolist()
+
+    prompts, whose = [some(100), some(64), some(37), some(129)], [0] * 8 + [1] * 5 + [2] + [3] * 3
+    responses = [some(num) for num in torch.randint(1, 300, (17,), generator=draw).tolist()]
+    batch = text.written([prompts[number] for number in whose], responses, torch.arange(17), 0)
+    mask = batch.mask.clone()
+    mask[2], mask[4, 150:170] = False, False
+    return replace(batch, mask=mask, group=torch.tensor(whose))
+
+
+def scores_and_gradient(actor: Any, batch: Experience) -> tuple[Tensor, Tensor]:
+    found = actor.score(batch, frozenset({Need.LOGP, Need.ENTROPY}))
+    weight = torch.linspace(-1.0, 1.0, batch.mask.numel(), device=batch.mask.device).view_as(batch.mask) * batch.mask
+    slopes = torch.autograd.grad(((found.logp + 0.3 * found.entropy) * weight).sum(), list(actor.parameters()))
+    return found.logp.detach().double().cpu(), torch.cat([slope.double().flatten() for slope in slopes]).cpu()
+
+
+@pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-5), (torch.bfloat16, 0.02)])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_packed_rows_have_the_scores_and_gradients_of_float64(
+    dtype: torch.dtype, limit: float, recompute: bool
+) -> None:
+    logp, gradient = scores_and_gradient(packable(torch.float64, "cpu"), completions())
+    actor = packable(dtype, "cuda")
+    assert arrange(actor, Placement("cuda", recompute=recompute, packed=True))
+    mine = scores_and_gradient(actor, completions().to("cuda"))
+    assert float((mine[1] - gradient).norm() / gradient.norm()) <= limit
+    assert float((mine[0] - logp).abs().max()) <= 2 * limit
+
+
+@dataclass(frozen=True)
+class Packable:
+    """The network as an actor of a task."""
+
+    def build(self, spec: Spec) -> nn.Module:
+        """In bfloat16."""
+        return packable(torch.bfloat16, "cuda")
+
+
+def test_the_host_waits_in_an_update_only_where_the_batch_moves() -> None:
+    words = Vocabulary(500, 0, 1, 2)
+    recipe = replace(bases.sft(), actor=Packable())
+    engine = Engine(recipe, Spec(words, words, 512), 0, Placement("cuda", tokens=1024))
+    batch = engine.annotate(completions(), recipe.needs)
+    for _ in range(2):  # what is found out once: leaks, whether the output layer is plain, kernels
+        engine.update(recipe.stages[0], batch)
+        engine.follow({})
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        update = engine.update(recipe.stages[0], batch)
+        torch.cuda.set_sync_debug_mode("default")
+    waits = [each for each in caught if "synchronizing CUDA operation" in str(each.message)]
+    assert {Path(each.filename).name for each in waits} <= {"types.py"}
+    update.settle()
+    assert not update.fault
+
+
+def test_a_gradient_that_is_not_finite_moves_nothing_and_is_known_when_settled() -> None:
+    recipe, task = replace(bases.sft(), actor=SMALL), catalogue.find_task("sorting-3")
+    engine = Engine(recipe, task.spec, 0, Placement("cuda"))
+    stage, flat = recipe.stages[0], engine.flats["actor"].values
+    before = copy.deepcopy((flat, engine.optimizers[stage.name]))
+    update = Update(stage.name, task.demonstrate(torch.arange(2).numpy(), 0))
+    engine.apply(stage, [torch.full_like(flat, torch.inf)], update)
+    assert not update.fault
+    update.settle()
+    assert "not finite" in update.fault
+    state = engine.optimizers[stage.name]
+    assert torch.equal(flat, before[0])
+    assert torch.equal(state["steps"], before[1]["steps"])
+    assert all(torch.equal(state[name][0], before[1][name][0]) for name in ("first", "second"))
 
 
 def test_a_run_on_the_gpu_ends_with_a_score(tmp_path: Path) -> None:

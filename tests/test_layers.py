@@ -51,8 +51,9 @@ ARROWS: dict[str, set[str]] = {
     | {"types", "reduce", "recipe", "optimizers", "boosting", "schedules", "bases", "worlds", "probes", "claims"}
     | {"datasets"},
     "flat": {"types", "slots"},
-    "batching": {"types"},
-    "engine": {"types", "slots", "ops", "recipe", "flat", "batching", "optimizers"},
+    "batching": {"types", "ops"},
+    "placement": {"slots"},
+    "engine": {"types", "slots", "ops", "recipe", "flat", "batching", "optimizers", "placement"},
     "guards": {"types", "slots", "ops", "recipe"},
     "logs": {"types", "store"},
     "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs", "sampling"},

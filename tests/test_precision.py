@@ -16,6 +16,7 @@ from assay.actors.transformer import Transformer
 from assay.engine import Engine, Placement, Update
 from assay.loop import Loop
 from assay.optimizers import Adam, Descent, widened
+from assay.placement import arrange
 from assay.types import Spec
 
 
@@ -138,5 +139,5 @@ def test_a_module_that_calls_something_else_layers_is_left_alone() -> None:
             self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
 
     other = Other()
-    engine_module.arrange(other, Placement(recompute=True))
+    arrange(other, Placement(recompute=True))
     assert "forward" not in vars(other.layers[0]), "no layer was wrapped"

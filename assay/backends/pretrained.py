@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from assay.backends import packed_layers
 from assay.backends.extras import require
-from assay.ops import distributions, output, text
+from assay.ops import distributions, output, packed_attention, packing, text
 from assay.types import AssayError, Experience, Need, Scored, Vocabulary
 
 LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
@@ -58,7 +59,7 @@ class PretrainedActor(nn.Module):
 
     def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
         super().__init__()
-        self.vocabulary, self.network = vocabulary, network
+        self.vocabulary, self.network, self.is_packed = vocabulary, network, False
 
     @cached_property
     def is_plain(self) -> bool:
@@ -94,23 +95,19 @@ class PretrainedActor(nn.Module):
         """Rows that decode together, `repeats` of each prompt."""
         return Decoder(self, prompts, repeats)
 
+    def pack(self) -> bool:
+        """Whether the network's layers can take rows behind each other; from now on they do, if so."""
+        self.is_packed = packed_layers.can_pack(self.network, self.vocabulary.size)
+        return self.is_packed
+
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the decided tokens; no logits are kept unless somebody asks for them. Rows are padded
-        behind, where no token of theirs looks: attention needs no mask but the causal one.
-        """
-        mask_BT = batch.mask.clone()
-        mask_BT[:, 0] = False
-        place_D = mask_BT.view(-1).nonzero().squeeze(1)  # all that the host waits for here
-        hidden = next(self.parameters()).new_zeros(0, self.network.get_output_embeddings().weight.shape[1])
-        if len(place_D):
-            states = self.network.base_model(input_ids=batch.context["tokens"][:, :-1], use_cache=False)
-            before_D = place_D - place_D.div(batch.num_columns, rounding_mode="floor") - 1
-            hidden = states.last_hidden_state.flatten(0, 1).index_select(0, before_D)
+        """Log-probabilities of the decided tokens; no logits are kept unless somebody asks for them."""
+        place_D, hidden = (self.packed_states if self.is_packed else self.padded_states)(batch)
         logp, entropy = self.judged(hidden, batch.action.reshape(-1).index_select(0, place_D), needs)
 
         def spread(values: Tensor) -> Tensor:
-            empty = values.new_zeros(mask_BT.numel(), *values.shape[1:])
-            return empty.index_copy(0, place_D, values).unflatten(0, mask_BT.shape)
+            empty = values.new_zeros(batch.mask.numel(), *values.shape[1:])
+            return empty.index_copy(0, place_D, values).unflatten(0, batch.mask.shape)
 
         return Scored(
             spread(logp),
@@ -118,6 +115,36 @@ class PretrainedActor(nn.Module):
             spread(self.logits(hidden)) if Need.LOGITS in needs else None,
             spread(hidden) if Need.HIDDEN in needs else None,
         )
+
+    def padded_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
+        """(places in the batch [D], states before them [D, W]). Rows are padded behind, where no token of theirs looks:
+        attention needs no mask but the causal one.
+        """
+        mask_BT = batch.mask.clone()
+        mask_BT[:, 0] = False
+        place_D = mask_BT.view(-1).nonzero().squeeze(1)  # all that the host waits for here
+        if not len(place_D):
+            return place_D, self.no_states()
+        states = self.network.base_model(input_ids=batch.context["tokens"][:, :-1], use_cache=False)
+        before_D = place_D - place_D.div(batch.num_columns, rounding_mode="floor") - 1
+        return place_D, states.last_hidden_state.flatten(0, 1).index_select(0, before_D)
+
+    def packed_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
+        """The same, rows behind each other: no padding, and once what rows of a group begin with. The host makes the
+        plan from its own copy of the batch and waits for nothing.
+        """
+        home, device = batch.on_cpu, batch.mask.device
+        pack = packing.packed(home.context["tokens"], home.mask, home.group)
+        place_D = packed_attention.sent(pack.place_D, device)
+        if not len(place_D):
+            return place_D, self.no_states()
+        tokens_N = batch.context["tokens"].reshape(-1).index_select(0, packed_attention.sent(pack.token_N, device))
+        states_NW = packed_layers.states(self.network, tokens_N, pack)
+        return place_D, states_NW.index_select(0, packed_attention.sent(pack.before_D, device))
+
+    def no_states(self) -> Tensor:
+        """[0, W]."""
+        return next(self.parameters()).new_zeros(0, self.network.get_output_embeddings().weight.shape[1])
 
     def judged(self, hidden_DW: Tensor, action_D: Tensor, needs: frozenset[Need]) -> tuple[Tensor, Tensor]:
         """(log-probability, entropy): together with the output layer where it is one matrix and logits are many, else

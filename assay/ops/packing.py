@@ -5,7 +5,9 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,3 +51,122 @@ def through_packed(
     hidden = trunk(packed, places_in_document, document)
     result = hidden.new_zeros(*tokens_BT.shape, *hidden.shape[2:])
     return result.index_put((sequence, position), hidden[at])
+
+
+# ------------------------------------------------------------------------------------------------ shared prompts
+@dataclass(frozen=True)
+class Reach:
+    """What each row of a batch needs of a network: the tokens before its last decision, `prompt_B` of which come
+    before its first. Rows with one `label_B` have a prompt in common: one group and equal tokens. -1 decides nothing.
+    """
+
+    prompt_B: np.ndarray
+    length_B: np.ndarray
+    label_B: np.ndarray
+
+
+def reach(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Reach:
+    """Of rows in the host's memory; the first column is no decision, and where there is no group nothing is shared."""
+    tokens, mask = tokens_BT.numpy(), mask_BT.numpy().copy()
+    mask[:, :1] = False
+    decides = mask.any(1)
+    prompt = np.where(decides, mask.argmax(1), 0)
+    length = np.where(decides, mask.shape[1] - 1 - mask[:, ::-1].argmax(1), 0)
+    group = np.arange(len(tokens)) if group_B is None else group_B.numpy()
+    known: dict[tuple[int, bytes], int] = {}
+    label = np.full(len(tokens), -1)
+    for row in np.flatnonzero(decides):
+        label[row] = known.setdefault((int(group[row]), tokens[row, : prompt[row]].tobytes()), len(known))
+    return Reach(prompt, length, label)
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Rows of a batch behind each other: prompts that several rows share, then the rest of those rows, then rows that
+    share nothing. What stands together is a piece; it sees itself and the prompt that it follows.
+
+    N packed tokens, D decisions, S pieces, M keys, P tokens of shared prompts. `token_N` is a token's place in the
+    batch [B * T], `position_N` its column. The state before the decision at `place_D` is that of packed token
+    `before_D`. `piece_N` and `follows_N` name each token's piece and the prompt that it follows, -1 for none.
+
+    The same as sequences with more keys than queries: piece s has the queries from `begin` [S + 1] and, from
+    `begin_key` [S + 1] of `key_M`, the prompt it follows and itself. `own_N` is where a token is among the keys as one
+    of its own piece, `copies_PC` all the places where a prompt's token is, filled up with M.
+    """
+
+    token_N: Tensor
+    position_N: Tensor
+    place_D: Tensor
+    before_D: Tensor
+    piece_N: Tensor
+    follows_N: Tensor
+    begin: Tensor
+    begin_key: Tensor
+    key_M: Tensor
+    own_N: Tensor
+    copies_PC: Tensor
+
+
+def packed(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Pack:
+    """All that the decisions of these rows need, each shared prompt once; in the host's memory."""
+    needs, num_columns = reach(tokens_BT, mask_BT, group_B), tokens_BT.shape[1]
+    found = pieces(needs)
+    size_S = np.array([stop - start for _, start, stop, _ in found], dtype=np.int64)
+    begin = np.concatenate([[0], size_S.cumsum()])
+    shift_B = np.zeros(len(tokens_BT), dtype=np.int64)  # from a row's columns to their packed places
+    in_prompt_B = np.zeros(len(tokens_BT), dtype=np.int64)  # the same for columns before the first decision
+    for at, (row, start, _, follows) in enumerate(found):
+        shift_B[row] = begin[at] - start
+        in_prompt_B[row] = begin[follows] if follows >= 0 else shift_B[row]
+    mask = mask_BT.numpy().copy()
+    mask[:, :1] = False
+    row_D, column_D = mask.nonzero()
+    is_first = column_D == needs.prompt_B[row_D]
+    before_D = np.where(is_first, in_prompt_B[row_D], shift_B[row_D]) + column_D - 1
+    follows_S = np.array([follows for *_, follows in found], dtype=np.int64)
+    position_N = np.concatenate([np.empty(0, np.int64), *(np.arange(start, stop) for _, start, stop, _ in found)])
+    row_N = np.repeat(np.array([row for row, *_ in found], dtype=np.int64), size_S)
+    numbers = (row_N * num_columns + position_N, position_N, row_D * num_columns + column_D, before_D)
+    names = (np.repeat(np.arange(len(found)), size_S), np.repeat(follows_S, size_S))
+    return Pack(*map(torch.from_numpy, (*numbers, *names, *keys(begin, follows_S))))
+
+
+def pieces(needs: Reach) -> list[tuple[int, int, int, int]]:
+    """(row, first column, the column after the last, the piece that it follows or -1) in the order of a pack."""
+    num = np.bincount(needs.label_B + 1, minlength=1)[needs.label_B + 1]
+    is_shared, is_alone = (needs.label_B >= 0) & (num > 1), (needs.label_B >= 0) & (num == 1)
+    prompt = {int(label): at for at, label in enumerate(np.unique(needs.label_B[is_shared]))}
+    leader = {label: int(np.flatnonzero(needs.label_B == label)[0]) for label in prompt}
+    found = [(row, 0, int(needs.prompt_B[row]), -1) for row in leader.values()]
+    for row in sorted(map(int, np.flatnonzero(is_shared)), key=lambda row: (needs.label_B[row], row)):
+        found.append((row, int(needs.prompt_B[row]), int(needs.length_B[row]), prompt[int(needs.label_B[row])]))
+    return found + [(row, 0, int(needs.length_B[row]), -1) for row in map(int, np.flatnonzero(is_alone))]
+
+
+def keys(begin: np.ndarray, follows_S: np.ndarray) -> tuple[np.ndarray, ...]:
+    """(begin, begin_key, key_M, own_N, copies_PC) of a pack; pieces without tokens are left out."""
+    num_prompts = int(follows_S.max(initial=-1)) + 1  # they come first
+    found, begin_key = [np.empty(0, np.int64)], [0]
+    starts: list[list[int]] = [[] for _ in range(num_prompts)]
+    own_N = np.zeros(begin[-1], dtype=np.int64)
+    filled = np.flatnonzero(np.diff(begin) > 0)
+    for at in filled:
+        mine, prompt = np.arange(begin[at], begin[at + 1]), at if at < num_prompts else follows_S[at]
+        seen = mine[:0] if at < num_prompts or prompt < 0 else np.arange(begin[prompt], begin[prompt + 1])
+        if prompt >= 0:
+            starts[prompt].append(begin_key[-1])
+        own_N[mine] = begin_key[-1] + len(seen) + np.arange(len(mine))
+        found += [seen, mine]
+        begin_key.append(begin_key[-1] + len(seen) + len(mine))
+    copies_PC = np.full((begin[num_prompts], max(map(len, starts), default=0)), begin_key[-1])
+    for prompt, places in enumerate(starts):
+        first, last = begin[prompt], begin[prompt + 1]
+        copies_PC[first:last, : len(places)] = np.arange(last - first)[:, None] + np.array(places, dtype=np.int64)
+    queries = np.concatenate([begin[filled], begin[-1:]]).astype(np.int32)
+    return queries, np.array(begin_key, dtype=np.int32), np.concatenate(found), own_N, copies_PC
+
+
+def sees(piece_N: Tensor, follows_N: Tensor) -> Tensor:
+    """Bool [N, N]: packed token j is visible from token i."""
+    in_reach = (piece_N.unsqueeze(1) == piece_N) | (follows_N.unsqueeze(1) == piece_N)
+    return in_reach & torch.ones_like(in_reach).tril()

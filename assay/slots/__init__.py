@@ -7,7 +7,7 @@ Laws of every part: equal inputs and state give equal outputs; inputs are not mo
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
-from assay.slots.models import Actor, Grown, Layered, ModelSpec, PathActor, View
+from assay.slots.models import Actor, Grown, Layered, ModelSpec, Packing, PathActor, View
 from assay.slots.parts import (
     Aggregation,
     Annotation,
@@ -71,6 +71,7 @@ __all__ = [
     "Objective",
     "Optimizer",
     "Over",
+    "Packing",
     "PairedTask",
     "PathActor",
     "Prepare",

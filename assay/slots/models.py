@@ -88,6 +88,14 @@ class Layered(Protocol):
         """The modules; none is allowed."""
 
 
+@runtime_checkable
+class Packing(Protocol):
+    """A model that can take rows behind each other, without padding, and once what rows of a group begin with."""
+
+    def pack(self) -> bool:
+        """From now on it does; False where it cannot."""
+
+
 class View(Protocol):
     """The models bound to this stage's parameters: what a term may look at besides its batch."""
 

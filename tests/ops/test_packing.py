@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from assay.ops import packing
+from assay.ops import packed_attention, packing
 
 lengths = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
@@ -70,3 +73,96 @@ def test_gradient_comes_back_to_each_token_once() -> None:
     packing.through_packed(trunk, tokens, valid, 4).sum().backward()
     assert weight.grad is not None
     assert weight.grad.tolist() == [0, 1, 1, 1, 1, 1, 1, 0, 0, 0]
+
+
+# ------------------------------------------------------------------------------------------------ shared prompts
+def rows() -> tuple[Tensor, Tensor, Tensor]:
+    """Tokens, mask and group: a prompt of two rows and one of three, a row of the same group with other tokens, equal
+    tokens in another group, a hole, a row that decides nothing, one that decides once.
+    """
+    tokens = torch.randint(3, 40, (9, 12), generator=torch.Generator().manual_seed(5))
+    prompt = torch.tensor([4, 4, 3, 3, 4, 4, 5, 3, 2])
+    length = torch.tensor([9, 5, 12, 8, 9, 7, 11, 4, 12])
+    tokens[1, :4] = tokens[5, :4] = tokens[0, :4]
+    tokens[3, :3] = tokens[7, :3] = tokens[2, :3]
+    column = torch.arange(12)
+    mask = (column >= prompt.unsqueeze(1)) & (column < length.unsqueeze(1))
+    mask[2, 5:8], mask[6] = False, False
+    return tokens, mask, torch.tensor([0, 0, 1, 1, 0, 9, 3, 1, 4])
+
+
+def test_a_prompt_is_shared_by_rows_of_one_group_with_equal_tokens() -> None:
+    found = packing.reach(*rows())
+    assert found.label_B.tolist() == [0, 0, 1, 1, 2, 3, -1, 1, 4]
+    assert found.prompt_B.tolist() == [4, 4, 3, 3, 4, 4, 0, 3, 2]
+    assert found.length_B.tolist() == [8, 4, 11, 7, 8, 6, 0, 3, 11]
+    tokens, mask, _ = rows()
+    assert packing.reach(tokens, mask, None).label_B.tolist() == [0, 1, 2, 3, 4, 5, -1, 6, 7]
+
+
+def test_a_pack_has_every_token_once_and_each_sees_what_it_saw_in_its_row() -> None:
+    tokens, mask, group = rows()
+    pack, flat = packing.packed(tokens, mask, group), tokens.view(-1)
+    found = packing.reach(tokens, mask, group)
+    assert len(pack.token_N) == 4 + 3 + (4 + 0) + (8 + 4 + 0) + 8 + 6 + 11
+    seen = packing.sees(pack.piece_N, pack.follows_N)
+    assert pack.place_D.tolist() == mask.view(-1).nonzero().squeeze(1).tolist()
+    for place, before in zip(pack.place_D.tolist(), pack.before_D.tolist(), strict=True):
+        row, column = divmod(place, 12)
+        visible = seen[before].nonzero().squeeze(1)
+        assert flat[pack.token_N[visible]].tolist() == tokens[row, :column].tolist()
+        assert pack.position_N[visible].tolist() == list(range(column))
+    assert int(pack.begin[-1]) == len(pack.token_N) == int(found.length_B.sum()) - 4 - 2 * 3
+
+
+def test_a_pack_of_nothing_is_empty() -> None:
+    tokens, mask, group = rows()
+    for some in (packing.packed(tokens, mask & False, group), packing.packed(tokens[:0], mask[:0], group[:0])):
+        assert len(some.token_N) == len(some.place_D) == 0
+
+
+def plain_scores(query: Tensor, key: Tensor, begin: Tensor, begin_key: Tensor, scale: float) -> Tensor:
+    """Of sequences whose masks end at both ends, [H, N, M]; minus infinity where nobody looks."""
+    scores = torch.full((query.shape[1], len(query), len(key)), -torch.inf, dtype=query.dtype)
+    for first, last, start, stop in zip(begin, begin[1:], begin_key, begin_key[1:], strict=False):
+        seen = torch.ones(last - first, stop - start, dtype=torch.bool).tril(int(stop - start - last + first))
+        some = torch.einsum("nhe,mhe->hnm", query[first:last], key[start:stop]) * scale
+        scores[:, first:last, start:stop] = some.masked_fill(~seen, -torch.inf)
+    return scores
+
+
+def plain_kernel(query: Tensor, key: Tensor, value: Tensor, begin: Tensor, begin_key: Tensor, *rest: Any) -> Any:
+    """What the kernel does."""
+    wide_key, wide_value = (some.repeat_interleave(query.shape[1] // key.shape[1], 1) for some in (key, value))
+    scores = plain_scores(query, wide_key, begin, begin_key, rest[-1])
+    return torch.einsum("hnm,mhe->nhe", scores.softmax(-1), wide_value), scores.logsumexp(-1)
+
+
+def plain_kernel_slopes(slope: Tensor, query: Tensor, key: Tensor, value: Tensor, *rest: Any) -> Any:
+    """What its backward pass does, from the output and the log-sum-exp."""
+    output, lse, begin, begin_key, _, _, scale = rest
+    times = query.shape[1] // key.shape[1]
+    wide_key, wide_value = (some.repeat_interleave(times, 1) for some in (key, value))
+    prob = (plain_scores(query, wide_key, begin, begin_key, scale) - lse.unsqueeze(-1)).exp()
+    inner = torch.einsum("nhe,mhe->hnm", slope, wide_value) - (slope * output).sum(-1).t().unsqueeze(-1)
+    by_score = prob * inner * scale
+    wide = [torch.einsum("hnm,nhe->mhe", *both) for both in ((by_score, query), (prob, slope))]
+    by_key, by_value = (some.unflatten(1, (-1, times)).sum(2) for some in wide)
+    return torch.einsum("hnm,mhe->nhe", by_score, wide_key), by_key, by_value
+
+
+@pytest.mark.parametrize("group", [torch.tensor([0, 0, 1, 1, 0, 9, 3, 1, 4]), None])
+def test_copied_prompts_are_seen_as_shared_ones(group: Tensor | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_attention, "kernel", plain_kernel)
+    monkeypatch.setattr(packed_attention, "kernel_slopes", plain_kernel_slopes)
+    pack, draw = packing.packed(*rows()[:2], group), torch.Generator().manual_seed(1)
+    shapes = [(len(pack.token_N), heads, 8) for heads in (4, 2, 2, 4)]
+    *heads, slope = (torch.randn(shape, generator=draw, dtype=torch.float64) for shape in shapes)
+    found = []
+    for is_fast in (False, True):
+        own = [some.clone().requires_grad_() for some in heads]
+        plan = packed_attention.plan(pack, is_fast, torch.device("cpu"))
+        attended = packed_attention.attend(own[0], own[1], own[2], 0.3, plan)
+        found.append([attended.detach(), *torch.autograd.grad(attended, own, slope)])
+    for plain, copied in zip(*found, strict=True):
+        torch.testing.assert_close(copied, plain)
