@@ -29,6 +29,8 @@ from torch import Tensor, nn
 
 PROMPTS, SAMPLES, PROMPT = 64, 8, 256
 MEAN, MOST = 512, 2048
+FLOPS, BYTES = 788e12, 4.3e12
+"""A second, measured on an H200: bfloat16 products of large squares; bytes read and written by copies."""
 SHAPE = {
     "vocab_size": 151_936, "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28,
     "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "tie_word_embeddings": True,
@@ -157,10 +159,13 @@ def even_share(text: str) -> float:
 
 @dataclass(frozen=True)
 class Lengths:
-    """A rollout like Episodes whose rows have given lengths."""
+    """A rollout like Episodes whose rows have given lengths; keys and values take at most `cache` GiB (0: as many as
+    all rows need at once), and rows that find no room in it wait, or give way and are read again.
+    """
 
     size: Size
     case: str
+    cache: float = 0.0
 
     def init(self, task: Any) -> dict[str, Any]:
         """The sampler, made when it is first needed."""
@@ -181,32 +186,43 @@ class Lengths:
 
         size, limit = self.size, torch.from_numpy(self.size.lengths(self.case))
         if "sampler" not in state:
-            state["sampler"] = sampler_of(actor, size, limit)
+            state["sampler"] = sampler_of(actor, size, limit, self.cache)
         rows, samples = np.repeat(starts, size.samples), np.tile(np.arange(size.samples), len(starts))
         times = np.arange(int(limit.max()))[None]
         uniform = random.as_open_float32(random.uniform(draw, rows[:, None], samples[:, None], times))
         prompts = [prompt_ids(task.tokenizer, item.prompt, task.max_prompt) for item in task.items_of(starts, 0)]
         found = state["sampler"].sample(prompts, [size.samples] * len(prompts), uniform, limit, Way(size.words))
+        found = state["sampler"].sample(prompts, [size.samples] * len(prompts), uniform, limit, size.words)
+        tokens, logp, length = (some.cpu() for some in found)
+        state["sampler"].release()
+        state["peak"] = peak()
+        reset_peak()
         whole = [prompt for prompt in prompts for _ in range(size.samples)]
         played = as_experience(whole, on_the_host(found, 0), task.tokenizer.vocabulary, rows, samples)
         return played.add({"split": torch.zeros(len(rows), dtype=torch.int64)})
 
 
-def sampler_of(actor: Any, size: Size, limit: Tensor) -> Any:
-    """With pages for all rows at once."""
+def sampler_of(actor: Any, size: Size, limit: Tensor, cache: float) -> Any:
+    """With pages for all rows at once, or as many as the cache may have."""
     from assay.sampling.sampler import Sampler
     from assay.sampling.stacks import stack_of
 
-    page = 64
-    pages = 2 + size.prompts * -(-size.prompt // page) + int((limit // page + 2).sum())
+    page, ahead = 64, 16
+    pages = 2 + size.prompts * -(-size.prompt // page) + int(((limit + ahead - 1) // page + 1).sum())
+    if cache:
+        pages = min(pages, int(cache * 2**30 / (page * cache_bytes(size))))
     longest = size.prompt + int(limit.max())
     return Sampler(stack_of(actor), rows=len(limit), pages=pages, longest=longest, page=page)  # type: ignore[arg-type]
 
 
-def loop_of(case: str, size: Size, tokens: int, compiled: bool) -> Any:
+def cache_bytes(size: Size) -> int:
+    """Of the keys and values of one token, two bytes each."""
+    return int(4 * size.shape["num_hidden_layers"] * size.shape["num_key_value_heads"] * size.shape["head_dim"])
+
+
+def loop_of(case: str, size: Size, where: Any, cache: float = 0.0) -> Any:
     """The base grpo on this task."""
     from assay import bases
-    from assay.engine import Placement
     from assay.loop import Loop
     from assay.optimizers import Adam
     from assay.sources.fresh import FreshSequences
@@ -214,16 +230,18 @@ def loop_of(case: str, size: Size, tokens: int, compiled: bool) -> Any:
 
     base = bases.grpo()
     stage = replace(base.stages[0], optimizer=Adam(1e-6))
-    recipe = replace(base, actor=Random(size), rollout=Lengths(size, case), source=FreshSequences(), stages=(stage,))
+    recipe = replace(
+        base, actor=Random(size), rollout=Lengths(size, case, cache), source=FreshSequences(), stages=(stage,)
+    )
     task = PromptTask("parity", Parity(size), Words(size.words), size.prompt, int(size.lengths(case).max()))
-    return Loop(recipe, task, seed=0, num_steps=100, placement=Placement(size.device, tokens=tokens, compiled=compiled))
+    return Loop(recipe, task, seed=0, num_steps=100, placement=where)
 
 
-def ours(case: str, size: Size, steps: int, tokens: int, compiled: bool) -> dict[str, Any]:
-    """Seconds of each phase of each step, peak memory, and a scoring pass by itself."""
+def ours(case: str, size: Size, steps: int, where: Any, cache: float) -> dict[str, Any]:
+    """Seconds and peak memory of each phase of each step, its work, and a scoring pass by itself."""
     from assay.types import Need
 
-    loop = loop_of(case, size, tokens, compiled)
+    loop = loop_of(case, size, where, cache)
     found: dict[str, list[float]] = {"decode": [], "update": [], "rest": [], "whole step": [], "score": []}
     alarms: list[str] = []
     peaks = []
@@ -232,7 +250,7 @@ def ours(case: str, size: Size, steps: int, tokens: int, compiled: bool) -> dict
         before = seconds()
         step = loop.step()
         whole = seconds() - before
-        peaks.append(peak())
+        peaks.append({"decode": loop.states["rollout"]["peak"], "update": peak()})
         alarms += [str(alarm) for alarm in step.alarms]
         before = seconds()
         assert step.fresh is not None
@@ -244,13 +262,55 @@ def ours(case: str, size: Size, steps: int, tokens: int, compiled: bool) -> dict
             found["update"].append(step.seconds["update"])
             found["whole step"].append(whole)
             found["rest"].append(whole - step.seconds["sample"] - step.seconds["update"])
-        print(f"  step {number}: {whole:.2f} s {step.seconds} {peaks[-1]:.1f} GiB", file=sys.stderr, flush=True)
+        print(f"  step {number}: {whole:.2f} s {step.seconds} {peaks[-1]} GiB", file=sys.stderr, flush=True)
     responses = int(size.lengths(case).sum())
     return {
-        "who": "assay", "case": case, "seconds": found, "peak_gib": max(peaks), "response_tokens": responses,
+        "who": "assay", "case": case, "seconds": found, "response_tokens": responses,
+        "peak_gib": max(max(some.values()) for some in peaks), "peak_gib_of": peaks[-1],
+        "update_work": update_work(loop, step.fresh), "decode_work": decode_work(size, case),
         "decode_tokens_per_second": responses / statistics.median(found["decode"]), "alarms": sorted(set(alarms))[:3],
         "metrics": {name: value for name, value in step.metrics.items() if name in ("kl_to_old", "ratio")},
     }  # fmt: skip
+
+
+def update_work(loop: Any, fresh: Any) -> dict[str, float]:
+    """Tokens that go through the layers, and PFLOP of an update: six for each weight and token, fourteen for each pair
+    of tokens that see each other, head and number of a head, eight for each number of the output layer and decision.
+    """
+    from assay.ops import packing
+
+    shape, tokens, pairs = loop.recipe.actor.size.shape, 0, 0.0
+    for part in loop.engine.micro_batches(fresh, None):
+        home = part.on_cpu
+        if loop.actor.is_packed:
+            pack = packing.packed(home.context["tokens"], home.mask, home.group)
+            tokens += len(pack.token_N)
+            num, num_keys = pack.begin.diff().double(), pack.begin_key.diff().double()
+            pairs += float((num * (num_keys - num / 2)).sum())
+        else:
+            tokens += len(home) * (home.num_columns - 1)
+            pairs += len(home) * (home.num_columns - 1) ** 2 / 2
+    weights = sum(value.numel() for layer in loop.actor.layers() for value in layer.parameters())
+    heads = shape["num_hidden_layers"] * shape["num_attention_heads"] * shape["head_dim"]
+    work = {
+        "layers": 6.0 * weights * tokens, "attention": 14.0 * heads * pairs,
+        "output": 8.0 * float(fresh.mask.sum()) * shape["vocab_size"] * shape["hidden_size"],
+    }  # fmt: skip
+    return {"tokens": tokens, **{f"{name}_pflop": value / 1e15 for name, value in work.items()}}
+
+
+def decode_work(size: Size, case: str) -> dict[str, float]:
+    """PFLOP and TB of sampling: every step reads the weights, the prompts' keys and values once for each group that is
+    not done, and every row's own.
+    """
+    shape, lengths = size.shape, size.lengths(case)
+    width, inner = shape["hidden_size"], shape["intermediate_size"]
+    heads = (shape["num_attention_heads"] + shape["num_key_value_heads"]) * 2 * shape["head_dim"]
+    weights = shape["num_hidden_layers"] * width * (heads + 3 * inner) + shape["vocab_size"] * width
+    last = lengths.reshape(size.prompts, size.samples).max(1)
+    own = float((lengths.astype(np.float64) ** 2 / 2).sum())
+    read = 2.0 * weights * lengths.max() + cache_bytes(size) * (own + float(last.sum()) * size.prompt)
+    return {"pflop": 2.0 * weights * float(lengths.sum() + size.prompts * size.prompt) / 1e15, "tb": read / 1e12}
 
 
 def seconds() -> float:
@@ -443,12 +503,28 @@ def show(results: dict[str, Any]) -> None:
             if "peak_gib" in row:
                 rate = row["response_tokens"] / statistics.median(row["seconds"]["whole step"])
                 print(f"  {row['decode_tokens_per_second']:.0f} tokens/s decoded, {rate:.0f} in the whole step")
-                print(f"  peak memory {row['peak_gib']:.1f} GiB")
+                print(f"  peak memory {row['peak_gib']:.1f} GiB, {row.get('peak_gib_of', '')}")
+            if "update_work" in row:
+                print(limits(row))
     if "logp" in results:
         print("\nlog-probabilities with the output layer, forward and backward")
     for row in results.get("logp", ()):
         what = row.get("error") or f"{middle(row['milliseconds'])} ms, {row['gib']:.2f} GiB"
         print(f"  {row['tokens']:6} tokens  {row['way']:27} {what}")
+
+
+def limits(row: dict[str, Any]) -> str:
+    """The work of both phases against what the device can do at most."""
+    update, decode = (statistics.median(row["seconds"][name]) for name in ("update", "decode"))
+    work, reads = row["update_work"], row["decode_work"]
+    pflop = sum(value for name, value in work.items() if name.endswith("_pflop"))
+    parts = ", ".join(f"{name[:-6]} {value:.3f}" for name, value in work.items() if name.endswith("_pflop"))
+    return (
+        f"  update: {work['tokens']} tokens, {pflop:.3f} PFLOP ({parts}), {pflop * 1e3 / update:.0f} TFLOP/s, "
+        f"{pflop * 1e15 / FLOPS / update:.0%} of the largest rate\n"
+        f"  decode: {reads['tb']:.2f} TB and {reads['pflop']:.3f} PFLOP, at least "
+        f"{max(reads['tb'] * 1e12 / BYTES, reads['pflop'] * 1e15 / FLOPS):.2f} s of {decode:.2f}"
+    )
 
 
 def attempt(function: Callable[..., dict[str, Any]], who: str, case: str, *rest: Any) -> dict[str, Any]:
@@ -459,6 +535,16 @@ def attempt(function: Callable[..., dict[str, Any]], who: str, case: str, *rest:
         return {"who": who, "case": case, "error": f"{type(error).__name__}: {str(error)[:300]}"}
 
 
+def placement(size: Size, options: argparse.Namespace) -> Any:
+    """What the options say."""
+    from assay.engine import Placement
+
+    return Placement(
+        size.device, tokens=options.tokens, compiled=not options.plain, recompute=options.recompute,
+        packed=not options.padded,
+    )  # fmt: skip
+
+
 def main() -> None:
     """Runs what is named."""
     parser = argparse.ArgumentParser(
@@ -467,8 +553,11 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="logp, a, b, trl-a, trl-b (default: all)")
     parser.add_argument("--steps", type=int, default=5, help="measured steps, after one that is not")
     parser.add_argument("--peer-steps", type=int, default=2)
-    parser.add_argument("--tokens", type=int, default=32_768, help="columns x rows through the network at once")
+    parser.add_argument("--tokens", type=int, default=0, help="through the network at once (0: as a placement chooses)")
     parser.add_argument("--plain", action="store_true", help="layers are not compiled")
+    parser.add_argument("--padded", action="store_true", help="rows are padded, not packed")
+    parser.add_argument("--cache", type=float, default=0.0, help="GiB of keys and values (0: for all rows at once)")
+    parser.add_argument("--recompute", action="store_true", help="layers run again in the backward pass")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("one_gpu.json"))
     options = parser.parse_args()
@@ -482,7 +571,7 @@ def main() -> None:
         elif name.startswith("trl"):
             results["steps"].append(attempt(peer, "TRL", name[-1], size, options.peer_steps))
         else:
-            row = attempt(ours, "assay", name, size, options.steps, options.tokens, not options.plain)
+            row = attempt(ours, "assay", name, size, options.steps, placement(size, options), options.cache)
             results["steps"].append(row)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
