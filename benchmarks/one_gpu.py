@@ -192,13 +192,12 @@ class Lengths:
         uniform = random.as_open_float32(random.uniform(draw, rows[:, None], samples[:, None], times))
         prompts = [prompt_ids(task.tokenizer, item.prompt, task.max_prompt) for item in task.items_of(starts, 0)]
         found = state["sampler"].sample(prompts, [size.samples] * len(prompts), uniform, limit, Way(size.words))
-        found = state["sampler"].sample(prompts, [size.samples] * len(prompts), uniform, limit, size.words)
-        tokens, logp, length = (some.cpu() for some in found)
+        found = on_the_host(found, 0)
         state["sampler"].release()
         state["peak"] = peak()
         reset_peak()
         whole = [prompt for prompt in prompts for _ in range(size.samples)]
-        played = as_experience(whole, on_the_host(found, 0), task.tokenizer.vocabulary, rows, samples)
+        played = as_experience(whole, found, task.tokenizer.vocabulary, rows, samples)
         return played.add({"split": torch.zeros(len(rows), dtype=torch.int64)})
 
 

@@ -19,7 +19,8 @@ from assay.actors.transformer import Transformer
 from assay.backends.pretrained import PretrainedActor
 from assay.engine import Engine, Placement, Update
 from assay.loop import Loop
-from assay.ops import random
+from assay.ops import random, text
+from assay.placement import arrange
 from assay.report.progress import Mode
 from assay.rollouts.episodes import Episodes
 from assay.rollouts.narrowed import Narrowed
@@ -30,10 +31,7 @@ from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
 from assay.sampling.stops import Stop
-from assay.types import Draw, Need
-from assay.ops import text
-from assay.placement import arrange
-from assay.types import Experience, Need, Spec, Vocabulary
+from assay.types import Draw, Experience, Need, Spec, Vocabulary
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 SMALL = Transformer(width=32, layers=2, heads=2)
