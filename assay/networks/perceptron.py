@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -65,11 +66,16 @@ class Ensemble(nn.Module):
             self.weights.append(nn.Parameter(torch.empty(num, fan_in, fan_out).uniform_(-bound, bound)))
             self.biases.append(nn.Parameter(torch.empty(num, 1, fan_out).uniform_(-bound, bound)))
 
-        self.layers = tuple(zip(self.weights, self.biases, strict=True))
+    @property
+    def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
+        """(weight, bias) of each layer, read anew: whoever puts other tensors in the parameters' place is heard."""
+        # ParameterList's own iterator takes several times as long, which small networks feel.
+        held: tuple[dict[str, Any], ...] = (self.weights._parameters, self.biases._parameters)
+        return tuple(zip(held[0].values(), held[1].values(), strict=True))
 
     def forward(self, rows: Tensor, num: int | None = None) -> Tensor:
         """Each member (or the first `num`) on all rows."""
-        layers = self.layers if num is None else [(weight[:num], bias[:num]) for weight, bias in self.layers]
+        layers = self.layers if num is None else tuple((weight[:num], bias[:num]) for weight, bias in self.layers)
         hidden = rows.expand(len(layers[0][0]), *rows.shape)
         for weight, bias in layers[:-1]:
             hidden = torch.baddbmm(bias, hidden, weight).relu_()
