@@ -258,7 +258,7 @@ class Engine:
 
         The first update of a run also looks for gradient at masked decisions.
         """
-        view = StageView(self.models, part, stage.needs, self.draw.at(self.updates))
+        view = self.view(stage, part)
         total: Tensor | None = None
         with self.autocast():
             for term, count in zip(stage.terms, counts, strict=True):
@@ -272,6 +272,10 @@ class Engine:
                 if self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, part.mask):
                     result.leaks.append(name)
         return total if total is not None and total.requires_grad else None
+
+    def view(self, stage: Stage, part: Experience) -> StageView:
+        """What the stage's terms look at on one micro-batch."""
+        return StageView(self.models, part, stage.needs, self.draw.at(self.updates))
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Clips and steps by one flat gradient for each model. One that is not finite becomes NaN everywhere, which a
