@@ -132,11 +132,29 @@ class Logged:
 
     def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
         """The next batches; as many rows of each log."""
+        logs = state["contents"].columns
         for update in range(self.updates):
-            rows: dict[str, list[Tensor]] = {}
-            for place, columns in enumerate(state["contents"].columns):
-                index = torch.from_numpy(random.integers(draw.at(4, update, place), len(columns["mask"]), self.batch))
-                for name, column in columns.items():
-                    rows.setdefault(name, []).append(column.index_select(0, index))
-            source = torch.cat([torch.full((self.batch,), log.origin) for log in self.logs])
-            yield replace(from_columns({name: torch.cat(parts) for name, parts in rows.items()}), source=source)
+            drawn = [
+                random.integers(draw.at(4, update, place), len(columns["mask"]), self.batch)
+                for place, columns in enumerate(logs)
+            ]
+            yield self.rows(logs, [torch.from_numpy(index) for index in drawn])
+
+    def rows(self, logs: Sequence[dict[str, Tensor]], index: Sequence[Tensor]) -> Experience:
+        """The rows at these places of each log as one batch: places [batch], or [S, batch] for a batch of each of S."""
+        parts = [
+            {name: at(column, places) for name, column in columns.items()}
+            for columns, places in zip(logs, index, strict=True)
+        ]
+        axis, device = index[0].dim() - 1, index[0].device
+        source = torch.cat(
+            [torch.full(places.shape, log.origin, device=device) for log, places in zip(self.logs, index, strict=True)],
+            axis,
+        )
+        joined = {name: torch.cat([part[name] for part in parts], axis) for name in parts[0]}
+        return replace(from_columns(joined), source=source)
+
+
+def at(column: Tensor, places: Tensor) -> Tensor:
+    """The rows of a column at places of any shape."""
+    return column.index_select(0, places.flatten()).view(*places.shape, *column.shape[1:])
