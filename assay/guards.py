@@ -230,14 +230,16 @@ class WeightsMove:
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Compares with what will sample next."""
-        before, after = state["checksum"], checksum(moment.actor)
+        before = state["checksum"]
+        if before is None:
+            return []
         trained = [
             stage.name
             for stage in moment.recipe.stages
             if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)
         ]
         norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
-        if before is None or before != after or not any(norm > 0 for norm in norms):
+        if not any(norm > 0 for norm in norms) or before != checksum(moment.actor):
             return []
         text = (
             f"the actor's weights did not change at step {moment.progress.step} although its gradient is not zero: "
