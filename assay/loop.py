@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -217,17 +217,21 @@ def thawed(mine: Any, saved: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------------------- metrics
 def means(found: Sequence[Sums]) -> dict[str, float]:
-    """(sum, count) metrics of all updates as means; and the effective share of samples from the ratios."""
+    """(sum, count) metrics of all updates as means."""
     sums: Sums = {}
     for name, entries in chain.from_iterable(some.items() for some in found):
         sums.setdefault(name, []).extend(entries)
     flat = numbers_of([number for entries in sums.values() for entry in entries for number in entry])
-    numbers = list(zip(flat[::2], flat[1::2], strict=True))
-    result, start = {}, 0
-    for name, entries in sums.items():
-        some = numbers[start : start + len(entries)]
-        start += len(entries)
-        result[name] = sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
+    rest = zip(flat[::2], flat[1::2], strict=True)
+    return averages({name: list(islice(rest, len(entries))) for name, entries in sums.items()})
+
+
+def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, float]:
+    """Sums over counts of each metric's entries; and the effective share of samples from the ratios."""
+    result = {
+        name: sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
+        for name, some in numbers.items()
+    }
     squared = result.pop("ratio_squared", None)
     if squared:
         result["effective_samples"] = result["ratio"] ** 2 / squared
