@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from assay.optimizers import Adam
     from assay.recipe import Copy, Recipe, Stage
     from assay.run import Run, load, resume, train
+    from assay.stacking.run import train_stacked
     from assay.types import AssayError, Experience
 
 HOMES = {
@@ -23,6 +24,7 @@ HOMES = {
     "load": "run",
     "resume": "run",
     "train": "run",
+    "train_stacked": "stacking.run",
 }
 """Where each public name lives; it is imported when it is first used, so that `import assay` is quick."""
 MODULES = ("bases", "checks", "evidence", "probes", "schedules", "worlds")
@@ -41,6 +43,7 @@ __all__ = [
     "load",
     "resume",
     "train",
+    "train_stacked",
 ]
 
 

@@ -69,6 +69,7 @@ ARROWS: dict[str, set[str]] = {
     "signals": {"types"},
     "run": ANYTHING | {"report"},
     "jobs": ANYTHING | {"report"},
+    "stacking": ANYTHING | {"report"},
     "comparison": ANYTHING,
     "fingerprints": ANYTHING,
     "verdicts": ANYTHING,
