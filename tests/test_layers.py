@@ -38,7 +38,7 @@ ARROWS: dict[str, set[str]] = {
     "schedules": {"types"},
     "optimizers": {"types", "slots"},
     "boosting": {"types", "slots", "ops", "optimizers"},
-    "sampling": {"types", "networks"},
+    "sampling": {"types", "networks", "ops"},
     **{part: BASICS | {"networks", "sampling"} for part in PARTS},
     "settings": {"types"},
     "recipe": {"types", "slots", "ops", "optimizers", "settings"},

@@ -22,7 +22,7 @@ def classified_dqn(reach: float = 110.0) -> Recipe:
     """Double DQN over bins; with discount 0.99 and rewards of 1 a step, CartPole's values are 0 to 100."""
     base = dqn()
     stage = replace(base.stages[0], critic=(ClassifyActionValues(DoubleQLearning(0.99)),))
-    return replace(base, actor=BinnedQNetwork(-reach, reach, num=101, hidden=(64, 64)), stages=(stage,))
+    return replace(base, actor=BinnedQNetwork(-reach, reach, num=101, hidden=(256, 256)), stages=(stage,))
 
 
 def classified_sac(reach: float = 1800.0) -> Recipe:

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.ops.recording import recorded
+
 SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512, 640, 768, 896, 1024)
 
 
@@ -45,7 +47,7 @@ class Graphs:
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         self.pool = torch.cuda.graph_pool_handle() if self.pool is None else self.pool
-        with torch.cuda.graph(graph, pool=self.pool):  # nothing of a graph's own memory outlives its replay
+        with recorded(graph, self.pool):  # nothing of a graph's own memory outlives its replay
             self.step(*inputs)
         return graph, (inputs[0], inputs[1], inputs[2])
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.ops.recording import recorded
 from assay.types import Experience
 
 Columns = dict[str, Tensor]
@@ -91,5 +92,5 @@ class Replayed:
                 self.function(self.inputs)
         torch.cuda.current_stream().wait_stream(side)
         self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, pool=self.pool):
+        with recorded(self.graph, self.pool):
             self.outputs = self.function(self.inputs)
