@@ -7,10 +7,12 @@ are clipped to their bounds, Discrete ones are numbered from 0.
 from __future__ import annotations
 
 import difflib
+import re
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -243,6 +245,7 @@ def time_limit(environment: Any) -> int | None:
 def make_environment(id: str, horizon: int | None) -> Any:
     """One environment of this id, without Gymnasium's passive checker."""
     gymnasium = require("gymnasium", "control", f"task '{id}'")
+    show_warnings_once()
     try:
         return gymnasium.make(id, max_episode_steps=horizon, disable_env_checker=True)
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
@@ -251,6 +254,26 @@ def make_environment(id: str, horizon: int | None) -> Any:
         known = {name.lower(): name for name in gymnasium.registry}
         nearest = known[difflib.get_close_matches(id.lower(), known, n=1, cutoff=0.0)[0]]
         raise AssayError(f"task '{id}' is unknown to Gymnasium ({error}); the nearest id is '{nearest}'") from error
+
+
+@cache
+def show_warnings_once() -> None:
+    """MuJoCo's warnings, each once and numbers apart. By itself it prints one for every environment that is made, and
+    leaves a MUJOCO_LOG.TXT where the user is.
+    """
+    try:
+        import mujoco
+    except ImportError:
+        return
+    seen: set[str] = set()
+
+    def show(message: str) -> None:
+        kind = re.sub(r"[\d.e+-]+", "#", message)
+        if kind not in seen:
+            seen.add(kind)
+            print(f"MuJoCo: {message}", file=sys.stderr)
+
+    mujoco.set_mju_user_warning(show)
 
 
 def make_vector(id: str, spec: Spec, num: int) -> FromVectorEnv:

@@ -1,6 +1,7 @@
 """Gymnasium's environments as simulations: autoreset, exact resume, vector environments, the checker."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from assay.backends.gymnasium import (
     environment_task,
     gymnasium_task,
     reset_seed,
+    show_warnings_once,
 )
 from assay.slots import Simulation
 from assay.tasks.stepping import SteppedTask
@@ -382,3 +384,17 @@ def test_the_checker_is_silent_on_right_environments() -> None:
     assert check_environment(Right) == []
     for id in ("CartPole-v1", "Pendulum-v1", "CliffWalking-v1", "HalfCheetah-v5"):
         assert check_environment(lambda id=id: gymnasium.make(id, disable_env_checker=True, max_episode_steps=60)) == []
+
+
+def test_a_simulator_warns_once_and_leaves_no_log(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mujoco = pytest.importorskip("mujoco")
+    monkeypatch.chdir(tmp_path)
+    show_warnings_once.cache_clear()
+    show_warnings_once()
+    mujoco.get_mju_user_warning()("time 1.5: unstable")
+    mujoco.get_mju_user_warning()("time 2.5: unstable")
+    mujoco.get_mju_user_warning()("something else")
+    assert capfd.readouterr().err.splitlines() == ["MuJoCo: time 1.5: unstable", "MuJoCo: something else"]
+    assert not list(tmp_path.iterdir())
