@@ -3,7 +3,8 @@
     python tools/gains.py WORK...        folders given to `assay claim --work`
 
 A row is a method on a task: the means over seeds of the first and the last held-out score, and the 95 % interval of the
-gain over paired seeds. Of several settings the one with most seeds counts, then the one that was made last.
+gain over paired seeds. Of several settings those on a task of the method's own claims count first, then those with most
+seeds, then those that were made last.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assay import catalogue
+from assay.claims import Measured
 from assay.evidence.intervals import mean_interval
 
 
@@ -67,18 +69,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python tools/gains.py", description=__doc__)
     parser.add_argument("work", type=Path, nargs="+")
     found: dict[str, Gains] = {}
-    homes = {name: method.home for name, method in catalogue.methods().items()}
+    tasks = {
+        name: {method.home, *(claim.task for claim in method.claims if isinstance(claim, Measured))}
+        for name, method in catalogue.methods().items()
+    }
+
+    def rank(gains: Gains) -> tuple[bool, int, float]:
+        return gains.task in tasks[gains.method], len(gains.first), gains.made
+
     for folder in (side for work in parser.parse_args().work for side in sorted(work.iterdir())):
         gains = gains_in(folder)
-        if gains is None or gains.method not in homes:
-            continue
-        known = found.get(gains.method)
-        rank = (gains.task == homes[gains.method], len(gains.first), gains.made)
-        if known is None or rank > (known.task == homes[gains.method], len(known.first), known.made):
-            found[gains.method] = gains
+        if gains is not None and gains.method in tasks:
+            found[gains.method] = max(gains, found.get(gains.method, gains), key=rank)
     print("| method | task | steps | seeds | start | end | gain [95 %] | above 0 |\n|---|---|---|---|---|---|---|---|")
     print("\n".join(found[name].line for name in sorted(found)))
-    print("\nno runs:", ", ".join(sorted(set(homes) - set(found))) or "none is missing")
+    print("\nno runs:", ", ".join(sorted(set(tasks) - set(found))) or "none is missing")
 
 
 if __name__ == "__main__":
