@@ -6,6 +6,7 @@ others are logged, shown, and counted. Each message says what is wrong, where, a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -217,7 +218,9 @@ class EffectiveSamples:
 
 @dataclass(frozen=True)
 class WeightsMove:
-    """After an update with a gradient the weights that sample have changed; with learning rate 0 they have not."""
+    """After an update with a gradient the weights that sample have changed, with learning rate 0 they have not; and
+    they are finite: a finite gradient times a step size may still be more than a number holds.
+    """
 
     def init(self) -> State:
         """The last checksum of the actor."""
@@ -239,7 +242,11 @@ class WeightsMove:
             if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)
         ]
         norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
-        if not any(norm > 0 for norm in norms) or before != checksum(moment.actor):
+        after = checksum(moment.actor)
+        if not math.isfinite(after):
+            text = f"the actor's weights are not finite after step {moment.progress.step}: lower the learning rate"
+            return [Alarm("weights move", text, stop=True)]
+        if not any(norm > 0 for norm in norms) or before != after:
             return []
         text = (
             f"the actor's weights did not change at step {moment.progress.step} although its gradient is not zero: "

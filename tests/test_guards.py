@@ -212,3 +212,14 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
     assert len(STANDARD) == 7
+
+
+def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:
+    loop = bandit_loop()
+    stage = replace(loop.recipe.stages[0], optimizer=Adam(1e38, clip_norm=0.0))
+    loop.recipe = replace(loop.recipe, stages=(stage,))
+    with torch.no_grad():
+        loop.engine.flats["actor"].values.fill_(3e38)
+    alarms = [alarm for alarm in alarms_of(loop, 1) if alarm.guard == "weights move"]
+    assert [alarm.stop for alarm in alarms] == [True]
+    assert "not finite" in alarms[0].message

@@ -23,6 +23,7 @@ from assay.ops import random
 from assay.recipe import Copy
 from assay.regularizers.divergence import KlToReference
 from assay.rollouts.episodes import Episodes
+from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.stacks import products, stack_of
 from assay.tasks.addition import Addition, addition
@@ -128,7 +129,8 @@ def sampler_of(actor: Any) -> Sampler:
 def sampled(actor: Any, sampler: Sampler, greedy: bool = False) -> tuple[Any, Any, Any]:
     places = np.arange(NEW)[None], np.repeat(np.arange(3), 2)[:, None], np.tile(np.arange(2), 3)[:, None]
     uniform = random.as_open_float32(random.uniform(Draw(3), places[1], places[2], places[0]))
-    return sampler.sample(PROMPTS, [2] * 3, None if greedy else uniform, torch.full((6,), NEW), 2)
+    found = sampler.sample(PROMPTS, [2] * 3, None if greedy else uniform, torch.full((6,), NEW), Way(2))
+    return found.tokens, found.logp, found.length
 
 
 def expected(network: Any, prompt: list[int], tokens: Any) -> Any:
