@@ -106,7 +106,8 @@ class Watched(Witness):
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Keeps, then steps."""
         super().apply(stage, gradients, result, fits)
-        self.kept = {**getattr(self, "kept", {}), stage.name: self.gradients}
+        copies = {name: slope.clone() for name, slope in self.gradients.items()}  # the step clips in place
+        self.kept = {**getattr(self, "kept", {}), stage.name: copies}
         Engine.apply(self, stage, gradients, result, fits)
 
     def step(self, recipe: Recipe, batch: Experience) -> None:
