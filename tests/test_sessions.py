@@ -19,7 +19,7 @@ from assay.rollouts.narrowed import Narrowed
 from assay.rollouts.prefixes import FromPrefixes
 from assay.rollouts.trees import Chain, Tree
 from assay.rollouts.windows import Windows
-from assay.sampling import in_common, release
+from assay.sampling import SAMPLERS, in_common, release
 from assay.sampling.narrowing import Narrowing
 from assay.sampling.pages import Ledger, Row, Way
 from assay.sampling.sampler import Sampler
@@ -378,9 +378,12 @@ def test_narrowed_text_does_not_depend_on_who_decodes_beside(size: Any, through:
     task = replace(TASK, max_tokens=NEW)
     actor = small_actor()
     plain = rollout(task, actor, np.arange(5), Draw(1), {})
-    through(size)
+    made = through(size)
     same(rollout(task, actor, np.arange(5), Draw(1), {}), plain)
+    assert made, "the scheduler wrote it"
 
 
 def test_nothing_is_released_where_there_is_nothing() -> None:
-    release(small_actor())
+    actor = small_actor()
+    release(actor)
+    assert actor not in SAMPLERS
