@@ -261,11 +261,11 @@ def test_recorded_steps_see_updates_and_are_recorded_anew_for_other_adapters(pat
             if isinstance(module, peft.tuners.lora.Linear) and change == "another scaling":
                 module.set_scale("default", 3.0)
         for greedy in (False, True):
-            tokens, logp, length = sampling.sampled(actor, PROMPTS, [2] * 3, None if greedy else uniform, words, NEW)
-            for row in range(6):
-                mine = tokens[row, : length[row]].cuda()
-                theirs = expected(actor.network, PROMPTS[row // 2], mine).cpu()
-                torch.testing.assert_close(logp[row, : length[row]], theirs, atol=1e-4, rtol=0)
+            found = sampling.sampled(actor, PROMPTS, [2] * 3, None if greedy else uniform, words, NEW)
+            assert found is not None
+            for row, length in enumerate(found.length.tolist()):
+                theirs = expected(actor.network, PROMPTS[row // 2], found.tokens[row, :length].cuda()).cpu()
+                torch.testing.assert_close(found.logp[row, :length], theirs, atol=1e-4, rtol=0)
         samplers.append(sampling.SAMPLERS[actor])
     assert samplers[0] is samplers[1]
     assert samplers[1] is not samplers[2]

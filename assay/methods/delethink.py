@@ -12,6 +12,7 @@ from dataclasses import replace
 import torch
 
 from assay import bases, probes
+from assay.actors.chunked import InChunks
 from assay.claims import Average, Exact, Measured, Method
 from assay.objectives.policy import PolicyGradient
 from assay.objectives.trust import DualClip
@@ -26,13 +27,13 @@ LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float
 
 
 def recipe(world: World = LANGUAGE, chunk: int = 4, carry: int = 2) -> Recipe:
-    """GRPO on chunked episodes."""
+    """GRPO on chunked episodes; whoever uses the policy thinks in the same chunks."""
     base = bases.grpo(world)
     assert base.rollout is not None
     objective = PolicyGradient(trust=DualClip(0.2, 0.26, 3.0), aggregate=SequenceMean())
     stage = Stage("policy", ("actor",), (objective,), optimizer=world.optimizer)
     rollout = Chunks(base.rollout.num_starts, chunk=chunk, carry=carry)
-    return replace(base, name="delethink", rollout=rollout, stages=(stage,))
+    return replace(base, name="delethink", rollout=rollout, stages=(stage,), wrapper=InChunks(chunk, carry))
 
 
 def in_chunks(record: Experience, size: int) -> Experience:
@@ -68,7 +69,7 @@ METHOD = Method(
     home="countdown",
     departs=("the verifier reads all chunks of an episode, not only the last window; answers are short here",
              "the carry is the tail alone: the public code also keeps the first 100 tokens of the trace",
-             "an episode ends at the task's limit of tokens; evaluation is with the undivided context"),
+             "an episode ends at the task's limit of tokens"),
     claims=(
         Exact("cutting episodes into chunks changes no decision's weight", lambda: change_by_cutting(2), equals=0.0),
         Exact("96k tokens in chunks of 8k take a sixth of the attention", lambda: attention_share(200, 8192, 4096, 23),

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.ops import random
+from assay.ops import random, text
 from assay.rollouts.decoding import decode_together, neighbours
 from assay.sampling.narrowing import LOGP_MODEL
 from assay.sampling.pages import Written
@@ -106,9 +106,8 @@ def as_experience(
     new = column - prompt_length.unsqueeze(1)
     mask = (new >= 0) & (new < length_B.unsqueeze(1))
     valid = column < (prompt_length + length_B).unsqueeze(1)
-    sequence = torch.full((len(prompts), num_columns), vocabulary.pad)
-    for row, prompt in enumerate(prompts):
-        sequence[row, : len(prompt)] = torch.tensor(prompt)
+    sequence, _ = text.padded_rows(prompts, vocabulary.pad)
+    sequence = torch.nn.functional.pad(sequence, (0, num_columns - sequence.shape[1]), value=vocabulary.pad)
     where = new.clamp(0, tokens_BN.shape[1] - 1)
     sequence = torch.where(mask, tokens_BN.gather(1, where), sequence)
     is_last = new == (length_B - 1).unsqueeze(1)

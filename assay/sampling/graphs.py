@@ -62,11 +62,9 @@ def clusters(prompts: Sequence[int], size: int, members: int, nobody: int) -> tu
             found[-1][1].append(place)
         else:
             found.append((whose, [place]))
-    num = next(some for some in (*SIZES, len(found)) if some >= len(found))
-    rows = torch.full((num, members), -1)
-    prompt = torch.full((num,), nobody)
-    for cluster, (who, places) in enumerate(found):
-        rows[cluster, : len(places)], prompt[cluster] = torch.tensor(places), who
+    num = next(some for some in (*SIZES, len(found)) if some >= len(found)) - len(found)
+    places = [own + [-1] * (members - len(own)) for _, own in found] + [[-1] * members] * num
+    rows, prompt = torch.tensor(places), torch.tensor([whose for whose, _ in found] + [nobody] * num)
     if size > len(prompts):  # padding attends to nothing shared: its parts must still be written
         spare = torch.arange(len(prompts), size)
         extra = torch.full((-(-len(spare) // members), members), -1)

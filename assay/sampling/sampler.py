@@ -11,6 +11,7 @@ On a GPU a step is one CUDA graph for each size of batch; every `interval` steps
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -90,7 +91,7 @@ class Sampler:
         self.limit = torch.ones(shape[0], dtype=torch.int64, device=self.device)
         self.graphs.clear()
 
-    def index(self, numbers: Sequence[int]) -> Tensor:
+    def index(self, numbers: Sequence[Any]) -> Tensor:
         """Numbers of the host on the device."""
         return torch.tensor(numbers, dtype=torch.int64, device=self.device)
 
@@ -224,25 +225,29 @@ class Sampler:
         youngest rows wait again.
         """
         ledger = self.ledger
-        for row in list(active):
-            if row not in active:
-                continue
+        given: list[tuple[Row, int]] = []
+        for place in range(len(active)):
+            if place >= len(active):
+                break  # whoever comes last waits again
+            row = active[place]
             missing = ledger.pages_for(row.length + steps) - len(row.pages)
-            while missing > len(ledger.free):
+            while missing > len(ledger.free) and place < len(active):
                 if ledger.evict(row):
                     continue
                 if len(active) == 1:
                     raise AssayError("the cache has too few pages for one row; give the sampler more pages")
                 self.put_back(active.pop(), waiting)
-            if row in active:
-                self.give(row, missing)
+            if missing > 0 and place < len(active):
+                given.append((row, len(row.pages)))
+                row.pages += ledger.take(missing)
+        self.tell(given)
 
-    def give(self, row: Row, num: int) -> None:
-        """More pages for a row."""
-        if num > 0:
-            new, held = self.ledger.take(num), len(row.pages)
-            self.table[row.place, held : held + num] = self.index(new)
-            row.pages += new
+    def tell(self, given: list[tuple[Row, int]]) -> None:
+        """Writes pages that rows were given, from the number `since` on, into their table; all at once."""
+        new = [(row.place, held, page) for row, since in given for held, page in enumerate(row.pages[since:], since)]
+        if new:
+            place, held, page = self.index(new).unbind(1)
+            self.table[place, held] = page
 
     def put_back(self, row: Row, waiting: list[Row]) -> None:
         """The row gives its pages back; when it joins again, what it wrote is part of a prompt of its own."""
@@ -314,8 +319,10 @@ class Sampler:
         self.length[place] = self.index([len(row.own) for row in rows])
         self.done[place] = False
         behind = [row for row in rows if row.own]
-        for row in behind:
-            self.give(row, self.ledger.pages_for(len(row.own)) - len(row.pages))
+        given = [(row, len(row.pages)) for row in behind]
+        for row, held in given:
+            row.pages += self.ledger.take(max(0, self.ledger.pages_for(len(row.own)) - held))
+        self.tell(given)
         known = self.extend(behind) if behind else {}
         states = [known.get(row, row.prompt.state) for row in rows]
         self.choose(place, self.stack.logits(torch.stack([state for state in states if state is not None])))

@@ -60,7 +60,7 @@ class Stack(Protocol):
         """Query [N, H, D]; keys and values go where `cache` says."""
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
-        """The layer's result from what attention gave."""
+        """The layer's result from what attention gave; may take the state's memory."""
 
     def logits(self, state_NW: Tensor) -> Tensor:
         """After the last layer: float32 (or wider) logits [N, V]."""
@@ -212,10 +212,10 @@ def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
 
 
 def added(linear: Any, inner: Tensor, state: Tensor) -> Tensor:
-    """state + linear(inner): the residual is added inside the product."""
+    """state + linear(inner), in the state's own memory: the residual is added inside the product, without a copy."""
     base = base_of(linear)
-    whole = torch.addmm(state, inner, base.weight.t())
-    return adapted(whole if base.bias is None else whole + base.bias, linear, inner)
+    whole = state.addmm_(inner, base.weight.t())
+    return adapted(whole if base.bias is None else whole.add_(base.bias), linear, inner)
 
 
 # ------------------------------------------------------------------------------------------------------- adapters
@@ -228,9 +228,9 @@ class Adapter(NamedTuple):
 
 
 def adapted(result: Tensor, linear: Any, inner: Tensor) -> Tensor:
-    """What a layer's matrix gave, and what its active adapters add to it."""
+    """What a layer's matrix gave, and what its active adapters add to it in its place."""
     for adapter in adapters_of(linear):
-        result = torch.addmm(result, inner @ adapter.down_RW.t(), adapter.up_VR.t(), alpha=adapter.scaling)
+        result.addmm_(inner @ adapter.down_RW.t(), adapter.up_VR.t(), alpha=adapter.scaling)
     return result
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 BLOCK = 4096
 TINY = tl.constexpr(1e-37)
 LOWEST = tl.constexpr(-(2**31))
-WARPS, STAGES = 4, 3
+WARPS, STAGES = 4, 2
 
 
 def power(number: int) -> int:
@@ -150,13 +150,15 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 @triton.jit
 def attend_kernel(
     query: tl.tensor, keys: tl.tensor, values: tl.tensor, rows: tl.tensor, tables: tl.tensor, table_of: tl.tensor,
-    lengths: tl.tensor, length_of: tl.tensor, out: tl.tensor, total: tl.tensor, scale: tl.tensor, parts: tl.tensor,
-    slot: tl.tensor, members: tl.constexpr, group: tl.constexpr, heads: tl.constexpr, size: tl.constexpr,
-    page: tl.constexpr, pages: tl.constexpr, tile: tl.constexpr, splits: tl.constexpr, exact: tl.constexpr,
+    lengths: tl.tensor, length_of: tl.tensor, out: tl.tensor, total: tl.tensor, merged: tl.tensor, scale: tl.tensor,
+    parts: tl.tensor, slot: tl.tensor, members: tl.constexpr, group: tl.constexpr, heads: tl.constexpr,
+    size: tl.constexpr, page: tl.constexpr, pages: tl.constexpr, tile: tl.constexpr, splits: tl.constexpr,
+    exact: tl.constexpr, goes_on: tl.constexpr,
 ) -> None:  # fmt: skip
     """One (cluster, key head, split): `members` rows x `group` queries against the keys of one table row.
 
     rows [C, members] are places in the batch (-1: none); table_of and length_of [C] say whose pages and how many keys.
+    A part goes to `out` and `total`; what `goes_on` begins with the only part there and is all of it, in `merged`.
     """
     cluster, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     num_keys_heads = heads // group
@@ -169,9 +171,14 @@ def attend_kernel(
     q = tl.load(query + where[:, None] * size + column[None, :], mask=there[:, None], other=0.0)
     whose = tl.load(table_of + cluster).to(tl.int64)
     length = tl.load(lengths + tl.load(length_of + cluster))
-    highest = tl.full((tile,), -float("inf"), tl.float32)
-    summed = tl.zeros((tile,), tl.float32)
-    result = tl.zeros((tile, size), tl.float32)
+    if goes_on:
+        highest = tl.load(total + where, mask=there, other=-float("inf"))
+        summed = tl.where(highest > -float("inf"), 1.0, 0.0)
+        result = tl.load(out + where[:, None] * size + column[None, :], mask=there[:, None], other=0.0)
+    else:
+        highest = tl.full((tile,), -float("inf"), tl.float32)
+        summed = tl.zeros((tile,), tl.float32)
+        result = tl.zeros((tile, size), tl.float32)
     inside = tl.arange(0, page)
     for first in range(split * page, length, splits * page):
         which = tl.load(tables + whose * pages + first // page).to(tl.int64)
@@ -196,9 +203,13 @@ def attend_kernel(
         highest = top
     some = summed > 0
     safe = tl.where(some, summed, 1.0)
-    place = where * parts + slot + split
-    tl.store(out + place[:, None] * size + column[None, :], result / safe[:, None], mask=there[:, None])
-    tl.store(total + place, tl.where(some, highest + tl.log(safe), -float("inf")), mask=there)
+    if goes_on:
+        whole = (result / safe[:, None]).to(merged.dtype.element_ty)
+        tl.store(merged + where[:, None] * size + column[None, :], whole, mask=there[:, None])
+    else:
+        place = where * parts + slot + split
+        tl.store(out + place[:, None] * size + column[None, :], result / safe[:, None], mask=there[:, None])
+        tl.store(total + place, tl.where(some, highest + tl.log(safe), -float("inf")), mask=there)
 
 
 @triton.jit
@@ -220,24 +231,26 @@ def merge_kernel(
 def attend(query: Tensor, keys: Tensor, values: Tensor, shared: Any, own: Any, scale: float, splits: int) -> Tensor:
     """Attention of N rows over the prompt's pages (once a cluster) and their own: [N, H, D] in the query's type.
 
-    `shared` and `own` are (rows [C, M], tables, table_of, lengths, length_of).
+    `shared` and `own` are (rows [C, M], tables, table_of, lengths, length_of). Own keys that are not split go on from
+    the prompt's part, so that nothing is left to merge.
     """
     query = query.contiguous()
     num, heads, size = query.shape
     group, page = heads // keys.shape[2], keys.shape[1]
-    parts = 1 + splits
+    is_split = splits > 1
+    parts = 1 + splits if is_split else 1
     out = torch.empty(num, heads, parts, size, dtype=torch.float32, device=query.device)
     total = torch.empty(num, heads, parts, dtype=torch.float32, device=query.device)
-    exact = query.dtype == torch.float32
+    merged, exact = torch.empty_like(query), query.dtype == torch.float32
     for slot, ((rows, tables, table_of, lengths, length_of), pieces) in enumerate(((shared, 1), (own, splits))):
         members = rows.shape[1]
         attend_kernel[(len(rows), keys.shape[2], pieces)](
-            query, keys, values, rows, tables, table_of, lengths, length_of, out, total, scale, parts, slot,
+            query, keys, values, rows, tables, table_of, lengths, length_of, out, total, merged, scale, parts, slot,
             members, group, heads, size, page, tables.shape[1], max(16, power(members * group)), pieces, exact,
-            num_warps=WARPS, num_stages=STAGES,
+            bool(slot) and not is_split, num_warps=WARPS, num_stages=STAGES,
         )  # fmt: skip
-    merged = torch.empty_like(query)
-    merge_kernel[(num * heads,)](out, total, merged, parts, power(parts), size, num_warps=1)
+    if is_split:
+        merge_kernel[(num * heads,)](out, total, merged, parts, power(parts), size, num_warps=1)
     return merged
 
 

@@ -1,0 +1,44 @@
+"""A policy that learned in chunks is handed out so that it thinks in chunks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from assay import catalogue
+from assay.actors.chunked import InChunks
+from assay.actors.transformer import Transformer
+from assay.rollouts.chunks import Chunks
+from assay.rollouts.episodes import group_rows
+from assay.types import AssayError, Draw, Experience
+
+STARTS, MEMBERS = 5, 3
+
+
+def written(task: object, played: Experience) -> list[str]:
+    """The completion of each (start, sample)."""
+    texts = task.completions(played)  # type: ignore[attr-defined]
+    who = zip(played.column("start").tolist(), played.column("sample").tolist(), texts, strict=True)
+    return [text for _, text in sorted({(start, sample): text for start, sample, text in who}.items())]
+
+
+@pytest.mark.parametrize(("chunk", "carry"), [(1, 0), (2, 1), (3, 0), (4, 3), (50, 2)])
+def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> None:
+    task = catalogue.find_task("sorting-5")
+    torch.manual_seed(0)
+    actor = Transformer(32, 2, 2).build(task.spec)
+    starts = np.arange(STARTS)
+    rollout = Chunks(STARTS, MEMBERS, chunk, carry, chunks=50)
+    learned = rollout(task, actor, starts, Draw(1), rollout.init(task))
+    wrapped = InChunks(chunk, carry).around({"actor": actor})
+    used = task.play(wrapped, *group_rows(starts, MEMBERS), Draw(1), split=0, greedy=False)
+    assert written(task, used) == written(task, learned)
+    logp = torch.zeros(STARTS * MEMBERS).index_add(0, learned.column("start") * MEMBERS + learned.column("sample"),
+                                                   learned.logp.sum(1))  # fmt: skip
+    torch.testing.assert_close(used.logp.sum(1), logp, atol=1e-4, rtol=0)
+
+
+def test_chunks_that_cannot_be_are_refused() -> None:
+    with pytest.raises(AssayError, match="carry 4 leaves no room in a chunk of 4"):
+        InChunks(4, 4)
