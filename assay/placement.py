@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 
 from assay.slots import Layered, Packing
 
-AT_ONCE = 12_288
+AT_ONCE = 16_384
 """Tokens that go through models on a GPU at once, where a placement does not say."""
 
 
@@ -21,7 +21,7 @@ class Placement:
 
     `micro_batch`: rows that go through the models at once (0: all). `precision`: bfloat16 runs the models under
     autocast, parameters and optimizer stay float32. `tokens`: columns x rows that go through the models at once (0: no
-    limit, on a GPU 12,288 where `micro_batch` says nothing); rows of similar length then go together, so that few
+    limit, on a GPU 16,384 where `micro_batch` says nothing); rows of similar length then go together, so that few
     columns are padding. `recompute`: layers keep their inputs only and run again in the backward pass. `compiled`:
     layers are compiled. `packed`: rows stand behind each other where a model can take them so, and what rows of a group
     begin with goes through it once; `tokens` then counts what goes through (None: on a GPU in half precision).

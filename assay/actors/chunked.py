@@ -63,9 +63,7 @@ class ChunkedActor:
 class ChunkedDecoder:
     """The decoder's face; at the end of a chunk it reads the prompts and tails anew."""
 
-    def __init__(
-        self, actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], size: InChunks
-    ) -> None:
+    def __init__(self, actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], size: InChunks) -> None:
         self.actor, self.size, self.left = actor, size, size.chunk
         self.prompts = [list(prompt) for prompt, many in zip(prompts, repeats, strict=True) for _ in range(many)]
         self.tails: list[list[int]] = [[] for _ in self.prompts]

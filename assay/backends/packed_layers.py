@@ -5,6 +5,7 @@ Axes: N packed tokens, H heads, K heads of keys, E head size, W width.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -77,19 +78,20 @@ def states(network: Any, tokens_N: Tensor, pack: packing.Pack) -> Tensor:
 
 
 def can_pack(network: Any, num_words: int) -> bool:
-    """Whether the network takes packed rows; it is left as it was, if not."""
+    """Whether the network takes packed rows; it is left as it was, if not, and a warning says why."""
     config = network.base_model.config
     before = config._attn_implementation
-    is_fine = prepare(network) and has_same_states(network, num_words)
-    if not is_fine:
+    why = trouble(network, num_words) if prepare(network) else f"its attention '{before}' is not one of transformers'"
+    if why:
         config._attn_implementation = before
-    return is_fine
+        warnings.warn(f"rows are padded, not packed, for {type(network).__name__}: {why}", stacklevel=2)
+    return not why
 
 
 @torch.no_grad()
-def has_same_states(network: Any, num_words: int) -> bool:
-    """Whether three packed rows, two of them with one prompt, have the states of separate rows: positions, windows or
-    caps of another kind show here, or raise.
+def trouble(network: Any, num_words: int) -> str:
+    """What is wrong with three packed rows, two of them with one prompt, against separate rows; nothing where they have
+    the same states. Positions, windows or caps of another kind show here, or raise.
     """
     device = next(network.parameters()).device
     words = torch.arange(1, 31).mul(7919).remainder(num_words).view(3, 10)
@@ -98,10 +100,11 @@ def has_same_states(network: Any, num_words: int) -> bool:
     pack = packing.packed(words, mask, torch.tensor([0, 0, 1]))
     try:
         packed_NW = states(network, words.view(-1)[pack.token_N].to(device), pack)
-    except (AssayError, TypeError, ValueError, AttributeError, RuntimeError, NotImplementedError):
-        return False
+    except (AssayError, TypeError, ValueError, AttributeError, RuntimeError, NotImplementedError) as error:
+        return f"a trial raised {type(error).__name__}: {error}"
     own_BTW = network.base_model(input_ids=words[:, :-1].to(device), use_cache=False).last_hidden_state
     row, column = pack.place_D // 10, pack.place_D % 10 - 1
     gap = (packed_NW[pack.before_D.to(device)] - own_BTW[row.to(device), column.to(device)]).abs().max()
-    is_low = own_BTW.dtype in packed_attention.FAST
-    return bool(gap <= (LARGEST_GAP_LOW if is_low else LARGEST_GAP) * own_BTW.abs().max())
+    share = float(gap / own_BTW.abs().max())
+    limit = LARGEST_GAP_LOW if own_BTW.dtype in packed_attention.FAST else LARGEST_GAP
+    return "" if share <= limit else f"its states differ by {share:.2g} of their largest number in a trial"

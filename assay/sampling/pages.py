@@ -57,6 +57,19 @@ class Way(NamedTuple):
     narrowing: Narrowing = Narrowing()
 
 
+class Look(NamedTuple):
+    """What a step needs of N rows: their last token, the page and the offset in it where its keys and values go, how
+    many own tokens they see then, its position in the text, and the uniform number for the next token.
+    """
+
+    token: Tensor
+    page: Tensor
+    offset: Tensor
+    seen: Tensor
+    position: Tensor
+    uniform: Tensor | None = None
+
+
 class Written(NamedTuple):
     """B results of up to N tokens: tokens and their log-probabilities [B, N], tokens of each [B], whether it ended by
     its own decision (end token, stop string) and not at its limit [B]; where a narrowing made the behaviour another

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from assay.sampling import kernels
 from assay.sampling.graphs import SIZES, Graphs, clusters
-from assay.sampling.pages import Ledger, Prompt, Row, Way, Written
+from assay.sampling.pages import Ledger, Look, Prompt, Row, Way, Written
 from assay.sampling.stacks import Places, Stack
 from assay.sampling.stops import Stop
 from assay.types import AssayError
@@ -54,6 +54,9 @@ class Sampler:
 
         def whole(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.int64, device=self.device)
+
+        with torch.no_grad():
+            self.angles = stack.angles(torch.arange(self.most * page, device=self.device))
 
         # The last place of each is nobody's: padding reads and writes there.
         self.table, self.prompt_table = whole(rows + 1, self.most), whole(rows + 1, self.most)
@@ -306,7 +309,8 @@ class Sampler:
             some = slice(first, first + EXTEND)
             prompts = [row.prompt.place for row in who[some]]
             sharing = [part.to(self.device) for part in clusters(prompts, len(prompts), self.members, self.num_rows)]
-            states.append(self.forward(token[some], place[some], length[some], *sharing))
+            look = self.look(place[some], token[some], length[some])
+            states.append(self.forward(look, place[some], *sharing))
         ends = torch.tensor([len(row.own) - row.read for row in rows]).cumsum(0) - 1
         return dict(zip(rows, torch.cat(states)[ends.to(self.device)], strict=True))
 
@@ -325,57 +329,79 @@ class Sampler:
         self.tell(given)
         known = self.extend(behind) if behind else {}
         states = [known.get(row, row.prompt.state) for row in rows]
-        self.choose(place, self.stack.logits(torch.stack([state for state in states if state is not None])))
+        logits = self.stack.logits(torch.stack([state for state in states if state is not None]))
+        self.choose(place, logits, self.drawn_with(place))
         for row in rows:
             row.time, row.length, row.read = row.time + 1, len(row.own), len(row.own)
 
     # ------------------------------------------------------------------------------------------------ steps
-    def choose(self, place: Tensor, logits: Tensor) -> None:
+    def drawn_with(self, place: Tensor) -> Tensor | None:
+        """The uniform numbers of the rows' next tokens; none where the likeliest is taken."""
+        if self.way.is_greedy:
+            return None
+        return self.uniform[self.result[place], self.time[place].clamp(max=self.uniform.shape[1] - 1)]
+
+    def choose(self, place: Tensor, logits: Tensor, uniform: Tensor | None) -> None:
         """Chooses a token for each row, records it, and moves the row's time."""
-        result, time, done = self.result[place], self.time[place], self.done[place]
-        uniform = None if self.way.is_greedy else self.uniform[result, time.clamp(max=self.uniform.shape[1] - 1)]
         narrowing = self.way.narrowing
         token, logp, model = kernels.drawn(logits, uniform, narrowing if narrowing.changes else None)
-        where, when = result.masked_fill(done, len(self.tokens) - 1), time.masked_fill(done, self.tokens.shape[1] - 1)
-        self.tokens[where, when], self.logp[where, when] = token, logp.to(self.logp.dtype)
+        records = [(self.tokens, token), (self.logp, logp)]
         if narrowing.changes:
-            self.logp_model[where, when] = model.to(self.logp.dtype)
+            records.append((self.logp_model, model))
+        if logits.is_cuda:
+            kernels.compiled().note(
+                place, records, self.result, self.time, self.done, self.last, self.limit, self.way.eos
+            )
+            return
+        result, time, done = self.result[place], self.time[place], self.done[place]
+        where, when = result.masked_fill(done, len(self.tokens) - 1), time.masked_fill(done, self.tokens.shape[1] - 1)
+        for table, value in records:
+            table[where, when] = value.to(table.dtype)
         self.last[place] = token
         self.time[place] = time + ~done
         self.done[place] = done | (token == self.way.eos) | (time + 1 >= self.limit[result])
 
-    def forward(self, token: Tensor, place: Tensor, length: Tensor, rows: Tensor, prompt: Tensor) -> Tensor:
-        """States after these tokens, which stand behind `length` own tokens of the rows at `place`; their keys and
-        values go into the pages. `rows` [C, M] and `prompt` [C] say who shares which prompt.
+    def look(self, place: Tensor, token: Tensor, length: Tensor) -> Look:
+        """Tokens that stand behind `length` own tokens of the rows at `place`."""
+        page = self.table[place, length // self.page]
+        position = self.prompt_length[self.prompt_of[place]] + length
+        return Look(token, page, length % self.page, length + 1, position)
+
+    def forward(self, look: Look, place: Tensor, rows: Tensor, prompt: Tensor) -> Tensor:
+        """States after the tokens that `look` names, of the rows at `place`; their keys and values go into the pages.
+        `rows` [C, M] and `prompt` [C] say who shares which prompt.
         """
         stack, number = self.stack, torch.arange(len(place), device=self.device)
-        table = self.table[place]
-        page = table.gather(1, (length // self.page).unsqueeze(1)).squeeze(1)
-        offset, seen = length % self.page, length + 1
-        owner = self.prompt_of[place]
-        angles = stack.angles(self.prompt_length[owner] + length)
-        state = stack.embed(token)
+        angles = tuple(some.index_select(0, look.position) for some in self.angles)
+        state = stack.embed(look.token)
         shared = (rows, self.prompt_table, prompt, self.prompt_length, prompt)
-        own = (number.unsqueeze(1), table, number, seen, number)
+        own = (number.unsqueeze(1), self.table, place, look.seen, number)
         splits = max(1, min(8, 1024 // (len(place) * stack.num_key_heads)))
         for layer in range(stack.num_layers):
             keys, values = self.keys[layer], self.values[layer]
-            query = stack.place(layer, state, angles, Places(keys, values, page, offset))
+            query = stack.place(layer, state, angles, Places(keys, values, look.page, look.offset))
             if query.is_cuda:
                 attended = kernels.compiled().attend(query, keys, values, shared, own, stack.scale, splits)
             else:
-                both = ((self.prompt_table[owner], self.prompt_length[owner]), (table, seen))
+                owner = self.prompt_of[place]
+                both = ((self.prompt_table[owner], self.prompt_length[owner]), (self.table[place], look.seen))
                 parts = [kernels.attend_parts(query, keys, values, *whose, stack.scale) for whose in both]
                 attended = kernels.merge(parts).to(query.dtype)
             state = stack.finish(layer, state, attended)
         return state
 
     def step(self, place: Tensor, rows: Tensor, prompt: Tensor) -> None:
-        """One token of the rows at `place`."""
-        length, done = self.length[place], self.done[place]
-        state = self.forward(self.last[place], place, length, rows, prompt)
-        self.length[place] = length + ~done
-        self.choose(place, self.stack.logits(state))
+        """One token of the rows at `place`; rows that are done write it where nobody reads."""
+        if place.is_cuda:
+            look = kernels.compiled().look(
+                place, self.table, self.page, self.length, self.prompt_of, self.prompt_length, self.last, self.done,
+                self.result, self.time, None if self.way.is_greedy else self.uniform,
+            )  # fmt: skip
+        else:
+            length = self.length[place]
+            look = self.look(place, self.last[place], length)._replace(uniform=self.drawn_with(place))
+            self.length[place] = length + ~self.done[place]
+        self.choose(place, self.stack.logits(self.forward(look, place, rows, prompt)), look.uniform)
 
     def steps(self, active: list[Row], num: int) -> None:
         """`num` steps of all active rows."""

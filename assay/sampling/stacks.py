@@ -16,6 +16,8 @@ from assay.networks.transformer import Trunk
 from assay.sampling import kernels
 
 KNOWN = ("llama", "qwen2", "qwen3", "mistral")
+STRETCHED = ("dynamic", "longrope")
+"""Rotary positions whose angles change with the longest text: a row's would depend on its neighbours."""
 
 
 @dataclass
@@ -50,13 +52,13 @@ class Stack(Protocol):
     def embed(self, token_N: Tensor) -> Tensor:
         """Tokens to states [N, W]."""
 
-    def angles(self, position_N: Tensor) -> Any:
-        """What turns queries and keys at these positions; the same for all layers."""
+    def angles(self, position_N: Tensor) -> tuple[Tensor, ...]:
+        """What turns queries and keys at these positions, each [N, ...]; the same for all layers."""
 
-    def project(self, layer: int, state_NW: Tensor, angles: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Query [N, H, D], key and value [N, K, D], turned."""
 
-    def place(self, layer: int, state_NW: Tensor, angles: Any, cache: Places) -> Tensor:
+    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
         """Query [N, H, D]; keys and values go where `cache` says."""
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
@@ -86,16 +88,16 @@ class TrunkStack:
         """Tokens to states."""
         return self.trunk.embedding(token_N)
 
-    def angles(self, position_N: Tensor) -> Tensor:
+    def angles(self, position_N: Tensor) -> tuple[Tensor, ...]:
         """Complex turns."""
-        return self.trunk.turn(position_N.unsqueeze(1))
+        return (self.trunk.turn(position_N.unsqueeze(1)),)
 
-    def project(self, layer: int, state_NW: Tensor, angles: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Each row is a sequence of one token."""
-        query, key, value = self.blocks[layer].project(state_NW.unsqueeze(1), angles)
+        query, key, value = self.blocks[layer].project(state_NW.unsqueeze(1), angles[0])
         return query[:, :, 0], key[:, :, 0], value[:, :, 0]
 
-    def place(self, layer: int, state_NW: Tensor, angles: Tensor, cache: Places) -> Tensor:
+    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
         """As projected."""
         query, key, value = self.project(layer, state_NW, angles)
         cache.store(key, value)
@@ -134,7 +136,7 @@ class LlamaStack:
         state: Tensor = self.base.embed_tokens(token_N)
         return state
 
-    def angles(self, position_N: Tensor) -> tuple[Tensor, Tensor]:
+    def angles(self, position_N: Tensor) -> tuple[Tensor, ...]:
         """Cosines and sines, [N, D]."""
         cos, sin = self.base.rotary_emb(self.weight, position_N.unsqueeze(0))
         return cos[0], sin[0]
@@ -152,16 +154,17 @@ class LlamaStack:
         attention = self.layers[layer].self_attn
         return (attention.q_norm, attention.k_norm) if "q_norm" in attention._modules else None
 
-    def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
         """Norm, projections, norms of queries and keys where the network has them, turns."""
         query, key, value = self.heads(layer, state_NW)
         norms = self.norms(layer)
         if norms is not None:
             query = kernels.rms_norm(query, norms[0].weight, norms[0].variance_epsilon)
             key = kernels.rms_norm(key, norms[1].weight, norms[1].variance_epsilon)
-        return kernels.turned(query, *angles), kernels.turned(key, *angles), value
+        cos, sin = angles
+        return kernels.turned(query, cos, sin), kernels.turned(key, cos, sin), value
 
-    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, Tensor], cache: Places) -> Tensor:
+    def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
         """Norms, turns and storing in one kernel on a GPU."""
         if not state_NW.is_cuda:
             query, key, value = self.project(layer, state_NW, angles)
@@ -282,9 +285,15 @@ def stack_of(actor: Any) -> Stack | None:
         return TrunkStack(actor)
     network = getattr(actor, "network", None)
     config = getattr(network, "config", None)
-    if config is None or config.model_type not in KNOWN or getattr(config, "use_sliding_window", False):
+    if (
+        network is None
+        or config is None
+        or config.model_type not in KNOWN
+        or getattr(config, "use_sliding_window", False)
+    ):
         return None
     plain = config.hidden_act == "silu" and not getattr(config, "sliding_window", None)
+    plain &= getattr(network.base_model.rotary_emb, "rope_type", "default") not in STRETCHED
     return LlamaStack(actor) if plain and has_known_layers(network) else None
 
 

@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from assay.sampling.pages import Look
+
 BLOCK = 4096
 TINY = tl.constexpr(1e-37)
 LOWEST = tl.constexpr(-(2**31))
@@ -144,6 +146,91 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
     out = torch.empty(num, width, dtype=gate.dtype, device=gate.device)
     gated_kernel[(num, triton.cdiv(width, 1024))](gate, up, out, gate.stride(0), up.stride(0), width, 1024, num_warps=4)
     return out
+
+
+# ---------------------------------------------------------------------------------------------------- rows
+@triton.jit
+def look_kernel(
+    place: tl.tensor, table: tl.tensor, length: tl.tensor, prompt_of: tl.tensor, prompt_length: tl.tensor,
+    last: tl.tensor, done: tl.tensor, result: tl.tensor, time: tl.tensor, uniform: tl.tensor, found: tl.tensor,
+    number: tl.tensor, num: tl.tensor, pages: tl.tensor, width: tl.tensor, page: tl.constexpr, draws: tl.constexpr,
+    block: tl.constexpr,
+) -> None:  # fmt: skip
+    """Some rows: five numbers of each go to `found`, and its length grows unless it is done."""
+    line = tl.program_id(0) * block + tl.arange(0, block)
+    inside = line < num
+    who = tl.load(place + line, mask=inside, other=0)
+    own = tl.load(length + who, mask=inside, other=0)
+    where = tl.load(table + who * pages + own // page, mask=inside, other=0)
+    before = tl.load(prompt_length + tl.load(prompt_of + who, mask=inside, other=0), mask=inside, other=0)
+    tl.store(found + line, tl.load(last + who, mask=inside, other=0), mask=inside)
+    tl.store(found + num + line, where, mask=inside)
+    tl.store(found + 2 * num + line, own % page, mask=inside)
+    tl.store(found + 3 * num + line, own + 1, mask=inside)
+    tl.store(found + 4 * num + line, before + own, mask=inside)
+    if draws:
+        when = tl.minimum(tl.load(time + who, mask=inside, other=0), width - 1)
+        which = tl.load(result + who, mask=inside, other=0)
+        tl.store(number + line, tl.load(uniform + which * width + when, mask=inside, other=0.5), mask=inside)
+    tl.store(length + who, own + 1, mask=inside & (tl.load(done + who, mask=inside, other=1) == 0))
+
+
+def look(
+    place: Tensor, table: Tensor, page: int, length: Tensor, prompt_of: Tensor, prompt_length: Tensor, last: Tensor,
+    done: Tensor, result: Tensor, time: Tensor, uniform: Tensor | None,
+) -> Look:  # fmt: skip
+    """What a step needs of the rows at `place`; see `Sampler.look`."""
+    num, block = len(place), 128
+    found = torch.empty(5, num, dtype=torch.int64, device=place.device)
+    number = torch.empty(num, dtype=torch.float32, device=place.device)
+    draws = uniform is not None
+    look_kernel[(triton.cdiv(num, block),)](
+        place, table, length, prompt_of, prompt_length, last, done.view(torch.int8), result, time,
+        uniform if uniform is not None else number, found, number, num, table.shape[1],
+        uniform.shape[1] if uniform is not None else 1, page, draws, block, num_warps=4,
+    )  # fmt: skip
+    token, which, offset, seen, position = found.unbind()
+    return Look(token, which, offset, seen, position, number if draws else None)
+
+
+@triton.jit
+def note_kernel(
+    place: tl.tensor, token: tl.tensor, logp: tl.tensor, model: tl.tensor, tokens: tl.tensor, logps: tl.tensor,
+    models: tl.tensor, result: tl.tensor, time: tl.tensor, done: tl.tensor, last: tl.tensor, limit: tl.tensor,
+    eos: tl.tensor, num: tl.tensor, nobody: tl.tensor, width: tl.tensor, both: tl.constexpr, block: tl.constexpr,
+) -> None:  # fmt: skip
+    """Some rows; those that are done write to nobody's result."""
+    line = tl.program_id(0) * block + tl.arange(0, block)
+    inside = line < num
+    who = tl.load(place + line, mask=inside, other=0)
+    chosen = tl.load(token + line, mask=inside, other=0)
+    when = tl.load(time + who, mask=inside, other=0)
+    which = tl.load(result + who, mask=inside, other=0)
+    over = tl.load(done + who, mask=inside, other=1) != 0
+    spot = tl.where(over, nobody * width + width - 1, which * width + when)
+    tl.store(tokens + spot, chosen, mask=inside)
+    tl.store(logps + spot, tl.load(logp + line, mask=inside, other=0.0), mask=inside)
+    if both:
+        tl.store(models + spot, tl.load(model + line, mask=inside, other=0.0), mask=inside)
+    ends = over | (chosen == eos) | (when + 1 >= tl.load(limit + which, mask=inside, other=0))
+    tl.store(last + who, chosen, mask=inside)
+    tl.store(time + who, tl.where(over, when, when + 1), mask=inside)
+    tl.store(done + who, ends.to(tl.int8), mask=inside)
+
+
+def note(
+    place: Tensor, records: list[tuple[Tensor, Tensor]], result: Tensor, time: Tensor, done: Tensor, last: Tensor,
+    limit: Tensor, eos: int,
+) -> None:  # fmt: skip
+    """Writes down what the rows at `place` chose; `records` are (table, values): tokens, log-probabilities, and those
+    of the model itself where they are others.
+    """
+    (tokens, token), (logps, logp), (models, model) = (*records, records[1])[:3]
+    num, block = len(place), 128
+    note_kernel[(triton.cdiv(num, block),)](
+        place, token, logp, model, tokens, logps, models, result, time, done.view(torch.int8), last, limit, eos, num,
+        len(tokens) - 1, tokens.shape[1], len(records) > 2, block, num_warps=4,
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- attention
