@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -62,6 +64,15 @@ def test_text_and_log_probabilities_do_not_depend_on_who_decodes_beside(rows: in
         torch.testing.assert_close(logp[row, : length[row]].float(), expected.logp[row][own].float(), atol=1e-6, rtol=0)
     assert len(one.ledger.free) == pages - 1, "every page was given back"
     assert sorted(one.ledger.places) == list(range(rows))
+
+
+def test_a_sampler_does_not_keep_its_actor() -> None:
+    actor = small_actor()
+    made, known = sampler(actor), ref(actor)
+    made.sample(PROMPTS, [1] * 6, None, LIMIT[:6], WAY)
+    del actor
+    gc.collect()
+    assert known() is None
 
 
 def test_the_likeliest_tokens_are_those_of_the_actors_own_cache() -> None:

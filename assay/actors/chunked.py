@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -23,22 +23,14 @@ class InChunks:
 
     chunk: int = 4
     carry: int = 2
+    actor: ClassVar[str] = "actor"
+    reads: ClassVar[tuple[str, ...]] = ("actor",)
 
     def __post_init__(self) -> None:
         if not 0 <= self.carry < self.chunk:
             raise AssayError(
                 f"carry {self.carry} leaves no room in a chunk of {self.chunk}; take less than {self.chunk}"
             )
-
-    @property
-    def actor(self) -> str:
-        """The model that decides inside."""
-        return "actor"
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """Every model it looks at."""
-        return ("actor",)
 
     def around(self, models: Mapping[str, Any]) -> Any:
         """The actor that is evaluated and handed out."""

@@ -20,7 +20,9 @@ SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
 def total_probability() -> torch.Tensor:
     """The squashed density integrated over the actions."""
-    actor: Any = bases.sac().actor.build(SPEC).double()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        actor: Any = bases.sac().actor.build(SPEC).double()
     latent = torch.linspace(-12.0, 12.0, 20001, dtype=torch.float64).unsqueeze(1)
     mean, log_std = actor.parameters_of({"observation": torch.full((1, 3), 0.3, dtype=torch.float64)})
     density = actor.log_density(latent, mean, log_std).exp()

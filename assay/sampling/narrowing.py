@@ -43,6 +43,10 @@ class Narrowing:
     top_p: float = 1.0
     min_p: float = 0.0
     not_a_part: ClassVar[str] = "how an actor's tokens are drawn"
+    actor: ClassVar[str] = "actor"
+    """As a recipe's wrapper: the model that decides inside."""
+    reads: ClassVar[tuple[str, ...]] = ("actor",)
+    """As a recipe's wrapper: every model it looks at."""
 
     def __post_init__(self) -> None:
         if not COLDEST <= self.temperature <= HOTTEST:
@@ -61,16 +65,6 @@ class Narrowing:
     def changes(self) -> bool:
         """Whether the tokens come from another distribution than the model's."""
         return self != Narrowing()
-
-    @property
-    def actor(self) -> str:
-        """As a recipe's wrapper: the model that decides inside."""
-        return "actor"
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """As a recipe's wrapper: every model it looks at."""
-        return ("actor",)
 
     def around(self, models: Mapping[str, Any]) -> Any:
         """As a recipe's wrapper: the actor that is evaluated and handed out."""

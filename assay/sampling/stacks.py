@@ -72,8 +72,10 @@ class TrunkStack:
     """Our own transformer."""
 
     def __init__(self, actor: Any) -> None:
-        self.actor, trunk = actor, actor.trunk
+        trunk = actor.trunk
         assert isinstance(trunk, Trunk)
+        # Not the actor itself: a sampler is kept for as long as its actor is there.
+        self.output, self.forbidden = actor.output, actor.forbidden
         self.trunk, self.blocks, self.identity = trunk, trunk.layers(), identity_of(actor)
         self.num_layers, self.head_size = len(self.blocks), trunk.head_size
         self.num_heads = self.num_key_heads = self.blocks[0].num_heads
@@ -109,7 +111,7 @@ class TrunkStack:
 
     def logits(self, state_NW: Tensor) -> Tensor:
         """The actor's, without its forbidden tokens."""
-        logits: Tensor = self.actor.logits(self.trunk.last_norm(state_NW))
+        logits = self.output(self.trunk.last_norm(state_NW)) + self.forbidden
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 

@@ -16,6 +16,7 @@ from assay.engine import Engine, Placement
 from assay.loop import Loop
 from assay.ops import packing, text
 from assay.placement import arrange
+from assay.sampling.stacks import stack_of
 from assay.types import Experience, Need, Spec, Vocabulary
 
 transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
@@ -117,6 +118,13 @@ def test_adapters_are_packed() -> None:
     actor = PretrainedActor(WORDS, inner)
     assert actor.pack()
     assert_same(actor, rows())
+
+
+@pytest.mark.parametrize("kind", ["default", "linear", "dynamic"])
+def test_positions_that_stretch_with_the_text_are_left_to_the_networks_own_cache(kind: str) -> None:
+    turns = {"rope_type": kind, "rope_theta": 10_000.0, "factor": 2.0}
+    found = stack_of(PretrainedActor(WORDS, network("Llama", rope_parameters=turns)))
+    assert (found is None) == (kind == "dynamic"), "a row's angles would depend on its neighbours"
 
 
 @pytest.mark.parametrize(
