@@ -167,3 +167,19 @@ def drawn(logits_NV: Tensor, uniform_N: Tensor | None, how: Changed | None) -> t
     logits = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
     token, logp = choose(narrowed(logits, how), uniform_N)
     return token, logp, logits.gather(1, token.unsqueeze(1)).squeeze(1) - total_of(logits)
+
+
+def note(
+    place: Tensor, records: list[tuple[Tensor, Tensor]], result: Tensor, time: Tensor, done: Tensor, last: Tensor,
+    limit: Tensor, eos: int,
+) -> None:  # fmt: skip
+    """Writes down what the rows at `place` chose and moves their time; `records` are (table [B, N], values): tokens,
+    log-probabilities, and those of the model itself where they are others. Rows that are done write to nobody's result.
+    """
+    which, when, over, token = result[place], time[place], done[place], records[0][1]
+    for table, value in records:
+        rows, columns = table.shape
+        table[which.masked_fill(over, rows - 1), when.masked_fill(over, columns - 1)] = value.to(table.dtype)
+    last[place] = token
+    time[place] = when + ~over
+    done[place] = over | (token == eos) | (when + 1 >= limit[which])

@@ -19,6 +19,7 @@ from torch import Tensor
 from assay.sampling import kernels
 from assay.sampling.graphs import SIZES, Graphs, clusters
 from assay.sampling.pages import Ledger, Look, Prompt, Row, Way, Written
+from assay.sampling.results import Results
 from assay.sampling.stacks import Places, Stack
 from assay.sampling.stops import Stop
 from assay.types import AssayError
@@ -65,7 +66,7 @@ class Sampler:
         self.last, self.time, self.result = whole(rows + 1), whole(rows + 1), whole(rows + 1)
         self.done = torch.ones(rows + 1, dtype=torch.bool, device=self.device)
         self.graphs = Graphs(self.step, self.device, rows)
-        self.tokens, self.way = whole(0, 0), Way(-1)
+        self.results, self.way = Results.empty(0, 0, self.dtype, self.device), Way(-1)
 
     # ------------------------------------------------------------------------------------------------ memory
     def hold(self) -> None:
@@ -82,17 +83,6 @@ class Sampler:
         """Gives the pages' memory back until the next call needs it; rows that rest are read again when they go on."""
         self.ledger.clear()
         self.keys, self.values = [], []
-
-    def reserve(self, num: int, most: int) -> None:
-        """Room for results; graphs know its addresses, so that they are recorded anew when it has to grow."""
-        if self.tokens.shape[0] > num and self.tokens.shape[1] > most:
-            return
-        shape = (max(num + 1, self.tokens.shape[0]), max(most + 1, self.tokens.shape[1]))
-        wide = torch.promote_types(self.dtype, torch.float32)
-        self.tokens = torch.zeros(shape, dtype=torch.int64, device=self.device)
-        self.logp, self.logp_model, self.uniform = torch.zeros(3, *shape, dtype=wide, device=self.device).unbind()
-        self.limit = torch.ones(shape[0], dtype=torch.int64, device=self.device)
-        self.graphs.clear()
 
     def index(self, numbers: Sequence[Any]) -> Tensor:
         """Numbers of the host on the device."""
@@ -135,12 +125,11 @@ class Sampler:
         """A result of each row."""
         num, most = len(limit_B), int(limit_B.max())
         self.hold()
-        self.reserve(num, most)
+        if not self.results.holds(num, most):  # graphs know its addresses
+            self.results = self.results.larger(num, most)
+            self.graphs.clear()
         self.way = way._replace(is_greedy=uniform_BN is None)
-        if uniform_BN is not None:
-            self.uniform[:num, :most].copy_(uniform_BN[:, :most])
-        self.limit[:num].copy_(limit_B)
-        self.tokens.fill_(-1)
+        self.results.begin(uniform_BN, limit_B)
         for result, row in enumerate(rows):
             row.start(result, list(said[result]) if said else [])
         waiting, active, cut = list(rows)[::-1], list[Row](), dict[int, int]()
@@ -157,19 +146,7 @@ class Sampler:
             for row in (row for row in (*active, *waiting) if not row.is_kept):
                 self.ledger.leave(row)
             raise
-        return self.written(num, most, cut)
-
-    def written(self, num: int, most: int, cut: dict[int, int]) -> Written:
-        """The results; `cut` says where a stop string ended one."""
-        tokens, logp = self.tokens[:num, :most].clone(), self.logp[:num, :most].clone()
-        ends = (tokens == self.way.eos) & (torch.arange(most, device=self.device) < self.limit[:num].unsqueeze(1))
-        has_ended = ends.any(1)
-        length = torch.where(has_ended, ends.long().argmax(1) + 1, self.limit[:num])
-        if cut:
-            where = self.index(list(cut))
-            length[where], has_ended[where] = self.index(list(cut.values())), True
-        model = self.logp_model[:num, :most].clone() if self.way.narrowing.changes else None
-        return Written(tokens, logp, length, has_ended, model)
+        return self.results.written(num, most, cut, self.way)
 
     # ------------------------------------------------------------------------------------------------ who decodes
     def retire(self, active: list[Row], stop: Stop | None, cut: dict[int, int]) -> list[Row]:
@@ -195,7 +172,7 @@ class Sampler:
         if not rows:
             return []
         many = self.time[self.index([row.place for row in rows])].tolist()
-        tokens = self.tokens[self.index([row.result for row in rows]), : max(many)].tolist()
+        tokens = self.results.tokens[self.index([row.result for row in rows]), : max(many)].tolist()
         return [own[row.begun : cut.get(row.result, num)] for row, own, num in zip(rows, tokens, many, strict=True)]
 
     def heed(self, active: list[Row], place: Tensor, stop: Stop, cut: dict[int, int]) -> None:
@@ -203,8 +180,8 @@ class Sampler:
         since = [max(0, row.looked - stop.reach) for row in active]
         many = self.time[place].tolist()
         column = torch.arange(max(1, max(num - first for num, first in zip(many, since, strict=True))))
-        where = (torch.tensor(since).unsqueeze(1) + column).clamp(max=self.tokens.shape[1] - 1).to(self.device)
-        tokens = self.tokens[self.result[place].unsqueeze(1), where].tolist()
+        where = (torch.tensor(since).unsqueeze(1) + column).clamp(max=self.results.tokens.shape[1] - 1).to(self.device)
+        tokens = self.results.tokens[self.result[place].unsqueeze(1), where].tolist()
         for row, own, first, num in zip(active, tokens, since, many, strict=True):
             before = row.said[-stop.reach :] if not first else []
             found = stop.first(before + own[: num - first], len(before) + row.looked - first)
@@ -254,7 +231,7 @@ class Sampler:
 
     def put_back(self, row: Row, waiting: list[Row]) -> None:
         """The row gives its pages back; when it joins again, what it wrote is part of a prompt of its own."""
-        row.own += self.tokens[row.result, row.begun : row.time].tolist()
+        row.own += self.results.tokens[row.result, row.begun : row.time].tolist()
         row.begun = row.time
         self.done[row.place] = True
         self.ledger.part(row)
@@ -339,27 +316,17 @@ class Sampler:
         """The uniform numbers of the rows' next tokens; none where the likeliest is taken."""
         if self.way.is_greedy:
             return None
-        return self.uniform[self.result[place], self.time[place].clamp(max=self.uniform.shape[1] - 1)]
+        uniform = self.results.uniform
+        return uniform[self.result[place], self.time[place].clamp(max=uniform.shape[1] - 1)]
 
     def choose(self, place: Tensor, logits: Tensor, uniform: Tensor | None) -> None:
         """Chooses a token for each row, records it, and moves the row's time."""
-        narrowing = self.way.narrowing
+        narrowing, eos, limit = self.way.narrowing, self.way.eos, self.results.limit
         token, logp, model = kernels.drawn(logits, uniform, narrowing if narrowing.changes else None)
-        records = [(self.tokens, token), (self.logp, logp)]
-        if narrowing.changes:
-            records.append((self.logp_model, model))
-        if logits.is_cuda:
-            kernels.compiled().note(
-                place, records, self.result, self.time, self.done, self.last, self.limit, self.way.eos
-            )
-            return
-        result, time, done = self.result[place], self.time[place], self.done[place]
-        where, when = result.masked_fill(done, len(self.tokens) - 1), time.masked_fill(done, self.tokens.shape[1] - 1)
-        for table, value in records:
-            table[where, when] = value.to(table.dtype)
-        self.last[place] = token
-        self.time[place] = time + ~done
-        self.done[place] = done | (token == self.way.eos) | (time + 1 >= self.limit[result])
+        records = [(self.results.tokens, token), (self.results.logp, logp), (self.results.logp_model, model)]
+        records = records if narrowing.changes else records[:2]
+        note = kernels.compiled().note if logits.is_cuda else kernels.note
+        note(place, records, self.result, self.time, self.done, self.last, limit, eos)
 
     def look(self, place: Tensor, token: Tensor, length: Tensor) -> Look:
         """Tokens that stand behind `length` own tokens of the rows at `place`."""
@@ -393,10 +360,11 @@ class Sampler:
     def step(self, place: Tensor, rows: Tensor, prompt: Tensor) -> None:
         """One token of the rows at `place`; rows that are done write it where nobody reads."""
         if place.is_cuda:
-            look = kernels.compiled().look(
+            found, uniform = kernels.compiled().look(
                 place, self.table, self.page, self.length, self.prompt_of, self.prompt_length, self.last, self.done,
-                self.result, self.time, None if self.way.is_greedy else self.uniform,
+                self.result, self.time, None if self.way.is_greedy else self.results.uniform,
             )  # fmt: skip
+            look = Look(found[0], found[1], found[2], found[3], found[4], uniform)
         else:
             length = self.length[place]
             look = self.look(place, self.last[place], length)._replace(uniform=self.drawn_with(place))

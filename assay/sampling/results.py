@@ -1,0 +1,57 @@
+"""What a sampler writes: tokens and log-probabilities of B results, and the numbers they are drawn with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.sampling.pages import Way, Written
+
+
+@dataclass
+class Results:
+    """Room for results on the device, [B, N] and `limit` [B]; the last row and the last column are nobody's."""
+
+    tokens: Tensor
+    logp: Tensor
+    logp_model: Tensor
+    uniform: Tensor
+    limit: Tensor
+
+    @classmethod
+    def empty(cls, rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Results:
+        """Nothing written; log-probabilities in float32 or wider."""
+        numbers = torch.zeros(3, rows, columns, dtype=torch.promote_types(dtype, torch.float32), device=device)
+        tokens = torch.zeros(rows, columns, dtype=torch.int64, device=device)
+        return cls(tokens, numbers[0], numbers[1], numbers[2], torch.ones(rows, dtype=torch.int64, device=device))
+
+    def holds(self, num: int, most: int) -> bool:
+        """Whether there is room for `num` results of `most` tokens."""
+        return self.tokens.shape[0] > num and self.tokens.shape[1] > most
+
+    def larger(self, num: int, most: int) -> Results:
+        """Room for these, and for all that there was room for before."""
+        rows, columns = self.tokens.shape
+        return Results.empty(max(num + 1, rows), max(most + 1, columns), self.logp.dtype, self.tokens.device)
+
+    def begin(self, uniform_BN: Tensor | None, limit_B: Tensor) -> None:
+        """For new results."""
+        if uniform_BN is not None:
+            most = int(limit_B.max())
+            self.uniform[: len(limit_B), :most].copy_(uniform_BN[:, :most])
+        self.limit[: len(limit_B)].copy_(limit_B)
+        self.tokens.fill_(-1)
+
+    def written(self, num: int, most: int, cut: dict[int, int], way: Way) -> Written:
+        """The first `num`; `cut` says where a stop string ended one."""
+        tokens, logp, limit = self.tokens[:num, :most].clone(), self.logp[:num, :most].clone(), self.limit[:num]
+        ends = (tokens == way.eos) & (torch.arange(most, device=tokens.device) < limit.unsqueeze(1))
+        has_ended = ends.any(1)
+        length = torch.where(has_ended, ends.long().argmax(1) + 1, limit)
+        if cut:
+            where, last = (torch.tensor(list(some), device=tokens.device) for some in (cut, cut.values()))
+            length[where], has_ended[where] = last, True
+        model = self.logp_model[:num, :most].clone() if way.narrowing.changes else None
+        return Written(tokens, logp, length, has_ended, model)
