@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from assay.engine import Placement
-from benchmarks import one_gpu
+from benchmarks import gpu_ours, one_gpu
+from benchmarks.gpu_work import TOY
 
 pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 
@@ -29,11 +30,11 @@ def test_a_toy_runs_and_is_written_down(more: list[str], tmp_path: Path, monkeyp
 
 def test_a_prompt_counts_once_for_its_group() -> None:
     """4 prompts of 16, 16 responses of 12 whose last token nobody needs; padded, every row has all of its columns."""
-    size, found = one_gpu.TOY, {}
+    size, found = TOY, {}
     for is_packed in (True, False):
-        loop = one_gpu.loop_of("a", size, Placement(packed=is_packed))
+        loop = gpu_ours.loop_of("a", size, Placement(packed=is_packed))
         fresh = loop.step().fresh
-        found[is_packed] = one_gpu.update_work(loop, fresh)
+        found[is_packed] = gpu_ours.update_work(loop, fresh)
     assert found[True]["tokens"] == 4 * 16 + 16 * 11
     assert found[False]["tokens"] == 16 * (16 + 11)
     assert found[True]["output_pflop"] == found[False]["output_pflop"]

@@ -1,0 +1,223 @@
+"""One GRPO step on one GPU, our side: `Loop.step` with the base grpo, and the work that it does."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from benchmarks.gpu_work import Size, even_share, network, peak, prompt_text, reset_peak, seconds
+
+
+@dataclass(frozen=True)
+class Random:
+    """The network as an actor."""
+
+    size: Size
+
+    def build(self, spec: Any) -> nn.Module:
+        """Without the checks of a folder: there is none."""
+        from assay.backends.pretrained import PretrainedActor
+
+        return PretrainedActor(spec.action, network(self.size, torch.bfloat16))
+
+
+@dataclass(frozen=True)
+class Words:
+    """A tokenizer whose words are numbers; its end token is none of the vocabulary, so that lengths are as given."""
+
+    size: int
+
+    @property
+    def vocabulary(self) -> Any:
+        """The end token is one that the policy cannot choose."""
+        from assay.types import Vocabulary
+
+        return Vocabulary(self.size, pad=0, bos=1, eos=self.size)
+
+    def encode(self, text: str) -> list[int]:
+        """w7 -> 7."""
+        return [int(word[1:]) for word in text.split()]
+
+    def decode(self, ids: Any) -> str:
+        """7 -> w7."""
+        return " ".join(f"w{int(token)}" for token in ids)
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Random prompts; the score is the share of even tokens."""
+
+    size: Size
+
+    def item(self, ordinal: int, split: int) -> Any:
+        """Random words after the first."""
+        from assay.tasks.prompts import Item
+
+        return Item(prompt_text(self.size, ordinal), "", "")
+
+    def verify(self, item: Any, completion: str) -> Any:
+        """Share of even words."""
+        from assay.types import Score
+
+        return Score(even_share(completion))
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """A rollout like Episodes whose rows have given lengths; keys and values take at most `cache` GiB (0: as many as
+    all rows need at once), and rows that find no room in it wait, or give way and are read again.
+    """
+
+    size: Size
+    case: str
+    cache: float = 0.0
+
+    def init(self, task: Any) -> dict[str, Any]:
+        """The sampler, made when it is first needed."""
+        return {}
+
+    @property
+    def num_starts(self) -> int:
+        """All prompts."""
+        return self.size.prompts
+
+    def __call__(self, task: Any, actor: Any, starts: np.ndarray, draw: Any, state: dict[str, Any]) -> Any:
+        """Samples and records."""
+        from assay.ops import random
+        from assay.rollouts.completions import as_experience
+        from assay.sampling import on_the_host
+        from assay.sampling.pages import Way
+        from assay.tasks.prompts import prompt_ids
+
+        size, limit = self.size, torch.from_numpy(self.size.lengths(self.case))
+        if "sampler" not in state:
+            state["sampler"] = sampler_of(actor, size, limit, self.cache)
+        rows, samples = np.repeat(starts, size.samples), np.tile(np.arange(size.samples), len(starts))
+        times = np.arange(int(limit.max()))[None]
+        uniform = random.as_open_float32(random.uniform(draw, rows[:, None], samples[:, None], times))
+        prompts = [prompt_ids(task.tokenizer, item.prompt, task.max_prompt) for item in task.items_of(starts, 0)]
+        found = state["sampler"].sample(prompts, [size.samples] * len(prompts), uniform, limit, Way(size.words))
+        found = on_the_host(found, 0)
+        state["sampler"].release()
+        state["peak"] = peak()
+        reset_peak()
+        whole = [prompt for prompt in prompts for _ in range(size.samples)]
+        played = as_experience(whole, found, task.tokenizer.vocabulary, rows, samples)
+        return played.add({"split": torch.zeros(len(rows), dtype=torch.int64)})
+
+
+def sampler_of(actor: Any, size: Size, limit: Tensor, cache: float) -> Any:
+    """With pages for all rows at once, or as many as the cache may have."""
+    from assay.sampling.sampler import Sampler
+    from assay.sampling.stacks import stack_of
+
+    page, ahead = 64, 16
+    pages = 2 + size.prompts * -(-size.prompt // page) + int(((limit + ahead - 1) // page + 1).sum())
+    if cache:
+        pages = min(pages, int(cache * 2**30 / (page * cache_bytes(size))))
+    longest = size.prompt + int(limit.max())
+    return Sampler(stack_of(actor), rows=len(limit), pages=pages, longest=longest, page=page)  # type: ignore[arg-type]
+
+
+def cache_bytes(size: Size) -> int:
+    """Of the keys and values of one token, two bytes each."""
+    return int(4 * size.shape["num_hidden_layers"] * size.shape["num_key_value_heads"] * size.shape["head_dim"])
+
+
+def loop_of(case: str, size: Size, where: Any, cache: float = 0.0) -> Any:
+    """The base grpo on this task."""
+    from assay import bases
+    from assay.loop import Loop
+    from assay.optimizers import Adam
+    from assay.sources.fresh import FreshSequences
+    from assay.tasks.prompts import PromptTask
+
+    base = bases.grpo()
+    stage = replace(base.stages[0], optimizer=Adam(1e-6))
+    recipe = replace(
+        base, actor=Random(size), rollout=Lengths(size, case, cache), source=FreshSequences(), stages=(stage,)
+    )
+    task = PromptTask("parity", Parity(size), Words(size.words), size.prompt, int(size.lengths(case).max()))
+    return Loop(recipe, task, seed=0, num_steps=100, placement=where)
+
+
+def ours(case: str, size: Size, steps: int, where: Any, cache: float) -> dict[str, Any]:
+    """Seconds and peak memory of each phase of each step, its work, and a scoring pass by itself."""
+    from assay.types import Need
+
+    loop = loop_of(case, size, where, cache)
+    found: dict[str, list[float]] = {"decode": [], "update": [], "rest": [], "whole step": [], "score": []}
+    alarms: list[str] = []
+    peaks = []
+    for number in range(steps + 1):
+        reset_peak()
+        before = seconds()
+        step = loop.step()
+        whole = seconds() - before
+        peaks.append({"decode": loop.states["rollout"]["peak"], "update": peak()})
+        alarms += [str(alarm) for alarm in step.alarms]
+        before = seconds()
+        assert step.fresh is not None
+        with torch.no_grad():
+            loop.engine.over("actor", step.fresh, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp)
+        if number:
+            found["score"].append(seconds() - before)
+            found["decode"].append(step.seconds["sample"])
+            found["update"].append(step.seconds["update"])
+            found["whole step"].append(whole)
+            found["rest"].append(whole - step.seconds["sample"] - step.seconds["update"])
+        print(f"  step {number}: {whole:.2f} s {step.seconds} {peaks[-1]} GiB", file=sys.stderr, flush=True)
+    responses = int(size.lengths(case).sum())
+    return {
+        "who": "assay", "case": case, "seconds": found, "response_tokens": responses,
+        "peak_gib": max(max(some.values()) for some in peaks), "peak_gib_of": peaks[-1],
+        "update_work": update_work(loop, step.fresh), "decode_work": decode_work(size, case),
+        "decode_tokens_per_second": responses / statistics.median(found["decode"]), "alarms": sorted(set(alarms))[:3],
+        "metrics": {name: value for name, value in step.metrics.items() if name in ("kl_to_old", "ratio")},
+    }  # fmt: skip
+
+
+def update_work(loop: Any, fresh: Any) -> dict[str, float]:
+    """Tokens that go through the layers, and PFLOP of an update: six for each weight and token, fourteen for each pair
+    of tokens that see each other, head and number of a head, eight for each number of the output layer and decision.
+    """
+    from assay.ops import packing
+
+    shape, tokens, pairs = loop.recipe.actor.size.shape, 0, 0.0
+    for part in loop.engine.micro_batches(fresh, None):
+        home = part.on_cpu
+        if loop.actor.is_packed:
+            pack = packing.packed(home.context["tokens"], home.mask, home.group)
+            tokens += len(pack.token_N)
+            num, num_keys = pack.begin.diff().double(), pack.begin_key.diff().double()
+            pairs += float((num * (num_keys - num / 2)).sum())
+        else:
+            tokens += len(home) * (home.num_columns - 1)
+            pairs += len(home) * (home.num_columns - 1) ** 2 / 2
+    weights = sum(value.numel() for layer in loop.actor.layers() for value in layer.parameters())
+    heads = shape["num_hidden_layers"] * shape["num_attention_heads"] * shape["head_dim"]
+    work = {
+        "layers": 6.0 * weights * tokens, "attention": 14.0 * heads * pairs,
+        "output": 8.0 * float(fresh.mask.sum()) * shape["vocab_size"] * shape["hidden_size"],
+    }  # fmt: skip
+    return {"tokens": tokens, **{f"{name}_pflop": value / 1e15 for name, value in work.items()}}
+
+
+def decode_work(size: Size, case: str) -> dict[str, float]:
+    """PFLOP and TB of sampling: every step reads the weights, the prompts' keys and values once for each group that is
+    not done, and every row's own.
+    """
+    shape, lengths = size.shape, size.lengths(case)
+    width, inner = shape["hidden_size"], shape["intermediate_size"]
+    heads = (shape["num_attention_heads"] + shape["num_key_value_heads"]) * 2 * shape["head_dim"]
+    weights = shape["num_hidden_layers"] * width * (heads + 3 * inner) + shape["vocab_size"] * width
+    last = lengths.reshape(size.prompts, size.samples).max(1)
+    own = float((lengths.astype(np.float64) ** 2 / 2).sum())
+    read = 2.0 * weights * lengths.max() + cache_bytes(size) * (own + float(last.sum()) * size.prompt)
+    return {"pflop": 2.0 * weights * float(lengths.sum() + size.prompts * size.prompt) / 1e15, "tb": read / 1e12}
