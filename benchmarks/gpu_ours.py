@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 import sys
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,14 @@ class Words:
 
     def decode(self, ids: Any) -> str:
         """7 -> w7."""
-        return " ".join(f"w{int(token)}" for token in ids)
+        words = all_words(self.size)
+        return " ".join([words[token] for token in (ids.tolist() if isinstance(ids, Tensor) else ids)])
+
+
+@cache
+def all_words(size: int) -> tuple[str, ...]:
+    """Of the vocabulary and its end token, made once: 262,144 tokens are decoded in a step."""
+    return tuple(f"w{token}" for token in range(size + 1))
 
 
 @dataclass(frozen=True)

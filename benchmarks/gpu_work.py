@@ -79,8 +79,8 @@ def prompt_text(size: Size, ordinal: int) -> str:
 
 def even_share(text: str) -> float:
     """Even words over all."""
-    words = text.split()
-    return sum(word[-1] in "02468" for word in words) / max(1, len(words))
+    ends = "".join([word[-1] for word in text.split()])
+    return sum(map(ends.count, "02468")) / max(1, len(ends))
 
 
 def seconds() -> float:

@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from assay.engine import Placement
 from benchmarks import gpu_ours, one_gpu
-from benchmarks.gpu_work import TOY
+from benchmarks.gpu_work import TOY, even_share
 
 pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 
@@ -39,3 +40,16 @@ def test_a_prompt_counts_once_for_its_group() -> None:
     assert found[False]["tokens"] == 16 * (16 + 11)
     assert found[True]["output_pflop"] == found[False]["output_pflop"]
     assert found[True]["attention_pflop"] < found[False]["attention_pflop"]
+
+
+def test_words_are_numbers_however_they_come() -> None:
+    words = gpu_ours.Words(512)
+    assert words.decode([7]) == words.decode(torch.tensor([7])) == words.decode([torch.tensor(7)]) == "w7"
+    assert words.decode([]) == ""
+    assert words.decode([1, 511, 512]) == "w1 w511 w512"
+    assert words.encode(words.decode(range(513))) == list(range(513))
+
+
+@pytest.mark.parametrize(("text", "share"), [("", 0.0), ("w7", 0.0), ("w10", 1.0), (" w1  w2\nw4\tw30w5 ", 0.5)])
+def test_the_score_is_the_share_of_even_words(text: str, share: float) -> None:
+    assert even_share(text) == share
