@@ -2,75 +2,128 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import sys
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from benchmarks.gpu_work import PROMPTS, SAMPLES, Size, even_share, network, peak, prompt_text, reset_peak, seconds
+from benchmarks.gpu_work import Size, even_share, network, peak, prompt_text, reset_peak, seconds
 
 
-def peer(case: str, size: Size, steps: int) -> dict[str, Any]:
-    """TRL's GRPOTrainer with HF generate; rows end where the table says."""
-    from datasets import Dataset
+@dataclass
+class Ends:
+    """Ends each row where the table says; rows are generated in parts, of which this one begins at `first`."""
+
+    limit: Tensor
+    size: Size
+    first: int = 0
+
+    def __call__(self, ids: Tensor, scores: Tensor) -> Tensor:
+        """Scores that allow the end token at a row's end, and nowhere else."""
+        is_over = ids.shape[1] - self.size.prompt >= self.limit[self.first : self.first + len(ids)] - 1
+        eos = torch.arange(scores.shape[1], device=scores.device) == self.size.words - 1
+        return scores.masked_fill(eos != is_over.unsqueeze(1), -torch.inf)
+
+
+def micro_batch(size: Size) -> int:
+    """Rows in one backward pass."""
+    return 2 if size.toy else 16
+
+
+def rows_at_once(size: Size, asked: int) -> int:
+    """Rows that are generated at once, all of a step for 0; parts hold whole groups, and whole parts make a step."""
+    rows, unit = size.prompts * size.samples, math.lcm(micro_batch(size), size.samples)
+    parts = [part for part in range(unit, rows + 1, unit) if rows % part == 0]
+    if asked not in (0, *parts):
+        raise ValueError(f"{asked} rows at once cannot be; what can: {', '.join(map(str, parts))}, or 0 for all")
+    return asked or rows
+
+
+def tokenizer_of(size: Size) -> Any:
+    """Words are numbers; the last two of the vocabulary pad and end."""
     from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import LogitsProcessorList, PreTrainedTokenizerFast, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from transformers import PreTrainedTokenizerFast
 
     words = {f"w{token}": token for token in range(size.words - 2)} | {"<pad>": size.words - 2, "<eos>": size.words - 1}
     inner = Tokenizer(models.WordLevel(words, unk_token="w2"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
-    model = network(size, torch.bfloat16)
-    limit = torch.from_numpy(size.lengths(case)).to(size.device)
-    phases: dict[str, list[float]] = {"decode": [], "whole step": []}
-    generate = model.generate
+    return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
 
-    def ended(ids: Tensor, scores: Tensor) -> Tensor:
-        is_over = ids.shape[1] - size.prompt >= limit[: len(ids)] - 1
-        eos = torch.arange(scores.shape[1], device=scores.device) == size.words - 1
-        return scores.masked_fill(eos != is_over.unsqueeze(1), -torch.inf)
+
+def peer(
+    case: str, size: Size, steps: int, warm: int, at_once: int, keep: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Seconds and peak memory of `steps` steps, after `warm` that do not count; `keep` gets what is known after each.
+
+    A step generates its rows in parts of `at_once` rows, each just before its backward passes; decoding is their sum.
+    """
+    from datasets import Dataset
+    from transformers import LogitsProcessorList, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    lengths = size.lengths(case).tolist()
+    model = network(size, torch.bfloat16)
+    ends = Ends(torch.tensor(lengths, device=size.device), size)
+    phases: dict[str, list[float]] = {"decode": [], "whole step": []}
+    made: list[int] = []
+    generate = model.generate
 
     def generated(*given: Any, **options: Any) -> Any:
         before = seconds()
-        result = generate(*given, logits_processor=LogitsProcessorList([ended]), **options)
-        phases["decode"].append(seconds() - before)
+        result = generate(*given, logits_processor=LogitsProcessorList([ends]), **options)
+        phases["decode"][-1] += seconds() - before
+        ends.first += len(result)
         return result
 
     model.generate = generated
 
+    def measured() -> dict[str, Any]:
+        counted = {name: some[warm:] for name, some in phases.items()}
+        row = {
+            "who": "TRL", "case": case, "seconds": counted, "peak_gib": peak(), "response_tokens": sum(lengths),
+            "decode_tokens_per_second": sum(lengths) / statistics.median(counted["decode"]),
+        }  # fmt: skip
+        return row if at_once == len(lengths) else row | {"at_once": at_once}
+
     class Clock(TrainerCallback):  # type: ignore[misc]
         def on_step_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             self.start = seconds()
+            phases["decode"].append(0.0)
+            made.clear()
+            ends.first = 0
 
         def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
             phases["whole step"].append(seconds() - self.start)
             print(f"  TRL step: {phases['whole step'][-1]:.2f} s {peak():.1f} GiB", file=sys.stderr, flush=True)
+            if made != lengths:
+                raise RuntimeError(f"a step made {len(made)} rows of {sum(made)} tokens, not those of the table")
+            if len(phases["whole step"]) > warm:
+                keep(measured())
 
-    def reward(completions: list[str], **rest: Any) -> list[float]:
+    def reward(completions: list[str], completion_ids: list[list[int]], **rest: Any) -> list[float]:
+        made.extend(map(len, completion_ids))
         return [even_share(completion) for completion in completions]
 
-    small, most = (2, 8) if size.toy else (16, PROMPTS * SAMPLES // 16)
-    prompts = [" ".join(["w1", prompt_text(size, ordinal)]) for ordinal in range(size.prompts * (steps + 1))]
+    small = micro_batch(size)
+    prompts = [" ".join(["w1", prompt_text(size, ordinal)]) for ordinal in range(size.prompts * (warm + steps))]
     reset_peak()
     with tempfile.TemporaryDirectory() as folder:
         settings = GRPOConfig(
-            output_dir=folder, per_device_train_batch_size=small, gradient_accumulation_steps=most,
-            num_generations=size.samples, max_completion_length=int(limit.max()), beta=0.0, bf16=size.device == "cuda",
-            learning_rate=1e-6, max_steps=steps + 1, report_to=[], save_strategy="no", loss_type="grpo",
-            temperature=1.0, disable_tqdm=True, logging_strategy="no", use_cpu=size.device == "cpu",
-            gradient_checkpointing=False,
+            output_dir=folder, per_device_train_batch_size=small, gradient_accumulation_steps=len(lengths) // small,
+            steps_per_generation=at_once // small, num_generations=size.samples, max_completion_length=max(lengths),
+            beta=0.0, bf16=size.device == "cuda", learning_rate=1e-6, max_steps=warm + steps, report_to=[],
+            save_strategy="no", loss_type="grpo", temperature=1.0, disable_tqdm=True, logging_strategy="no",
+            use_cpu=size.device == "cpu", gradient_checkpointing=False,
         )  # fmt: skip
         data = Dataset.from_dict({"prompt": prompts})
         GRPOTrainer(
-            model=model, reward_funcs=reward, args=settings, train_dataset=data, processing_class=tokenizer,
+            model=model, reward_funcs=reward, args=settings, train_dataset=data, processing_class=tokenizer_of(size),
             callbacks=[Clock()],
         ).train()  # fmt: skip
-    return {
-        "who": "TRL", "case": case, "seconds": {name: some[1:] for name, some in phases.items()}, "peak_gib": peak(),
-        "response_tokens": int(limit.sum()),
-        "decode_tokens_per_second": int(limit.sum()) / statistics.median(phases["decode"][1:]),
-    }  # fmt: skip
+    return measured()

@@ -6,6 +6,7 @@ it is installed. A last table has the log-probabilities of given tokens together
 
     python -m benchmarks.one_gpu                 # everything; tables, and JSON in --out
     python -m benchmarks.one_gpu logp a --steps 5
+    python -m benchmarks.one_gpu trl-a trl-b --peer-steps 1 --peer-at-once 128
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import torch
 
 from benchmarks.gpu_ours import ours
 from benchmarks.gpu_output import logp_table
-from benchmarks.gpu_peer import peer
+from benchmarks.gpu_peer import peer, rows_at_once
 from benchmarks.gpu_work import TOY, Size
 
 FLOPS, BYTES = 788e12, 4.3e12
@@ -37,7 +38,8 @@ def show(results: dict[str, Any]) -> None:
     """All tables, in plain text."""
     for case in ("a", "b"):
         for row in (row for row in results.get("steps", ()) if row["case"] == case):
-            print(f"\n({case}) {row['who']}: {row.get('error', '')}")
+            parts = f", {row['at_once']} rows at once" if "at_once" in row else ""
+            print(f"\n({case}) {row['who']}{parts}: {row.get('error', '')}")
             for name, values in row.get("seconds", {}).items():
                 print(f"  {name:12} {middle(values)} s over {len(values)} steps")
             if "peak_gib" in row:
@@ -67,12 +69,12 @@ def limits(row: dict[str, Any]) -> str:
     )
 
 
-def attempt(function: Callable[..., dict[str, Any]], who: str, case: str, *rest: Any) -> dict[str, Any]:
+def attempt(function: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
     """The row, or what went wrong."""
     try:
-        return function(case, *rest)
+        return function(*given)
     except Exception as error:
-        return {"who": who, "case": case, "error": f"{type(error).__name__}: {str(error)[:300]}"}
+        return {"error": f"{type(error).__name__}: {str(error)[:300]}"}
 
 
 def placement(size: Size, options: argparse.Namespace) -> Any:
@@ -85,14 +87,16 @@ def placement(size: Size, options: argparse.Namespace) -> Any:
     )  # fmt: skip
 
 
-def main() -> None:
-    """Runs what is named."""
+def arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.one_gpu", description=__doc__.split("\n")[0] if __doc__ else ""
     )
     parser.add_argument("names", nargs="*", help="logp, a, b, trl-a, trl-b (default: all)")
     parser.add_argument("--steps", type=int, default=5, help="measured steps, after one that is not")
-    parser.add_argument("--peer-steps", type=int, default=2)
+    parser.add_argument("--peer-steps", type=int, default=2, help="measured steps of the peer")
+    parser.add_argument("--peer-warm", type=int, default=1, help="steps of the peer before them that do not count")
+    parser.add_argument("--peer-at-once", type=int, default=0, help="rows that the peer generates at once (0: all)")
     parser.add_argument("--tokens", type=int, default=0, help="through the network at once (0: as a placement chooses)")
     parser.add_argument("--plain", action="store_true", help="layers are not compiled")
     parser.add_argument("--padded", action="store_true", help="rows are padded, not packed")
@@ -101,21 +105,48 @@ def main() -> None:
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("one_gpu.json"))
     options = parser.parse_args()
+    try:
+        options.peer_at_once = rows_at_once(TOY if options.toy else Size(), options.peer_at_once)
+    except ValueError as error:
+        parser.error(f"argument --peer-at-once: {error}")
+    if options.peer_warm < 0:
+        parser.error(f"argument --peer-warm: {options.peer_warm} is less than 0")
+    return options
+
+
+def write(path: Path, results: dict[str, Any]) -> None:
+    """Whole or not at all: a run may be killed at any time."""
+    part = path.with_name(path.name + ".part")
+    part.write_text(json.dumps(results, indent=1) + "\n")
+    part.replace(path)
+
+
+def main() -> None:
+    """Runs what is named."""
+    options = arguments()
     size, names = TOY if options.toy else Size(), options.names or ["logp", "a", "trl-a", "b", "trl-b"]
     results: dict[str, Any] = {"torch": torch.__version__, "steps": []}
     if torch.cuda.is_available():
         results["device"] = torch.cuda.get_device_name()
+
+    def keep(row: dict[str, Any]) -> None:
+        """What is known so far of the last row, so that an end before its time leaves the steps that were done."""
+        results["steps"][-1] |= row
+        write(options.out, results)
+
     for name in names:
         if name == "logp":
             results["logp"] = logp_table(size)
+            write(options.out, results)
         elif name.startswith("trl"):
-            results["steps"].append(attempt(peer, "TRL", name[-1], size, options.peer_steps))
+            results["steps"].append({"who": "TRL", "case": name[-1]})
+            how = options.peer_steps, options.peer_warm, options.peer_at_once
+            keep(attempt(peer, name[-1], size, *how, keep))
         else:
-            row = attempt(ours, "assay", name, size, options.steps, placement(size, options), options.cache)
-            results["steps"].append(row)
+            results["steps"].append({"who": "assay", "case": name})
+            keep(attempt(ours, name, size, options.steps, placement(size, options), options.cache))
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        options.out.write_text(json.dumps(results, indent=1) + "\n")
     show(results)
     print(f"all numbers: {options.out}")
 
