@@ -17,15 +17,18 @@ from benchmarks.gpu_work import Size, even_share, network, peak, prompt_text, re
 
 @dataclass(frozen=True)
 class Random:
-    """The network as an actor."""
+    """The network as an actor; with a rank of low-rank adapters, only these are trained."""
 
     size: Size
+    rank: int = 0
 
     def build(self, spec: Any) -> nn.Module:
         """Without the checks of a folder: there is none."""
+        from assay.backends.adapters import Lora
         from assay.backends.pretrained import PretrainedActor
 
-        return PretrainedActor(spec.action, network(self.size, torch.bfloat16))
+        made = network(self.size, torch.bfloat16)
+        return PretrainedActor(spec.action, Lora(self.rank).attach(made) if self.rank else made)
 
 
 @dataclass(frozen=True)
@@ -138,8 +141,8 @@ def cache_bytes(size: Size) -> int:
     return int(4 * size.shape["num_hidden_layers"] * size.shape["num_key_value_heads"] * size.shape["head_dim"])
 
 
-def loop_of(case: str, size: Size, where: Any, cache: float = 0.0) -> Any:
-    """The base grpo on this task."""
+def loop_of(case: str, size: Size, where: Any, cache: float = 0.0, rank: int = 0) -> Any:
+    """The base grpo on this task; `rank` as `Random` has it."""
     from assay import bases
     from assay.loop import Loop
     from assay.optimizers import Adam
@@ -148,18 +151,17 @@ def loop_of(case: str, size: Size, where: Any, cache: float = 0.0) -> Any:
 
     base = bases.grpo()
     stage = replace(base.stages[0], optimizer=Adam(1e-6))
-    recipe = replace(
-        base, actor=Random(size), rollout=Lengths(size, case, cache), source=FreshSequences(), stages=(stage,)
-    )
+    actor, rollout = Random(size, rank), Lengths(size, case, cache)
+    recipe = replace(base, actor=actor, rollout=rollout, source=FreshSequences(), stages=(stage,))
     task = PromptTask("parity", Parity(size), Words(size.words), size.prompt, int(size.lengths(case).max()))
     return Loop(recipe, task, seed=0, num_steps=100, placement=where)
 
 
-def ours(case: str, size: Size, steps: int, where: Any, cache: float) -> dict[str, Any]:
+def ours(case: str, size: Size, steps: int, where: Any, cache: float, rank: int) -> dict[str, Any]:
     """Seconds and peak memory of each phase of each step, its work, and a scoring pass by itself."""
     from assay.types import Need
 
-    loop = loop_of(case, size, where, cache)
+    loop = loop_of(case, size, where, cache, rank)
     found: dict[str, list[float]] = {"decode": [], "update": [], "rest": [], "whole step": [], "score": []}
     alarms: list[str] = []
     peaks = []
@@ -183,8 +185,8 @@ def ours(case: str, size: Size, steps: int, where: Any, cache: float) -> dict[st
         print(f"  step {number}: {whole:.2f} s {step.seconds} {peaks[-1]} GiB", file=sys.stderr, flush=True)
     responses = int(size.lengths(case).sum())
     return {
-        "who": "assay", "case": case, "seconds": found, "response_tokens": responses,
-        "peak_gib": max(max(some.values()) for some in peaks), "peak_gib_of": peaks[-1],
+        "who": f"assay, adapters of rank {rank}" if rank else "assay", "case": case, "seconds": found,
+        "response_tokens": responses, "peak_gib": max(max(some.values()) for some in peaks), "peak_gib_of": peaks[-1],
         "update_work": update_work(loop, step.fresh), "decode_work": decode_work(size, case),
         "decode_tokens_per_second": responses / statistics.median(found["decode"]), "alarms": sorted(set(alarms))[:3],
         "metrics": {name: value for name, value in step.metrics.items() if name in ("kl_to_old", "ratio")},
@@ -193,7 +195,8 @@ def ours(case: str, size: Size, steps: int, where: Any, cache: float) -> dict[st
 
 def update_work(loop: Any, fresh: Any) -> dict[str, float]:
     """Tokens that go through the layers, and PFLOP of an update: six for each weight and token, fourteen for each pair
-    of tokens that see each other, head and number of a head, eight for each number of the output layer and decision.
+    of tokens that see each other, head and number of a head, eight for each number of the output layer and decision;
+    two less for weights that are not trained.
     """
     from assay.ops import packing
 
@@ -208,11 +211,13 @@ def update_work(loop: Any, fresh: Any) -> dict[str, float]:
         else:
             tokens += len(home) * (home.num_columns - 1)
             pairs += len(home) * (home.num_columns - 1) ** 2 / 2
-    weights = sum(value.numel() for layer in loop.actor.layers() for value in layer.parameters())
+    each = [value for layer in loop.actor.layers() for value in layer.parameters()]
+    weights = sum((6.0 if value.requires_grad else 4.0) * value.numel() for value in each)
+    output = 8.0 if loop.actor.network.get_output_embeddings().weight.requires_grad else 6.0
     heads = shape["num_hidden_layers"] * shape["num_attention_heads"] * shape["head_dim"]
     work = {
-        "layers": 6.0 * weights * tokens, "attention": 14.0 * heads * pairs,
-        "output": 8.0 * float(fresh.mask.sum()) * shape["vocab_size"] * shape["hidden_size"],
+        "layers": weights * tokens, "attention": 14.0 * heads * pairs,
+        "output": output * float(fresh.mask.sum()) * shape["vocab_size"] * shape["hidden_size"],
     }  # fmt: skip
     return {"tokens": tokens, **{f"{name}_pflop": value / 1e15 for name, value in work.items()}}
 

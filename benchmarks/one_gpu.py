@@ -103,6 +103,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--padded", action="store_true", help="rows are padded, not packed")
     parser.add_argument("--cache", type=float, default=0.0, help="GiB of keys and values (0: for all rows at once)")
     parser.add_argument("--recompute", action="store_true", help="layers run again in the backward pass")
+    parser.add_argument("--lora", type=int, default=0, help="rank of adapters, which alone are trained (0: none)")
     parser.add_argument("--toy", action="store_true", help="tiny sizes, to see that it works")
     parser.add_argument("--out", type=Path, default=Path("one_gpu.json"))
     options = parser.parse_args()
@@ -141,11 +142,12 @@ def main() -> None:
             write(options.out, results)
         elif name.startswith("trl"):
             results["steps"].append({"who": "TRL", "case": name[-1]})
-            how = options.peer_steps, options.peer_warm, options.peer_at_once
-            keep(attempt(peer, name[-1], size, *how, keep))
+            asked = options.peer_steps, options.peer_warm, options.peer_at_once
+            keep(attempt(peer, name[-1], size, *asked, keep))
         else:
             results["steps"].append({"who": "assay", "case": name})
-            keep(attempt(ours, name, size, options.steps, placement(size, options), options.cache))
+            how = placement(size, options), options.cache, options.lora
+            keep(attempt(ours, name, size, options.steps, *how))
         gc.collect()  # the peer's network is part of a cycle, and would count in the next peak
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

@@ -39,6 +39,17 @@ def test_a_toy_runs_and_is_written_down(more: list[str], tmp_path: Path, monkeyp
     assert all(set(row["peak_gib_of"]) == {"decode", "update"} for row in rows)
 
 
+def test_with_adapters_only_they_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft", reason="peft is not installed")
+    plain, adapted = (
+        rows_of(["a", "--plain", "--steps", "1", "--lora", rank], tmp_path, monkeypatch)[0] for rank in ("0", "4")
+    )
+    assert "error" not in adapted
+    assert not adapted["alarms"]
+    assert adapted["update_work"]["output_pflop"] == 0.75 * plain["update_work"]["output_pflop"]
+    assert adapted["update_work"]["layers_pflop"] < plain["update_work"]["layers_pflop"]
+
+
 def test_a_prompt_counts_once_for_its_group() -> None:
     """4 prompts of 16, 16 responses of 12 whose last token nobody needs; padded, every row has all of its columns."""
     size, found = TOY, {}
