@@ -66,6 +66,19 @@ def test_text_and_log_probabilities_do_not_depend_on_who_decodes_beside(rows: in
     assert sorted(one.ledger.places) == list(range(rows))
 
 
+def test_prompts_are_read_once_and_without_padding(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, read = sampler(small_actor(), pages=200), []
+    embed = one.stack.embed
+
+    def counted(token_N: torch.Tensor) -> torch.Tensor:
+        read.append(len(token_N))
+        return embed(token_N)
+
+    monkeypatch.setattr(one.stack, "embed", counted)
+    one.sample(PROMPTS, [MEMBERS] * 6, UNIFORM, torch.ones_like(LIMIT), WAY)
+    assert read[0] == sum(map(len, PROMPTS)), "24 rows have six prompts of 3 to 8 tokens"
+
+
 def test_a_sampler_does_not_keep_its_actor() -> None:
     actor = small_actor()
     made, known = sampler(actor), ref(actor)

@@ -56,6 +56,12 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- attention
+def attend_all(query: Tensor, key: Tensor, value: Tensor, *, scale: float, grouped: bool) -> Tensor:
+    """Causal attention of whole prompts, [G, H, T, D]."""
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return attend(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
+
+
 def attend_parts(
     query_NHD: Tensor, keys: Tensor, values: Tensor, table_NP: Tensor, length_N: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:

@@ -30,12 +30,6 @@ EXTEND = 4096
 """Tokens after prompts that go through the network at once."""
 
 
-def attend_all(query: Tensor, key: Tensor, value: Tensor, *, scale: float, grouped: bool) -> Tensor:
-    """Causal attention of whole prompts, [G, H, T, D]."""
-    attend = torch.nn.functional.scaled_dot_product_attention
-    return attend(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
-
-
 class Sampler:
     """Decodes with a stack's weights. `rows` decode at once at most; `pages` of `page` tokens hold keys and values."""
 
@@ -240,10 +234,15 @@ class Sampler:
     # ------------------------------------------------------------------------------------------------ prompts
     def prefill(self, prompts: list[Prompt]) -> None:
         """Keys and values of new prompts into their pages; their last states are kept for the first token."""
+        if not prompts:
+            return
         for prompt in prompts:
             prompt.pages = self.ledger.take(self.ledger.pages_for(len(prompt.tokens)))
-            self.prompt_table[prompt.place, : len(prompt.pages)] = self.index(prompt.pages)
-            self.prompt_length[prompt.place] = len(prompt.tokens)
+        listed = [(prompt.place, held, page) for prompt in prompts for held, page in enumerate(prompt.pages)]
+        place, held, page = self.index(listed).unbind(1)
+        self.prompt_table[place, held] = page
+        place, length = self.index([(prompt.place, len(prompt.tokens)) for prompt in prompts]).unbind(1)
+        self.prompt_length[place] = length
         left = sorted(prompts, key=lambda prompt: len(prompt.tokens))
         while left:
             longest = len(left[-1].tokens)
@@ -251,26 +250,32 @@ class Sampler:
             self.prefill_together(some, longest)
 
     def prefill_together(self, prompts: list[Prompt], longest: int) -> None:
-        """One pass; shorter prompts are padded behind, where no token of theirs looks."""
+        """One pass. Prompts stand behind each other; only attention has them padded, where no token of theirs looks."""
         stack, num = self.stack, len(prompts)
-        tokens = torch.tensor([prompt.tokens + [0] * (longest - len(prompt.tokens)) for prompt in prompts])
         lengths = torch.tensor([len(prompt.tokens) for prompt in prompts])
-        place = torch.arange(longest)
-        pages = torch.tensor(
-            [[*prompt.pages, *[0] * (self.ledger.pages_for(longest) - len(prompt.pages))] for prompt in prompts]
-        )
-        page = pages[:, place // self.page].masked_fill(place >= lengths.unsqueeze(1), 0).flatten().to(self.device)
-        offset = (place % self.page).repeat(num).to(self.device)
-        angles = stack.angles(place.repeat(num).to(self.device))
-        state = stack.embed(tokens.flatten().to(self.device))
+        spot = (torch.arange(longest) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1)
+        time = spot % longest
+        pages = torch.tensor([page for prompt in prompts for page in prompt.pages])
+        first = torch.tensor([0, *(len(prompt.pages) for prompt in prompts)]).cumsum(0)
+        page = pages[first[spot // longest] + time // self.page].to(self.device)
+        offset, position = (time % self.page).to(self.device), time.to(self.device)
+        last, spot = (lengths.cumsum(0) - 1).to(self.device), spot.to(self.device)
+        angles = tuple(some.index_select(0, position) for some in self.angles)
+        state = stack.embed(self.index([token for prompt in prompts for token in prompt.tokens]))
+
+        def padded(some: Tensor) -> Tensor:
+            if len(some) < num * longest:
+                some = some.new_zeros(num * longest, *some.shape[1:]).index_copy_(0, spot, some)
+            return some.unflatten(0, (num, longest)).transpose(1, 2)
+
         for layer in range(stack.num_layers):
             query, key, value = stack.project(layer, state, angles)
             self.keys[layer][page, offset], self.values[layer][page, offset] = key, value
-            heads = [some.view(num, longest, -1, stack.head_size).transpose(1, 2) for some in (query, key, value)]
-            attended = attend_all(*heads, scale=stack.scale, grouped=stack.num_heads != stack.num_key_heads)
-            state = stack.finish(layer, state, attended.transpose(1, 2).reshape(num * longest, -1, stack.head_size))
-        last = state.view(num, longest, -1)[torch.arange(num), lengths - 1]
-        for prompt, own in zip(prompts, last, strict=True):
+            heads = padded(query), padded(key), padded(value)
+            attended = kernels.attend_all(*heads, scale=stack.scale, grouped=stack.num_heads != stack.num_key_heads)
+            attended = attended.transpose(1, 2).flatten(0, 1)
+            state = stack.finish(layer, state, attended if len(state) == len(attended) else attended[spot])
+        for prompt, own in zip(prompts, state[last], strict=True):
             prompt.state = own
 
     def extend(self, rows: list[Row]) -> dict[Row, Tensor]:
