@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import tempfile
+import threading
+import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -64,9 +67,20 @@ def final_return(row: Row, seed: int) -> tuple[float, float, float]:
         return run.before.value, run.after.value, run.curve("decisions_total")[1][-1]
 
 
+def end_with(parent: int) -> None:
+    """Ends this process when its parent is gone, who would not take the result any more."""
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
 def measured(row: Row, workers: int) -> dict[str, object]:
     """The returns of all seeds, their interval, and how many reach the threshold."""
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), end_with, (os.getpid(),)) as pool:
         found = list(pool.map(final_return, [row] * SEEDS, range(SEEDS)))
     before, after, decisions = (np.array(column) for column in zip(*found, strict=True))
     interval = mean_interval(after)
