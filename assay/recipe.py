@@ -14,6 +14,7 @@ from assay.slots import (
     Constraint,
     CriticLoss,
     Curriculum,
+    Framing,
     Gate,
     ModelSpec,
     Objective,
@@ -139,8 +140,12 @@ class Recipe:
     wrapper: Wrapper | None = None
 
     def policy(self, models: Mapping[str, Any]) -> Any:
-        """Who acts once training is over: the actor, or what the wrapper puts around the trained models."""
-        return models["actor"] if self.wrapper is None else self.wrapper.around(models)
+        """Who acts once training is over: the actor in the frame in which it learned, or what the wrapper puts around
+        it and the other trained models.
+        """
+        frame = self.rollout.frame if isinstance(self.rollout, Framing) else None
+        framed = models if frame is None else {**models, "actor": frame.around(models)}
+        return framed["actor"] if self.wrapper is None else self.wrapper.around(framed)
 
     @property
     def models(self) -> set[str]:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from assay import catalogue
-from assay.actors.chunked import InChunks
 from assay.actors.transformer import Transformer
+from assay.checks import check_wrapper
 from assay.rollouts.chunks import Chunks
-from assay.rollouts.episodes import group_rows
-from assay.types import AssayError, Draw, Experience
+from assay.rollouts.episodes import Episodes, group_rows
+from assay.rollouts.in_chunks import ChunkedActor, InChunks
+from assay.rollouts.narrowed import Narrowed
+from assay.sampling.narrowing import NarrowedActor, Narrowing
+from assay.types import Draw, Experience
 
 STARTS, MEMBERS = 5, 3
 
@@ -39,6 +44,20 @@ def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> Non
     torch.testing.assert_close(used.logp.sum(1), logp, atol=1e-4, rtol=0)
 
 
-def test_chunks_that_cannot_be_are_refused() -> None:
-    with pytest.raises(AssayError, match="carry 4 leaves no room in a chunk of 4"):
-        InChunks(4, 4)
+def test_the_frame_follows_the_rollout() -> None:
+    """Whatever is set, a policy is used in the chunks it learned in, also inside a narrowing and a wrapper."""
+    recipe = catalogue.methods()["delethink"].recipe().set("rollout.chunk", 6)
+    actor = Transformer(32, 2, 2).build(catalogue.find_task("sorting-5").spec)
+    plain = recipe.policy({"actor": actor})
+    assert isinstance(plain, ChunkedActor)
+    assert (plain.size.chunk, plain.size.carry) == (6, 2)
+    assert recipe.rollout is not None
+    colder = Narrowing(0.7)
+    inner = replace(recipe, rollout=Narrowed(recipe.rollout, colder), wrapper=colder).policy({"actor": actor})
+    assert isinstance(inner, NarrowedActor)
+    assert isinstance(inner.actor, ChunkedActor)
+    assert replace(recipe, rollout=Episodes()).policy({"actor": actor}) is actor
+
+
+def test_it_obeys_the_laws_of_wrappers() -> None:
+    assert all(finding.held for finding in check_wrapper(InChunks(3, 1)))

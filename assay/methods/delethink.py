@@ -12,7 +12,6 @@ from dataclasses import replace
 import torch
 
 from assay import bases, probes
-from assay.actors.chunked import InChunks
 from assay.claims import Average, Exact, Measured, Method
 from assay.objectives.policy import PolicyGradient
 from assay.objectives.trust import DualClip
@@ -27,13 +26,13 @@ LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float
 
 
 def recipe(world: World = LANGUAGE, chunk: int = 4, carry: int = 2) -> Recipe:
-    """GRPO on chunked episodes; whoever uses the policy thinks in the same chunks."""
+    """GRPO on chunked episodes."""
     base = bases.grpo(world)
     assert base.rollout is not None
     objective = PolicyGradient(trust=DualClip(0.2, 0.26, 3.0), aggregate=SequenceMean())
     stage = Stage("policy", ("actor",), (objective,), optimizer=world.optimizer)
     rollout = Chunks(base.rollout.num_starts, chunk=chunk, carry=carry)
-    return replace(base, name="delethink", rollout=rollout, stages=(stage,), wrapper=InChunks(chunk, carry))
+    return replace(base, name="delethink", rollout=rollout, stages=(stage,))
 
 
 def in_chunks(record: Experience, size: int) -> Experience:

@@ -10,6 +10,7 @@ import torch
 
 from assay.ops import text
 from assay.rollouts.episodes import group_rows
+from assay.rollouts.in_chunks import InChunks
 from assay.sampling.narrowing import LOGP_MODEL
 from assay.slots import ResumableTask, Task
 from assay.types import AssayError, Draw, Experience, State, Vocabulary, concatenate
@@ -48,6 +49,11 @@ class Chunks:
     def num_starts(self) -> int:
         """The starts it asks for."""
         return self.starts
+
+    @property
+    def frame(self) -> InChunks:
+        """Who learned in chunks decides in chunks."""
+        return InChunks(self.chunk, self.carry)
 
     def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
         """All chunks of `len(starts)` x `members` episodes; the random numbers are those of the undivided episode."""

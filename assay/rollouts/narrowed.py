@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.rollouts.episodes import Episodes
 from assay.sampling.narrowing import Narrowing
-from assay.slots import Rollout, Task
+from assay.slots import Framing, Rollout, Task, Wrapper
 from assay.types import AssayError, Draw, Experience, State, Vocabulary
 
 
@@ -37,6 +37,11 @@ class Narrowed:
     def num_starts(self) -> int:
         """The starts it asks for."""
         return self.gather.num_starts
+
+    @property
+    def frame(self) -> Wrapper | None:
+        """That of what gathers."""
+        return self.gather.frame if isinstance(self.gather, Framing) else None
 
     def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
         """What is gathered by the narrowed actor."""

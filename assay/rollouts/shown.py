@@ -10,7 +10,7 @@ import torch
 
 from assay.rollouts.episodes import Episodes
 from assay.sampling.narrowing import LOGP_MODEL
-from assay.slots import DemonstratedTask, Rollout, Task
+from assay.slots import DemonstratedTask, Framing, Rollout, Task, Wrapper
 from assay.types import AssayError, Draw, Experience, Origin, State, concatenate
 
 
@@ -38,6 +38,11 @@ class WithDemonstrations:
     def num_starts(self) -> int:
         """The starts it asks for."""
         return self.gather.num_starts
+
+    @property
+    def frame(self) -> Wrapper | None:
+        """That of what gathers."""
+        return self.gather.frame if isinstance(self.gather, Framing) else None
 
     def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
         """The policy's own rows, then one for each start."""

@@ -30,6 +30,15 @@ class Rollout(Protocol):
         """Fresh experience; `starts` are ordinals."""
 
 
+@runtime_checkable
+class Framing(Rollout, Protocol):
+    """A rollout that shows the actor something else than the task does: who learned so is used in its frame."""
+
+    @property
+    def frame(self) -> Wrapper | None:
+        """What is around the actor once training is over, inside the recipe's wrapper; none where nothing is."""
+
+
 class Explore(Protocol):
     """An actor around the actor while gathering: epsilon-greedy, action noise. The recorded logp is the mixture's."""
 

@@ -23,14 +23,9 @@ class InChunks:
 
     chunk: int = 4
     carry: int = 2
+    not_a_part: ClassVar[str] = "the frame of the rollout `Chunks`"
     actor: ClassVar[str] = "actor"
     reads: ClassVar[tuple[str, ...]] = ("actor",)
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.carry < self.chunk:
-            raise AssayError(
-                f"carry {self.carry} leaves no room in a chunk of {self.chunk}; take less than {self.chunk}"
-            )
 
     def around(self, models: Mapping[str, Any]) -> Any:
         """The actor that is evaluated and handed out."""
