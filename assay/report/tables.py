@@ -136,14 +136,18 @@ def method_facts(name: str) -> dict[str, Any]:
     }
 
 
+def flowing(text: str) -> str:
+    """The text with each paragraph in one line, for a screen of any width; formulas and lists stay as they are."""
+    blocks = [block.split("\n") for block in text.strip().split("\n\n")]
+    kept = [any(line.startswith((" ", "- ")) for line in block) for block in blocks]
+    return "\n\n".join(("\n" if keep else " ").join(block) for block, keep in zip(blocks, kept, strict=True))
+
+
 def print_method(facts: Mapping[str, Any]) -> None:
     """One method for people."""
     out = console()
-    out.print(
-        Panel(
-            facts["text"].strip(), title=f"[bold]{facts['name']}[/]  {facts['paper']}", title_align="left", expand=False
-        )
-    )
+    title = f"[bold]{facts['name']}[/]  {facts['paper']}"
+    out.print(Panel(Text(flowing(facts["text"])), title=title, title_align="left", expand=False))
     out.print(f"[bold]worlds[/]  {', '.join(facts['worlds'])}")
     out.print(f"[bold]parts[/]  {', '.join(facts['parts'])}")
     out.print("[bold]settings[/]")
