@@ -19,7 +19,7 @@ from assay.checks.bench import columns_of
 from assay.checks.cases import CHOICES, TORQUES, normal
 from assay.checks.laws import LOOSE, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
 from assay.checks.state import saved_and_loaded, untouched
-from assay.slots import ModelSpec, Task
+from assay.slots import Framing, ModelSpec, Task, Wrapper
 from assay.tasks.addition import addition
 from assay.tasks.cartpole import cartpole
 from assay.tasks.games import RepeatedGame
@@ -172,7 +172,27 @@ def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
     )
 
 
-ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes), rollout_cases)
+@law("used in its frame, a policy decides as when it was gathered", lambda part: frame_of(part) is not None)
+def framed(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Every (start, sample) has as many decisions, and the log-probability, that it had; a narrowed one has others."""
+    fresh, frame = case.gather(part), frame_of(part)
+    if frame is None or "logp_model" in fresh.extra:
+        return
+    pairs, row = torch.stack([fresh.column("start"), fresh.column("sample")], 1).unique(dim=0, return_inverse=True)
+    start, sample = pairs.numpy().T
+    used = case.task.play(frame.around({"actor": case.actor()}), start, sample, Draw(1, (0,)), split=0, greedy=False)
+    for name, ours, theirs in (("decisions", used.mask, fresh.mask), ("log-probability", used.logp, fresh.logp)):
+        before = torch.zeros(len(pairs)).index_add(0, row, theirs.sum(1).float())
+        if gap(ours.sum(1).float(), before) > LOOSE:
+            yield f"{name} of an episode: {shown(ours.sum(1).float())} when used, {shown(before)} when gathered"
+
+
+def frame_of(part: Any) -> Wrapper | None:
+    """The rollout's frame, if it has one."""
+    return part.frame if isinstance(part, Framing) else None
+
+
+ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes, framed), rollout_cases)
 
 
 def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:

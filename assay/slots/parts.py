@@ -32,7 +32,10 @@ class Rollout(Protocol):
 
 @runtime_checkable
 class Framing(Rollout, Protocol):
-    """A rollout that shows the actor something else than the task does: who learned so is used in its frame."""
+    """A rollout that shows the actor something else than the task does: who learned so is used in its frame.
+
+    Law: used in its frame, a policy decides as when it was gathered.
+    """
 
     @property
     def frame(self) -> Wrapper | None:

@@ -18,6 +18,7 @@ from assay.checks.schedule import SCHEDULE
 from assay.checks.source import SOURCE, check_source
 from assay.ops import random
 from assay.rollouts.episodes import Episodes, Fragments
+from assay.rollouts.in_chunks import InChunks
 from assay.slots import Task
 from assay.sources.fresh import FreshSequences
 from assay.tasks.addition import addition
@@ -204,6 +205,10 @@ class Rollout:
     def num_starts(self) -> int:
         return 3
 
+    @property
+    def frame(self) -> InChunks | None:
+        return InChunks(1, 0) if self.mistake == "framed" else None
+
     def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
         memory = Hidden.state if self.mistake == "resumes" else state
         memory["calls"] = memory.get("calls", 0) + 1
@@ -222,7 +227,7 @@ class Rollout:
         return fresh
 
 
-ROLLOUTS = ("runs", "gathers", "recorded", "seeded", "masked", "subset", "resumes")
+ROLLOUTS = ("runs", "gathers", "recorded", "seeded", "masked", "subset", "resumes", "framed")
 
 
 @pytest.mark.parametrize("law", ROLLOUTS)
