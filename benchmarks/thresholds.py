@@ -53,7 +53,7 @@ ROWS = (
     Row("dqn", "cartpole", 475.0, 200),
     Row("ppo", "pendulum", -200.0, 100),
     Row("sac", "pendulum", -200.0, 1_000),
-    Row("td3", "pendulum", -200.0, 1_000),
+    Row("td3", "pendulum", -200.0, 2_000),
     Row("ppo", "InvertedPendulum-v5", 950.0, 100),
     Row("sac", "InvertedPendulum-v5", 950.0, 2_000),
     Row("td3", "InvertedPendulum-v5", 950.0, 3_600),
