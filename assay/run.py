@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from assay import evaluation, store
@@ -83,6 +84,21 @@ class Run:
 
 
 # ---------------------------------------------------------------------------------------------------- executing
+@contextmanager
+def within_memory(placement: Placement, folder: Path) -> Iterator[None]:
+    """Says what to change where the memory of a device does not suffice."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        rows, tokens = f"--micro-batch, now {placement.micro_batch}", f"--tokens, now {placement.at_once:,}"
+        raise AssayError(
+            f"the memory of '{placement.device}' is used up ({str(error).split('. ')[0]}). Begin again with less that "
+            f"goes through the models at once ({tokens if placement.at_once else rows}), with layers that run again in "
+            f"the backward pass (--recompute), or with adapters alone (--set lora.rank=16). What was reached is in "
+            f"{folder}"
+        ) from error
+
+
 def execute(
     plan: Plan,
     folder: Path,
@@ -92,9 +108,11 @@ def execute(
     weights: Mapping[str, Tensor] | None = None,
 ) -> Run:
     """Starts the plan in `folder`, or goes on where the folder's last checkpoint is; models begin with `weights`."""
-    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+    with within_memory(plan.placement, folder):
+        loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     check_folder(folder)
-    with store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
+    memory = within_memory(plan.placement, folder)
+    with memory, store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:
