@@ -56,6 +56,20 @@ def tokenizer_of(size: Size) -> Any:
     return PreTrainedTokenizerFast(tokenizer_object=inner, pad_token="<pad>", eos_token="<eos>")
 
 
+def settings(folder: str, size: Size, longest: int, steps: int, at_once: int) -> Any:
+    """TRL's: one optimizer step for all rows, which are generated `at_once` at a time."""
+    from trl import GRPOConfig
+
+    small = micro_batch(size)
+    return GRPOConfig(
+        output_dir=folder, per_device_train_batch_size=small,
+        gradient_accumulation_steps=size.prompts * size.samples // small, steps_per_generation=at_once // small,
+        num_generations=size.samples, max_completion_length=longest, beta=0.0, bf16=size.device == "cuda",
+        learning_rate=1e-6, max_steps=steps, report_to=[], save_strategy="no", loss_type="grpo", temperature=1.0,
+        disable_tqdm=True, logging_strategy="no", use_cpu=size.device == "cpu", gradient_checkpointing=False,
+    )  # fmt: skip
+
+
 def peer(
     case: str, size: Size, steps: int, warm: int, at_once: int, keep: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
@@ -65,7 +79,7 @@ def peer(
     """
     from datasets import Dataset
     from transformers import LogitsProcessorList, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    from trl import GRPOTrainer
 
     lengths = size.lengths(case).tolist()
     model = network(size, torch.bfloat16)
@@ -110,20 +124,12 @@ def peer(
         made.extend(map(len, completion_ids))
         return [even_share(completion) for completion in completions]
 
-    small = micro_batch(size)
     prompts = [" ".join(["w1", prompt_text(size, ordinal)]) for ordinal in range(size.prompts * (warm + steps))]
     reset_peak()
     with tempfile.TemporaryDirectory() as folder:
-        settings = GRPOConfig(
-            output_dir=folder, per_device_train_batch_size=small, gradient_accumulation_steps=len(lengths) // small,
-            steps_per_generation=at_once // small, num_generations=size.samples, max_completion_length=max(lengths),
-            beta=0.0, bf16=size.device == "cuda", learning_rate=1e-6, max_steps=warm + steps, report_to=[],
-            save_strategy="no", loss_type="grpo", temperature=1.0, disable_tqdm=True, logging_strategy="no",
-            use_cpu=size.device == "cpu", gradient_checkpointing=False,
-        )  # fmt: skip
-        data = Dataset.from_dict({"prompt": prompts})
         GRPOTrainer(
-            model=model, reward_funcs=reward, args=settings, train_dataset=data, processing_class=tokenizer_of(size),
+            model=model, reward_funcs=reward, args=settings(folder, size, max(lengths), warm + steps, at_once),
+            train_dataset=Dataset.from_dict({"prompt": prompts}), processing_class=tokenizer_of(size),
             callbacks=[Clock()],
         ).train()  # fmt: skip
     return measured()

@@ -175,7 +175,7 @@ def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
 @law("used in its frame, a policy decides as when it was gathered", lambda part: frame_of(part) is not None)
 def framed(part: Any, case: RolloutCase) -> Iterator[str]:
     """Every (start, sample) has as many decisions, and the log-probability, that it had; a narrowed one has others."""
-    fresh, frame = case.gather(part), frame_of(part)
+    fresh, frame = case.gather(part).own(), frame_of(part)
     if frame is None or "logp_model" in fresh.extra:
         return
     pairs, row = torch.stack([fresh.column("start"), fresh.column("sample")], 1).unique(dim=0, return_inverse=True)
