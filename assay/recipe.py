@@ -14,7 +14,6 @@ from assay.slots import (
     Constraint,
     CriticLoss,
     Curriculum,
-    Framing,
     Gate,
     ModelSpec,
     Objective,
@@ -28,6 +27,7 @@ from assay.slots import (
     TaskChange,
     Term,
     Wrapper,
+    frame_of,
 )
 from assay.types import AssayError, Need, Progress
 
@@ -143,9 +143,9 @@ class Recipe:
         """Who acts once training is over: the actor in the frame in which it learned, or what the wrapper puts around
         it and the other trained models.
         """
-        frame = self.rollout.frame if isinstance(self.rollout, Framing) else None
-        framed = models if frame is None else {**models, "actor": frame.around(models)}
-        return framed["actor"] if self.wrapper is None else self.wrapper.around(framed)
+        who, frame = "actor" if self.wrapper is None else self.wrapper.actor, frame_of(self.rollout)
+        framed = models if frame is None else {**models, who: frame.around({**models, "actor": models[who]})}
+        return framed[who] if self.wrapper is None else self.wrapper.around(framed)
 
     @property
     def models(self) -> set[str]:

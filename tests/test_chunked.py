@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,6 +46,16 @@ def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> Non
     torch.testing.assert_close(used.logp.sum(1), logp, atol=1e-4, rtol=0)
 
 
+class OfCopy:
+    """A wrapper of a copy that changes nothing."""
+
+    actor = "average"
+    reads = ("average",)
+
+    def around(self, models: Mapping[str, Any]) -> Any:
+        return models["average"]
+
+
 def test_the_frame_follows_the_rollout() -> None:
     """Whatever is set, a policy is used in the chunks it learned in, also inside a narrowing and a wrapper."""
     recipe = catalogue.methods()["delethink"].recipe().set("rollout.chunk", 6)
@@ -57,6 +69,9 @@ def test_the_frame_follows_the_rollout() -> None:
     assert isinstance(inner, NarrowedActor)
     assert isinstance(inner.actor, ChunkedActor)
     assert replace(recipe, rollout=Episodes()).policy({"actor": actor}) is actor
+    lagging = Transformer(32, 2, 2).build(catalogue.find_task("sorting-5").spec)
+    around_a_copy = replace(recipe, wrapper=OfCopy()).policy({"actor": actor, "average": lagging})
+    assert around_a_copy.actor is lagging, "the frame is around whom the wrapper has inside"
 
 
 def test_it_obeys_the_laws_of_wrappers() -> None:

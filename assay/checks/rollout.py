@@ -19,7 +19,7 @@ from assay.checks.bench import columns_of
 from assay.checks.cases import CHOICES, TORQUES, normal
 from assay.checks.laws import LOOSE, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
 from assay.checks.state import saved_and_loaded, untouched
-from assay.slots import Framing, ModelSpec, Task, Wrapper
+from assay.slots import ModelSpec, Task, frame_of
 from assay.tasks.addition import addition
 from assay.tasks.cartpole import cartpole
 from assay.tasks.games import RepeatedGame
@@ -185,11 +185,6 @@ def framed(part: Any, case: RolloutCase) -> Iterator[str]:
         before = torch.zeros(len(pairs)).index_add(0, row, theirs.sum(1).float())
         if gap(ours.sum(1).float(), before) > LOOSE:
             yield f"{name} of an episode: {shown(ours.sum(1).float())} when used, {shown(before)} when gathered"
-
-
-def frame_of(part: Any) -> Wrapper | None:
-    """The rollout's frame, if it has one."""
-    return part.frame if isinstance(part, Framing) else None
 
 
 ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes, framed), rollout_cases)

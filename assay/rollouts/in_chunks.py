@@ -18,7 +18,8 @@ class InChunks:
     `chunk` - `carry` tokens after the prompt and the last `carry` tokens.
 
     A policy that learned under resets has never seen a longer context, nor what stands at later positions: evaluated
-    on whole answers it is another policy. A chunk as long as the answers changes nothing.
+    on whole answers it is another policy. A chunk as long as the answers changes nothing. The number of chunks is not
+    limited as it is in training: an answer ends by itself, or at the task's limit.
     """
 
     chunk: int = 4

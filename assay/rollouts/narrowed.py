@@ -9,7 +9,7 @@ import numpy as np
 
 from assay.rollouts.episodes import Episodes
 from assay.sampling.narrowing import Narrowing
-from assay.slots import Framing, Rollout, Task, Wrapper
+from assay.slots import Rollout, Task, Wrapper, frame_of
 from assay.types import AssayError, Draw, Experience, State, Vocabulary
 
 
@@ -41,7 +41,7 @@ class Narrowed:
     @property
     def frame(self) -> Wrapper | None:
         """That of what gathers."""
-        return self.gather.frame if isinstance(self.gather, Framing) else None
+        return frame_of(self.gather)
 
     def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
         """What is gathered by the narrowed actor."""

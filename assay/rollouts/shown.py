@@ -10,7 +10,7 @@ import torch
 
 from assay.rollouts.episodes import Episodes
 from assay.sampling.narrowing import LOGP_MODEL
-from assay.slots import DemonstratedTask, Framing, Rollout, Task, Wrapper
+from assay.slots import DemonstratedTask, Rollout, Task, Wrapper, frame_of
 from assay.types import AssayError, Draw, Experience, Origin, State, concatenate
 
 
@@ -42,7 +42,7 @@ class WithDemonstrations:
     @property
     def frame(self) -> Wrapper | None:
         """That of what gathers."""
-        return self.gather.frame if isinstance(self.gather, Framing) else None
+        return frame_of(self.gather)
 
     def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
         """The policy's own rows, then one for each start."""

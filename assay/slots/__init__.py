@@ -34,6 +34,7 @@ from assay.slots.parts import (
     TaskChange,
     Term,
     Wrapper,
+    frame_of,
     number,
 )
 from assay.slots.tasks import (
@@ -96,5 +97,6 @@ __all__ = [
     "VerifiedTask",
     "View",
     "Wrapper",
+    "frame_of",
     "number",
 ]

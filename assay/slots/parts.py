@@ -42,6 +42,11 @@ class Framing(Rollout, Protocol):
         """What is around the actor once training is over, inside the recipe's wrapper; none where nothing is."""
 
 
+def frame_of(rollout: Rollout | None) -> Wrapper | None:
+    """A rollout's frame; none where it shows what the task does."""
+    return rollout.frame if isinstance(rollout, Framing) else None
+
+
 class Explore(Protocol):
     """An actor around the actor while gathering: epsilon-greedy, action noise. The recorded logp is the mixture's."""
 
