@@ -124,6 +124,8 @@ class Browser:
         """Loads a page and waits until its script has set data-ready; the seconds that took."""
         self.size(width, height)
         self.dark(dark)
+        self.call("Page.navigate", url="about:blank")  # a live page would go on asking a server that has gone
+        self.until("location.href === 'about:blank'")
         self.events.clear()
         begun = time.monotonic()
         self.call("Page.navigate", url=url)
