@@ -5,29 +5,37 @@ from typing import TYPE_CHECKING, Any
 from assay.version import __version__
 
 if TYPE_CHECKING:
-    from assay.engine import Placement
-    from assay.optimizers import Adam
-    from assay.recipe import Copy, Recipe, Stage
-    from assay.run import Run, load, resume, train
-    from assay.stacking.run import train_stacked
-    from assay.types import AssayError, Experience
+    from assay.core.errors import AssayError
+    from assay.core.optimizers import Adam
+    from assay.core.recipe import Copy, Recipe, Stage
+    from assay.core.record import Experience
+    from assay.engine.engine import Placement
+    from assay.runs.run import Run, load, resume, train
+    from assay.runs.stacked.run import train_stacked
 
 HOMES = {
-    "Adam": "optimizers",
-    "AssayError": "types",
-    "Copy": "recipe",
-    "Experience": "types",
-    "Placement": "engine",
-    "Recipe": "recipe",
-    "Run": "run",
-    "Stage": "recipe",
-    "load": "run",
-    "resume": "run",
-    "train": "run",
-    "train_stacked": "stacking.run",
+    "Adam": "core.optimizers",
+    "AssayError": "core.errors",
+    "Copy": "core.recipe",
+    "Experience": "core.record",
+    "Placement": "engine.placement",
+    "Recipe": "core.recipe",
+    "Run": "runs.run",
+    "Stage": "core.recipe",
+    "load": "runs.run",
+    "resume": "runs.run",
+    "train": "runs.run",
+    "train_stacked": "runs.stacked.run",
 }
 """Where each public name lives; it is imported when it is first used, so that `import assay` is quick."""
-MODULES = ("bases", "checks", "evidence", "probes", "schedules", "worlds")
+MODULES = {
+    "evidence": "evidence",
+    "laws": "proof.laws",
+    "probes": "claims.probes",
+    "recipes": "recipes",
+    "schedules": "core.schedules",
+    "worlds": "recipes.worlds",
+}
 """Public modules, imported when they are first used."""
 
 __all__ = [
@@ -52,7 +60,7 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in MODULES:
-        return importlib.import_module(f"assay.{name}")
+        return importlib.import_module(f"assay.{MODULES[name]}")
     if name not in HOMES:
         raise AttributeError(f"module 'assay' has no attribute '{name}'")
     return getattr(importlib.import_module(f"assay.{HOMES[name]}"), name)

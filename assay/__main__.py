@@ -1,6 +1,6 @@
 """`python -m assay`."""
 
-from assay.cli import main
+from assay.app.cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

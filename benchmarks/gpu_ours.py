@@ -24,8 +24,8 @@ class Random:
 
     def build(self, spec: Any) -> nn.Module:
         """Without the checks of a folder: there is none."""
-        from assay.backends.adapters import Lora
-        from assay.backends.pretrained import PretrainedActor
+        from assay.models.pretrained.adapters import Lora
+        from assay.models.pretrained.causal import PretrainedActor
 
         made = network(self.size, torch.bfloat16)
         return PretrainedActor(spec.action, Lora(self.rank).attach(made) if self.rank else made)
@@ -40,7 +40,7 @@ class Words:
     @property
     def vocabulary(self) -> Any:
         """The end token is one that the policy cannot choose."""
-        from assay.types import Vocabulary
+        from assay.core.spaces import Vocabulary
 
         return Vocabulary(self.size, pad=0, bos=1, eos=self.size)
 
@@ -68,13 +68,13 @@ class Parity:
 
     def item(self, ordinal: int, split: int) -> Any:
         """Random words after the first."""
-        from assay.tasks.prompts import Item
+        from assay.tasks.language.prompts import Item
 
         return Item(prompt_text(self.size, ordinal), "", "")
 
     def verify(self, item: Any, completion: str) -> Any:
         """Share of even words."""
-        from assay.types import Score
+        from assay.core.record import Score
 
         return Score(even_share(completion))
 
@@ -101,10 +101,10 @@ class Lengths:
     def __call__(self, task: Any, actor: Any, starts: np.ndarray, draw: Any, state: dict[str, Any]) -> Any:
         """Samples and records."""
         from assay.ops import random
-        from assay.rollouts.completions import as_experience
+        from assay.playing.completions import as_experience
         from assay.sampling import on_the_host
         from assay.sampling.pages import Way
-        from assay.tasks.prompts import prompt_ids
+        from assay.tasks.language.prompts import prompt_ids
 
         size, limit = self.size, torch.from_numpy(self.size.lengths(self.case))
         if "sampler" not in state:
@@ -143,13 +143,13 @@ def cache_bytes(size: Size) -> int:
 
 def loop_of(case: str, size: Size, where: Any, cache: float = 0.0, rank: int = 0) -> Any:
     """The base grpo on this task; `rank` as `Random` has it."""
-    from assay import bases
-    from assay.loop import Loop
-    from assay.optimizers import Adam
-    from assay.sources.fresh import FreshSequences
-    from assay.tasks.prompts import PromptTask
+    from assay import recipes
+    from assay.core.optimizers import Adam
+    from assay.engine.loop import Loop
+    from assay.parts.sources.fresh import FreshSequences
+    from assay.tasks.language.prompts import PromptTask
 
-    base = bases.grpo()
+    base = recipes.grpo()
     stage = replace(base.stages[0], optimizer=Adam(1e-6))
     actor, rollout = Random(size, rank), Lengths(size, case, cache)
     recipe = replace(base, actor=actor, rollout=rollout, source=FreshSequences(), stages=(stage,))
@@ -159,7 +159,7 @@ def loop_of(case: str, size: Size, where: Any, cache: float = 0.0, rank: int = 0
 
 def ours(case: str, size: Size, steps: int, where: Any, cache: float, rank: int) -> dict[str, Any]:
     """Seconds and peak memory of each phase of each step, its work, and a scoring pass by itself."""
-    from assay.types import Need
+    from assay.core.record import Need
 
     loop = loop_of(case, size, where, cache, rank)
     found: dict[str, list[float]] = {"decode": [], "update": [], "rest": [], "whole step": [], "score": []}

@@ -38,7 +38,7 @@ class Words:
     @property
     def vocabulary(self) -> Any:
         """The end token is one that the policy cannot choose."""
-        from assay.types import Vocabulary
+        from assay.core.spaces import Vocabulary
 
         return Vocabulary(self.size, pad=0, bos=1, eos=1)
 
@@ -59,14 +59,14 @@ class Parity:
 
     def item(self, ordinal: int, split: int) -> Any:
         """Fifteen random words."""
-        from assay.tasks.prompts import Item
+        from assay.tasks.language.prompts import Item
 
         ids = np.random.default_rng((ordinal, split)).integers(2, self.size, 15)
         return Item(" ".join(f"w{token}" for token in ids), "", "")
 
     def verify(self, item: Any, completion: str) -> Any:
         """Share of even words."""
-        from assay.types import Score
+        from assay.core.record import Score
 
         return Score(even_share(completion))
 
@@ -77,19 +77,19 @@ def even_share(text: str) -> float:
 
 
 def assay_arm(size: str) -> dict[str, Any]:
-    """bases.grpo with one update a step."""
-    from assay import bases
-    from assay.actors.transformer import Transformer
-    from assay.backends.machine import tuned
-    from assay.engine import Placement
-    from assay.loop import Loop
-    from assay.rollouts.episodes import Episodes
-    from assay.sources.fresh import FreshSequences
-    from assay.tasks.prompts import PromptTask
+    """recipes.grpo with one update a step."""
+    from assay import recipes
+    from assay.engine.engine import Placement
+    from assay.engine.loop import Loop
+    from assay.models.transformer import Transformer
+    from assay.parts.rollouts.episodes import Episodes
+    from assay.parts.sources.fresh import FreshSequences
+    from assay.runs.machine import tuned
+    from assay.tasks.language.prompts import PromptTask
 
     width, layers, heads, vocabulary = SIZES[size]
     recipe = replace(
-        bases.grpo(), actor=Transformer(width, layers, heads), source=FreshSequences(), rollout=Episodes(32, 8)
+        recipes.grpo(), actor=Transformer(width, layers, heads), source=FreshSequences(), rollout=Episodes(32, 8)
     )
     task = PromptTask("parity", Parity(vocabulary), Words(vocabulary), 16, NEW)
     loop = Loop(recipe, task, seed=0, num_steps=100, placement=Placement(micro_batch=32))

@@ -46,13 +46,13 @@ def timed(update: Callable[[], None], updates: int) -> dict[str, Any]:
 
 def assay_arm(name: str, width: int) -> dict[str, Any]:
     """The base's own stages on a filled replay; no environment."""
-    from assay import bases
-    from assay.loop import Loop
-    from assay.tasks.stepping import SteppedTask
-    from assay.types import Box, Spec
+    from assay import recipes
+    from assay.core.spaces import Box, Spec
+    from assay.engine.loop import Loop
+    from assay.tasks.control.stepping import SteppedTask
 
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
-    recipe = {"td3": bases.td3, "sac": bases.sac}[name]()
+    recipe = {"td3": recipes.td3, "sac": recipes.sac}[name]()
     recipe = recipe.set("actor.hidden", (width, width)).set("q.hidden", (width, width))
     recipe = replace(recipe, rollout=None).set("source.updates", 8).set("source.capacity", 100_000)
     unbounded, unit = float("inf"), (1.0,) * 6

@@ -89,9 +89,9 @@ class Clock:
 
 def assay_arm(vector: bool, seed: int) -> dict[str, Any]:
     """bases.ppo with its defaults."""
-    from assay import catalogue
-    from assay.backends.gymnasium import gymnasium_task
-    from assay.loop import Loop
+    from assay.engine.loop import Loop
+    from assay.runs import catalogue
+    from assay.tasks.adapters.gymnasium import gymnasium_task
 
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     task = gymnasium_task("CartPole-v1", vector=True) if vector else catalogue.find_task("cartpole")

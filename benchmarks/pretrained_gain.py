@@ -16,10 +16,10 @@ import warnings
 from pathlib import Path
 
 import assay
-from assay.backends.transformers import pinned, with_model
-from assay.catalogue import with_pretrained
-from assay.engine import Placement
-from assay.tasks.textfile import textfile
+from assay.engine.engine import Placement
+from assay.models.pretrained.transformers import pinned, with_model
+from assay.runs.catalogue import with_pretrained
+from assay.tasks.language.textfile import textfile
 
 QUESTION = "What is {} + {}? Answer with the number only."
 
@@ -46,7 +46,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     task = with_model(textfile(str(problems(options.out / "problems.jsonl"))), options.model, max_tokens=24)
-    recipe = with_pretrained(assay.bases.grpo(), pinned(options.model))
+    recipe = with_pretrained(assay.recipes.grpo(), pinned(options.model))
     recipe = recipe.set("policy.learning_rate", options.rate)
     begin = time.perf_counter()
     placement = Placement(options.device, micro_batch=128)

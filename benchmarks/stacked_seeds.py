@@ -23,21 +23,22 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from assay import bases
-from assay.backends.machine import describe_machine, tuned
-from assay.bases import conservative
-from assay.engine import Placement
-from assay.loop import Loop
-from assay.recipe import Recipe
-from assay.slots import Task
-from assay.sources.logged import Logged
-from assay.stacking.loop import StackedLoop
-from assay.stacking.run import shared_loops
-from assay.tasks.stepping import SteppedTask
-from assay.types import Box, Origin, Spec
+from assay import recipes
+from assay.core.recipe import Recipe
+from assay.core.record import Origin
+from assay.core.slots import Task
+from assay.core.spaces import Box, Spec
+from assay.engine.engine import Placement
+from assay.engine.loop import Loop
+from assay.methods.td3_bc.base import td3_bc
+from assay.parts.sources.logged import Logged
+from assay.runs.machine import describe_machine, tuned
+from assay.runs.stacked.loop import StackedLoop
+from assay.runs.stacked.run import shared_loops
+from assay.tasks.control.stepping import SteppedTask
 
 OBSERVATIONS, ACTIONS, WIDTH, BATCH = 17, 6, 256, 256
-METHODS: dict[str, Callable[[], Recipe]] = {"sac": bases.sac, "td3_bc": conservative.td3_bc}
+METHODS: dict[str, Callable[[], Recipe]] = {"sac": recipes.sac, "td3_bc": td3_bc}
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from assay.backends.machine import describe_machine
+from assay.app.report.progress import Mode
 from assay.evidence.intervals import mean_interval
-from assay.report.progress import Mode
-from assay.run import train
+from assay.runs.machine import describe_machine
+from assay.runs.run import train
 
 SEEDS = 5
 

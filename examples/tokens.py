@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 
 import assay
-from assay import bases
-from assay.credit.outcome import LeaveOneOut, OutcomeCredit
+from assay import recipes
+from assay.parts.credit.outcome import LeaveOneOut, OutcomeCredit
 
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 100
 
@@ -17,6 +17,6 @@ run = assay.train("grpo", task="countdown", steps=steps, warmup=3 * steps)
 print(f"grpo: {run.before.value:.2f} -> {run.after.value:.2f} of held-out puzzles solved")
 
 # As a value: a recipe is a frozen record of parts. Replace one and you have another method.
-recipe = replace(bases.grpo(), name="grpo_loo", credit=(OutcomeCredit(LeaveOneOut()),))
+recipe = replace(recipes.grpo(), name="grpo_loo", credit=(OutcomeCredit(LeaveOneOut()),))
 other = assay.train(recipe, task="countdown", steps=steps, warmup=3 * steps)
 print(f"with a leave-one-out baseline: {other.after.value:.2f}; everything about it is in {other.folder}")

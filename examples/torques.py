@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 
 import assay
-from assay import bases
-from assay.credit.temporal import RewardToGo, Whiten
+from assay import recipes
+from assay.parts.credit.temporal import RewardToGo, Whiten
 
 steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60
 
@@ -16,6 +16,6 @@ run = assay.train("ppo", task="cartpole", steps=steps)
 print(f"ppo: held-out return {run.before.value:.0f} -> {run.after.value:.0f}; everything about it is in {run.folder}")
 
 # Settings are found by any unambiguous end of their path; parts are values that can be replaced.
-recipe = replace(bases.ppo().set("epochs", 2), name="ppo_to_go", credit=(RewardToGo(discount=0.99), Whiten()))
+recipe = replace(recipes.ppo().set("epochs", 2), name="ppo_to_go", credit=(RewardToGo(discount=0.99), Whiten()))
 other = assay.train(recipe, task="cartpole", steps=steps)
 print(f"with rewards to go instead of generalised advantages: {other.after.value:.0f}")

@@ -9,12 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue
-from assay.engine import Engine, Placement
-from assay.loop import Loop
-from assay.slots import Annotation, Over
-from assay.types import AssayError, Experience, Need
-from assay.worlds import TABLE
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need
+from assay.core.slots import Annotation, Over
+from assay.engine.engine import Engine, Placement
+from assay.engine.loop import Loop
+from assay.recipes.worlds import TABLE
+from assay.runs import catalogue
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class FromOther:
 
 def test_a_part_gets_the_column_it_asks_for() -> None:
     task = catalogue.find_task("chain")
-    recipe = replace(bases.rloo(TABLE), credit=(FromOther(),))
+    recipe = replace(recipes.rloo(TABLE), credit=(FromOther(),))
     step = Loop(recipe, task, seed=0, num_steps=1).step()
     assert step.fresh is not None
     column = step.fresh.column("logp_other")
@@ -57,7 +59,7 @@ def test_a_part_gets_the_column_it_asks_for() -> None:
 
 def test_micro_batches_do_not_change_it() -> None:
     task = catalogue.find_task("chain")
-    recipe = replace(bases.rloo(TABLE), credit=(FromOther(),))
+    recipe = replace(recipes.rloo(TABLE), credit=(FromOther(),))
     step = Loop(recipe, task, seed=0, num_steps=1).step()
     assert step.fresh is not None
     bare = replace(step.fresh, extra={})
@@ -73,4 +75,4 @@ def test_an_annotation_by_a_model_that_is_not_there_is_refused() -> None:
         needs: ClassVar[frozenset[Need | Annotation]] = frozenset({UnderOtherStart(model="judge")})
 
     with pytest.raises(AssayError, match="'logp_other' is computed by the model 'judge', which is no model"):
-        replace(bases.rloo(TABLE), credit=(Wants(),)).check()
+        replace(recipes.rloo(TABLE), credit=(Wants(),)).check()

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 import torch
 
-from assay import bases, catalogue
-from assay.actors.transformer import Transformer
-from assay.batching import by_length
-from assay.engine import Engine, Placement
-from assay.loop import Loop
-from assay.ops import text
-from assay.types import Experience, Need
+from assay import recipes
+from assay.core.record import Experience, Need
+from assay.engine.batching import by_length
+from assay.engine.engine import Engine, Placement
+from assay.engine.loop import Loop
+from assay.models.transformer import Transformer
+from assay.playing import text
+from assay.runs import catalogue
 
 SMALL = Transformer(width=32, layers=2, heads=2)
 
@@ -52,7 +53,7 @@ def test_few_columns_are_padding() -> None:
 
 
 def stepped(**placement: Any) -> Loop:
-    recipe = replace(bases.grpo(), actor=SMALL)
+    recipe = replace(recipes.grpo(), actor=SMALL)
     loop = Loop(recipe, catalogue.find_task("countdown"), seed=0, num_steps=2, placement=Placement(**placement))
     loop.engine.models["actor"].double()
     loop.step()
@@ -71,7 +72,7 @@ def test_columns_come_back_in_their_rows() -> None:
     task = catalogue.find_task("countdown")
     batch = task.demonstrate(torch.arange(20).numpy(), 0)
     found = [
-        Engine(replace(bases.grpo(), actor=SMALL), task.spec, 0, Placement(tokens=tokens)).over(
+        Engine(replace(recipes.grpo(), actor=SMALL), task.spec, 0, Placement(tokens=tokens)).over(
             "actor", batch, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp
         )
         for tokens in (0, 100)
@@ -82,7 +83,7 @@ def test_columns_come_back_in_their_rows() -> None:
 @pytest.mark.parametrize("placement", [{}, {"tokens": 100}, {"tokens": 100, "micro_batch": 5}])
 def test_a_batch_without_rows_is_one_part_without_rows(placement: dict[str, int]) -> None:
     task = catalogue.find_task("countdown")
-    recipe = replace(bases.grpo(), actor=SMALL)
+    recipe = replace(recipes.grpo(), actor=SMALL)
     batch = task.demonstrate(torch.arange(3).numpy(), 0).rows(slice(0, 0))
     engine = Engine(recipe, task.spec, 0, Placement(**placement))
     assert [len(part) for part in engine.micro_batches(batch, frozenset({"group"}))] == [0]

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue
-from assay.actors.transformer import Transformer
-from assay.checks import check_wrapper
-from assay.rollouts.chunks import Chunks
-from assay.rollouts.episodes import Episodes, group_rows
-from assay.rollouts.in_chunks import ChunkedActor, InChunks
-from assay.rollouts.narrowed import Narrowed
+from assay.core.record import Draw, Experience
+from assay.methods.delethink.in_chunks import ChunkedActor, InChunks
+from assay.methods.delethink.rollout import Chunks
+from assay.models.transformer import Transformer
+from assay.parts.rollouts.episodes import Episodes, group_rows
+from assay.parts.rollouts.narrowed import Narrowed
+from assay.proof.laws import check_wrapper
+from assay.runs import catalogue
 from assay.sampling.narrowing import NarrowedActor, Narrowing
-from assay.types import Draw, Experience
 
 STARTS, MEMBERS = 5, 3
 

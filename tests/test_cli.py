@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
-from assay import catalogue, cli, store
-from assay.report.folder import METRICS
+from assay.app import cli
+from assay.app.report.folder import METRICS
+from assay.core import store
+from assay.runs import catalogue
 
 BANDIT = ["reinforce", "--task", "bandit", "--steps", "3"]
 Answer = tuple[int, str, str]
@@ -248,7 +250,7 @@ def test_a_bug_of_our_own_is_not_hidden(assay: Command, monkeypatch: pytest.Monk
 def test_a_reader_that_goes_away_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "assay.cli", "list", "--json"]
+    command = [sys.executable, "-m", "assay.app.cli", "list", "--json"]
     ended = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=120, check=False)
     os.close(writing)
     assert (ended.returncode, ended.stderr) == (0, b"")
@@ -260,7 +262,7 @@ def test_a_warning_is_one_line_without_source_code(assay: Command, tmp_path: Pat
     small = ["--set", "actor.width=8", "--set", "actor.layers=1", "--set", "actor.heads=2", "--set", "source.batch=2"]
     with pytest.warns(UserWarning, match="contains the answer"):  # what pytest sees; the command line is asked below
         catalogue.find_task("told.jsonl")
-    words = [sys.executable, "-m", "assay.cli", "train", "sft", "--task", "told.jsonl", "--steps", "0", *small]
+    words = [sys.executable, "-m", "assay.app.cli", "train", "sft", "--task", "told.jsonl", "--steps", "0", *small]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stderr.splitlines() == [
         f"assay: {tmp_path / 'told.jsonl'}: in 30 of 30 rows the prompt contains the answer",

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay import comparison
-from assay.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
-from assay.jobs import Failure, Job, Result, result_of, run_jobs
-from assay.report import comparison as shown
-from assay.types import AssayError
+from assay.app.report import comparison as shown
+from assay.core.errors import AssayError
+from assay.runs import comparison
+from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
+from assay.runs.jobs import Failure, Job, Result, result_of, run_jobs
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 QUICK = {"steps": 2}
@@ -282,6 +282,6 @@ def test_as_many_decisions_are_as_many_steps_as_each_needs(tmp_path: Path) -> No
 def test_other_code_is_not_mixed_with_what_was_run_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     comparison.run(setup(tmp_path / "c", seeds=1))
     comparison.run(setup(tmp_path / "c", seeds=1))
-    monkeypatch.setattr(comparison, "code_of", lambda modules: {"assay.credit.outcome": "changed"})
+    monkeypatch.setattr(comparison, "code_of", lambda modules: {"assay.parts.credit.outcome": "changed"})
     with pytest.raises(AssayError, match=r"started with another assay\.credit\.outcome"):
         comparison.run(setup(tmp_path / "c", seeds=1))

@@ -13,21 +13,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue, cli
-from assay.bases.offline import f_dvl, recoil
+from assay import recipes
+from assay.app import cli
+from assay.core.errors import AssayError
+from assay.core.recipe import Phase
+from assay.core.record import Draw
+from assay.core.slots import Task
+from assay.core.spaces import Discrete, Spec
 from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
 from assay.datasets.made import Agent, Expert, Kept, Medium, MediumReplay, Random, Scripted, Trained, uniform_actor
 from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.methods.dual_rl.base import f_dvl, recoil
 from assay.ops.random import hashed
-from assay.plan import make_plan, plan_of
-from assay.recipe import Phase
-from assay.rollouts.episodes import Fragments
-from assay.slots import Task
-from assay.sources.demonstrations import DemonstratedDecisions
-from assay.sources.logged import Contents, Log, Logged
-from assay.tasks.cartpole import cartpole
-from assay.types import AssayError, Discrete, Draw, Spec
+from assay.parts.rollouts.episodes import Fragments
+from assay.parts.sources.demonstrations import DemonstratedDecisions
+from assay.parts.sources.logged import Contents, Log, Logged
+from assay.runs import catalogue
+from assay.runs.plan import make_plan, plan_of
+from assay.tasks.control.cartpole import cartpole
 
 EMPTY = np.empty(0, np.int64)
 TASKS = {name: catalogue.find_task(name) for name in ("cartpole", "pendulum", "gridworld", "hazards")}
@@ -162,7 +166,7 @@ def test_equal_descriptions_make_equal_rows() -> None:
 
 def scored(*scores: float) -> Trained:
     steps = {10 * place: score for place, score in enumerate(scores)}
-    return Trained(bases.ppo(), None, 10 * len(scores), random_score=-100.0, scores=steps)
+    return Trained(recipes.ppo(), None, 10 * len(scores), random_score=-100.0, scores=steps)
 
 
 def test_half_way_is_between_uniform_actions_and_the_end_of_training() -> None:
@@ -174,7 +178,7 @@ def test_half_way_is_between_uniform_actions_and_the_end_of_training() -> None:
 
 
 def test_agents_make_medium_replay_medium_and_expert_of_one_training() -> None:
-    task, agent = TASKS["cartpole"], Agent(bases.ppo, steps=8, seed=2, evaluations=8)
+    task, agent = TASKS["cartpole"], Agent(recipes.ppo, steps=8, seed=2, evaluations=8)
     replay, medium, expert = MediumReplay(agent).make(task), Medium(agent, 4).make(task), Expert(agent, 4).make(task)
     step = medium.about["at"]["step"]
     assert 0 <= step <= 8
@@ -185,11 +189,11 @@ def test_agents_make_medium_replay_medium_and_expert_of_one_training() -> None:
 
 
 def test_agents_that_cannot_make_data_are_refused() -> None:
-    before = (Phase("first", bases.bc(), 1),)
+    before = (Phase("first", recipes.bc(), 1),)
     with pytest.raises(AssayError, match="phases before it"):
-        Expert(Agent(lambda world: replace(bases.ppo(world), before=before), 1)).make(TASKS["cartpole"])
+        Expert(Agent(lambda world: replace(recipes.ppo(world), before=before), 1)).make(TASKS["cartpole"])
     with pytest.raises(AssayError, match="gathers nothing"):
-        Expert(Agent(bases.bc, 1)).make(TASKS["cartpole"])
+        Expert(Agent(recipes.bc, 1)).make(TASKS["cartpole"])
 
 
 def test_a_kept_data_set_is_made_once_and_other_contents_are_refused(tmp_path: Path) -> None:
@@ -388,13 +392,13 @@ def test_a_recipe_learns_from_files_in_the_place_of_its_logs(tmp_path: Path) -> 
     assert isinstance(two.source, Logged)
     assert [log.origin for log in two.source.logs] == [4, 2]
     assert Contents(two.source.logs, task).hash == Contents(two.source.logs, task).hash
-    cloned = with_data(bases.bc(), files[:1]).source
+    cloned = with_data(recipes.bc(), files[:1]).source
     assert isinstance(cloned, Logged)
     assert cloned.updates == DemonstratedDecisions().minibatches
     with pytest.raises(AssayError, match="learns from 2 logs"):
         with_data(recoil(), files[:1])
     with pytest.raises(AssayError, match="gathers its own experience"):
-        with_data(bases.ppo(), files[:1])
+        with_data(recipes.ppo(), files[:1])
 
 
 def test_the_batches_of_a_file_are_those_of_the_log_that_it_was_made_of(tmp_path: Path) -> None:

@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from assay import bases, probes
-from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, NoBaseline, OutcomeCredit, RowStatistic
-from assay.credit.shaping import KlInReward
-from assay.objectives.policy import PolicyGradient, RatioLevel, TrustRegion
-from assay.objectives.ratio import ProductRatio, SequenceRatio, TokenRatio
-from assay.objectives.trust import Clip, NoTrust, StopGradientWeight, Unclipped
+from assay import recipes
+from assay.claims import probes
+from assay.core.recipe import Copy, Recipe, Stage
+from assay.core.slots import Aggregation
 from assay.ops import divergences
-from assay.recipe import Copy, Recipe, Stage
-from assay.reduce import FixedLength, SequenceMean, SequenceSum, TokenMean
-from assay.regularizers.divergence import KlToReference
-from assay.slots import Aggregation
+from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, TokenMean
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, NoBaseline, OutcomeCredit, RowStatistic
+from assay.parts.credit.shaping import KlInReward
+from assay.parts.objectives.policy import PolicyGradient, RatioLevel, TrustRegion
+from assay.parts.objectives.ratio import ProductRatio, SequenceRatio, TokenRatio
+from assay.parts.objectives.trust import Clip, NoTrust, StopGradientWeight, Unclipped
+from assay.parts.regularizers.divergence import KlToReference
 
 LOGITS_A = torch.tensor([0.9, 0.2, -0.4], dtype=torch.float64)
 REWARD_A = torch.tensor([0.3, 1.0, -0.5], dtype=torch.float64)
@@ -42,7 +43,7 @@ def policy(
     """A policy gradient put together from its choices."""
     objective = PolicyGradient(ratio=ratio, trust=trust, aggregate=aggregate)
     stage = Stage("policy", trains=("actor",), objective=(objective,))
-    return replace(bases.group_reinforce(), credit=(OutcomeCredit(baseline),), stages=(stage,))
+    return replace(recipes.group_reinforce(), credit=(OutcomeCredit(baseline),), stages=(stage,))
 
 
 def words() -> probes.AllEpisodes:
@@ -74,15 +75,15 @@ numbers = st.floats(-2.0, 2.0, allow_nan=False)
 @given(logits=st.lists(numbers, min_size=3, max_size=3), reward=st.lists(numbers, min_size=3, max_size=3))
 def test_rloo_is_unbiased_on_every_bandit(logits: list[float], reward: list[float]) -> None:
     logits_A, reward_A = torch.tensor(logits, dtype=torch.float64), torch.tensor(reward, dtype=torch.float64)
-    mine = -probes.expected_gradient(bases.rloo(), logits_A, reward_A, members=2)
+    mine = -probes.expected_gradient(recipes.rloo(), logits_A, reward_A, members=2)
     assert equal(mine, probes.exact_bandit_gradient(logits_A, reward_A))
 
 
 @pytest.mark.parametrize("members", [2, 3])
 def test_rloo_is_unbiased_on_sequences_and_on_several_prompts(members: int) -> None:
-    assert equal(probes.compare(bases.rloo(), words(), WORD_LOGITS, members).bias, torch.zeros(3, 2))
+    assert equal(probes.compare(recipes.rloo(), words(), WORD_LOGITS, members).bias, torch.zeros(3, 2))
     two = probes.bandit_episodes(torch.tensor([[0.0, 1.0], [2.0, -1.0]]))
-    assert equal(probes.compare(bases.rloo(), two, WORD_LOGITS[:2], members).bias, torch.zeros(2, 2))
+    assert equal(probes.compare(recipes.rloo(), two, WORD_LOGITS[:2], members).bias, torch.zeros(2, 2))
 
 
 def test_reinforce_without_baseline_is_unbiased() -> None:
@@ -95,7 +96,7 @@ def test_batch_mean_shrinks_the_gradient_by_one_in_n(num_prompts: int, members: 
     """The mean contains the row's own outcome: E[g] = (1 - 1/n) * exact for n rows, whatever their prompts."""
     reward = torch.tensor([[0.3, 1.0, -0.5], [2.0, 0.0, 1.0]], dtype=torch.float64)[:num_prompts]
     logits = torch.stack([LOGITS_A, -LOGITS_A])[:num_prompts]
-    seen = probes.compare(bases.reinforce(), probes.bandit_episodes(reward), logits, members)
+    seen = probes.compare(recipes.reinforce(), probes.bandit_episodes(reward), logits, members)
     assert equal(seen.expected, (1 - 1 / (num_prompts * members)) * seen.exact)
 
 
@@ -121,7 +122,7 @@ def test_variance_of_one_pull_is_the_textbook_formula() -> None:
 
 def test_leave_one_out_does_not_feel_a_shift_of_all_rewards_and_no_baseline_does() -> None:
     plain = [probes.gradient_variance(policy(), LOGITS_A, REWARD_A + shift, 3).sum() for shift in (0.0, 5.0)]
-    others = [probes.gradient_variance(bases.rloo(), LOGITS_A, REWARD_A + shift, 3).sum() for shift in (0.0, 5.0)]
+    others = [probes.gradient_variance(recipes.rloo(), LOGITS_A, REWARD_A + shift, 3).sum() for shift in (0.0, 5.0)]
     assert abs(others[0] - others[1]) < TOLERANCE
     assert plain[1] > 40 * plain[0]
     assert plain[1] > 40 * others[1]
@@ -147,7 +148,7 @@ def test_grpo_weighs_prompts_by_their_difficulty(members: int) -> None:
     prob_P = torch.tensor([0.05, 0.5], dtype=torch.float64)
     logits_PA = torch.stack([(1 - prob_P).log(), prob_P.log()], 1)
     prompts = probes.bandit_episodes(torch.tensor([[0.0, 1.0], [0.0, 1.0]]))
-    grpo = probes.compare(bases.grpo(), prompts, logits_PA, members)
+    grpo = probes.compare(recipes.grpo(), prompts, logits_PA, members)
     weight_P = prob_P.clone().apply_(lambda p: weight_of_prompt(p, members, GroupDeviation().epsilon))
     assert equal(grpo.expected, weight_P.unsqueeze(1) * grpo.exact)
     ratio = weight_of_prompt(0.05, members, 0.0) / weight_of_prompt(0.5, members, 0.0)
@@ -171,17 +172,17 @@ def test_grpo_tends_to_the_gradient_of_the_arcsine_of_the_root() -> None:
 
 
 def test_deviation_turns_the_direction_within_one_prompt_when_rewards_are_not_binary() -> None:
-    seen = probes.compare(bases.grpo(), probes.bandit_episodes(REWARD_A), LOGITS_A, 3)
-    binary = probes.compare(bases.grpo(), probes.bandit_episodes(torch.tensor([0.0, 1.0, 1.0])), LOGITS_A, 3)
+    seen = probes.compare(recipes.grpo(), probes.bandit_episodes(REWARD_A), LOGITS_A, 3)
+    binary = probes.compare(recipes.grpo(), probes.bandit_episodes(torch.tensor([0.0, 1.0, 1.0])), LOGITS_A, 3)
     assert seen.cosine < 0.999
     assert binary.cosine > 1 - TOLERANCE
 
 
 @pytest.mark.parametrize("members", [2, 3])
 def test_dr_grpo_points_where_rloo_points_and_grpo_does_not(members: int) -> None:
-    mine = probes.compare(bases.dr_grpo(length=3), words(), WORD_LOGITS, members)
+    mine = probes.compare(recipes.dr_grpo(length=3), words(), WORD_LOGITS, members)
     assert equal(mine.expected, (members - 1) / members / 3 * mine.exact)
-    assert probes.compare(bases.grpo(), words(), WORD_LOGITS, members).cosine < 0.999
+    assert probes.compare(recipes.grpo(), words(), WORD_LOGITS, members).cosine < 0.999
 
 
 # ---------------------------------------------------------------------------------------------------- lengths
@@ -222,18 +223,18 @@ def test_sequence_mean_prefers_short_rewards_and_long_punishments(reward: float,
 # ---------------------------------------------------------------------------------------------------- ratio one
 def scaled(trust: TrustRegion, aggregate: Aggregation) -> Recipe:
     """Plain REINFORCE with GRPO's advantages."""
-    return replace(policy(trust=trust, aggregate=aggregate), credit=bases.grpo().credit)
+    return replace(policy(trust=trust, aggregate=aggregate), credit=recipes.grpo().credit)
 
 
 @pytest.mark.parametrize(
     ("recipe", "plain"),
     [
-        (bases.grpo(), scaled(NoTrust(), SequenceMean())),
-        (bases.gspo(), scaled(NoTrust(), SequenceMean())),
-        (bases.dapo(), scaled(NoTrust(), TokenMean())),
-        (bases.cispo(), scaled(NoTrust(), TokenMean())),
-        (bases.dr_grpo(), policy(GroupMean(), aggregate=FixedLength(64))),
-        (bases.ppo(), bases.a2c()),
+        (recipes.grpo(), scaled(NoTrust(), SequenceMean())),
+        (recipes.gspo(), scaled(NoTrust(), SequenceMean())),
+        (recipes.dapo(), scaled(NoTrust(), TokenMean())),
+        (recipes.cispo(), scaled(NoTrust(), TokenMean())),
+        (recipes.dr_grpo(), policy(GroupMean(), aggregate=FixedLength(64))),
+        (recipes.ppo(), recipes.a2c()),
     ],
     ids=lambda recipe: recipe.name,
 )
@@ -314,7 +315,7 @@ def penalty(estimator: Callable[[Tensor], Tensor]) -> Recipe:
     """A KL term alone."""
     term = KlToReference(1.0, estimator, SequenceSum())
     stage = Stage("policy", trains=("actor",), regularizers=(term,))
-    return replace(bases.group_reinforce(), credit=(), stages=(stage,), copies={"reference": Copy(of="actor")})
+    return replace(recipes.group_reinforce(), credit=(), stages=(stage,), copies={"reference": Copy(of="actor")})
 
 
 def loss_gradient(
@@ -349,7 +350,7 @@ def whole_kl(episodes: probes.AllEpisodes, logits: Tensor, reference: Tensor) ->
     return (logp.exp() * (logp - episodes.logp(reference))).sum()
 
 
-@pytest.mark.parametrize("base", [bases.rloo(), policy()], ids=["rloo", "no baseline"])
+@pytest.mark.parametrize("base", [recipes.rloo(), policy()], ids=["rloo", "no baseline"])
 def test_kl_in_the_reward_has_the_whole_gradient(base: Recipe) -> None:
     """E[g] = d (E[R] - beta KL(pi || ref)), over bandits and sequences alike."""
     recipe = replace(base, credit=(KlInReward(0.3), *base.credit), copies={"reference": Copy(of="actor")})

@@ -14,16 +14,20 @@ import torch
 from torch import Tensor, nn
 
 import assay
-from assay import bases, catalogue
-from assay.actors.transformer import Transformer
-from assay.backends.pretrained import PretrainedActor
-from assay.engine import Engine, Placement, Update
-from assay.loop import Loop
-from assay.ops import random, text
-from assay.placement import arrange
-from assay.report.progress import Mode
-from assay.rollouts.episodes import Episodes
-from assay.rollouts.narrowed import Narrowed
+from assay import recipes
+from assay.app.report.progress import Mode
+from assay.core.record import Draw, Experience, Need
+from assay.core.spaces import Spec, Vocabulary
+from assay.engine.engine import Engine, Placement, Update
+from assay.engine.loop import Loop
+from assay.engine.placement import arrange
+from assay.models.pretrained.causal import PretrainedActor
+from assay.models.transformer import Transformer
+from assay.ops import random
+from assay.parts.rollouts.episodes import Episodes
+from assay.parts.rollouts.narrowed import Narrowed
+from assay.playing import text
+from assay.runs import catalogue
 from assay.sampling import SAMPLERS, kernels, release
 from assay.sampling.narrowing import Narrowing
 from assay.sampling.pages import Way
@@ -31,7 +35,6 @@ from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
 from assay.sampling.stops import Stop
-from assay.types import Draw, Experience, Need, Spec, Vocabulary
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 SMALL = Transformer(width=32, layers=2, heads=2)
@@ -110,7 +113,7 @@ class Packable:
 
 def test_the_host_waits_in_an_update_only_where_the_batch_moves() -> None:
     words = Vocabulary(500, 0, 1, 2)
-    recipe = replace(bases.sft(), actor=Packable())
+    recipe = replace(recipes.sft(), actor=Packable())
     engine = Engine(recipe, Spec(words, words, 512), 0, Placement("cuda", tokens=1024))
     batch = engine.annotate(completions(), recipe.needs)
     for _ in range(2):  # what is found out once: leaks, whether the output layer is plain, kernels
@@ -128,7 +131,7 @@ def test_the_host_waits_in_an_update_only_where_the_batch_moves() -> None:
 
 
 def test_a_gradient_that_is_not_finite_moves_nothing_and_is_known_when_settled() -> None:
-    recipe, task = replace(bases.sft(), actor=SMALL), catalogue.find_task("sorting-3")
+    recipe, task = replace(recipes.sft(), actor=SMALL), catalogue.find_task("sorting-3")
     engine = Engine(recipe, task.spec, 0, Placement("cuda"))
     stage, flat = recipe.stages[0], engine.flats["actor"].values
     before = copy.deepcopy((flat, engine.optimizers[stage.name]))
@@ -144,7 +147,7 @@ def test_a_gradient_that_is_not_finite_moves_nothing_and_is_known_when_settled()
 
 
 def test_a_run_on_the_gpu_ends_with_a_score(tmp_path: Path) -> None:
-    recipe = replace(bases.grpo(), actor=SMALL)
+    recipe = replace(recipes.grpo(), actor=SMALL)
     run = assay.train(
         recipe, "sorting-3", steps=3, warmup=20, out=tmp_path, placement=Placement("cuda"), mode=Mode.SILENT
     )

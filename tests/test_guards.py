@@ -11,13 +11,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue
-from assay.guards import STANDARD, Alarm
-from assay.loop import Loop
-from assay.optimizers import Adam
-from assay.rewards.function import FromFunction
-from assay.types import AssayError, Experience, Loss, Need, State, Sums
-from assay.worlds import LANGUAGE
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
+from assay.core.record import Experience, Loss, Need, State, Sums
+from assay.engine.guards import STANDARD, Alarm
+from assay.engine.loop import Loop
+from assay.parts.rewards.function import FromFunction
+from assay.recipes.worlds import LANGUAGE
+from assay.runs import catalogue
 
 
 def bandit_loop(**changes: Any) -> Loop:
@@ -119,7 +121,7 @@ def test_reward_functions_must_return_one_number_a_row(returned: Any) -> None:
         return returned
 
     task = catalogue.find_task("addition-1")
-    recipe = replace(bases.rloo(LANGUAGE), rewards=(FromFunction(score),))
+    recipe = replace(recipes.rloo(LANGUAGE), rewards=(FromFunction(score),))
     recipe = recipe.set("rollout.starts", 3).set("rollout.members", 4).set("actor.layers", 1)
     with pytest.raises(AssayError, match="score"):
         Loop(recipe, task, seed=0, num_steps=1).step()
@@ -201,7 +203,7 @@ class LeakyObjective:
 
 def test_gradient_at_masked_decisions_stops_the_run() -> None:
     task = catalogue.find_task("addition-1")
-    recipe = bases.rloo(LANGUAGE).set("rollout.starts", 3).set("actor.layers", 1)
+    recipe = recipes.rloo(LANGUAGE).set("rollout.starts", 3).set("actor.layers", 1)
     stage = replace(recipe.stages[0], objective=(LeakyObjective(),))
     alarms = alarms_of(Loop(replace(recipe, stages=(stage,)), task, seed=0, num_steps=1), 1)
     assert any(

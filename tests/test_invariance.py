@@ -11,27 +11,29 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay import bases, probes
-from assay.actors.bounded import Deterministic, Squashed
-from assay.actors.mlp import Mlp
-from assay.actors.q_network import QNetwork
-from assay.actors.transformer import Transformer
-from assay.credit.temporal import Gae
-from assay.critics.q import Temperature, TwinQ
-from assay.critics.value import StateValue, TokenValue
-from assay.engine import Flat, Placement, Update
-from assay.loop import Loop
-from assay.objectives.policy import PolicyGradient
-from assay.optimizers import Adam
-from assay.recipe import Recipe, Stage
-from assay.rewards.function import FromFunction
-from assay.rollouts.episodes import Episodes, Fragments
-from assay.slots import View
-from assay.sources.fresh import flatten
-from assay.tasks.addition import addition
-from assay.tasks.cartpole import cartpole
-from assay.types import Box, Discrete, Experience, Loss, Need, Spec, Vocabulary, pad
-from assay.worlds import CONTROL, LANGUAGE
+from assay import recipes
+from assay.claims import probes
+from assay.core.optimizers import Adam
+from assay.core.recipe import Recipe, Stage
+from assay.core.record import Experience, Loss, Need, pad
+from assay.core.slots import View
+from assay.core.spaces import Box, Discrete, Spec, Vocabulary
+from assay.engine.engine import Flat, Placement, Update
+from assay.engine.loop import Loop
+from assay.models.bounded import Deterministic, Squashed
+from assay.models.mlp import Mlp
+from assay.models.q_network import QNetwork
+from assay.models.transformer import Transformer
+from assay.parts.credit.temporal import Gae
+from assay.parts.critics.q import Temperature, TwinQ
+from assay.parts.critics.value import StateValue, TokenValue
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.rewards.function import FromFunction
+from assay.parts.rollouts.episodes import Episodes, Fragments
+from assay.parts.sources.fresh import flatten
+from assay.recipes.worlds import CONTROL, LANGUAGE
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.language.addition import addition
 
 WORDS = Vocabulary(11, pad=0, bos=1, eos=2)
 LANGUAGE_SPEC = Spec(WORDS, WORDS, horizon=12)
@@ -109,14 +111,15 @@ CASES: dict[str, tuple[Callable[..., Recipe], Spec]] = {
     **{
         f"{base.__name__} on tokens": (base, LANGUAGE_SPEC)
         for base in (
-            bases.sft, bases.reinforce, bases.rloo, bases.group_reinforce, bases.grpo, bases.dr_grpo, bases.dapo,
-            bases.gspo, bases.cispo, bases.dpo, bases.ppo, bases.a2c,
+            recipes.sft, recipes.reinforce, recipes.rloo, recipes.group_reinforce, recipes.grpo, recipes.dr_grpo,
+            recipes.dapo,
+            recipes.gspo, recipes.cispo, recipes.dpo, recipes.ppo, recipes.a2c,
         )
     },
-    **{f"{base.__name__} on choices": (base, CHOICES) for base in (bases.ppo, bases.a2c, bases.dqn, bases.bc)},
+    **{f"{base.__name__} on choices": (base, CHOICES) for base in (recipes.ppo, recipes.a2c, recipes.dqn, recipes.bc)},
     **{
         f"{base.__name__} on torques": (base, TORQUES)
-        for base in (bases.ppo, bases.td3, bases.sac, bases.bc, bases.grpo)
+        for base in (recipes.ppo, recipes.td3, recipes.sac, recipes.bc, recipes.grpo)
     },
 }  # fmt: skip
 TOKEN_CASES = [name for name, (_, spec) in CASES.items() if spec is LANGUAGE_SPEC]
@@ -132,7 +135,7 @@ def case(name: str) -> tuple[Recipe, Spec, Experience]:
     recipe = small(base(LANGUAGE if spec is LANGUAGE_SPEC else CONTROL), spec)
     batch = tokens() if spec is LANGUAGE_SPEC else steps(spec)
     # A pair is two rows: rows that share an episode share its outcome, and equal outcomes are paired by row number.
-    return recipe, spec, replace(batch, episode=None) if base is bases.dpo else batch
+    return recipe, spec, replace(batch, episode=None) if base is recipes.dpo else batch
 
 
 def updates(recipe: Recipe, spec: Spec, batch: Experience, micro_batch: int = 0) -> dict[str, Tensor]:
@@ -273,7 +276,7 @@ def number_of_characters(rows: Sequence[dict[str, Any]]) -> list[float]:
 
 def test_the_same_credit_and_objective_objects_serve_cartpole_and_tokens() -> None:
     gae, objective = WatchedGae(discount=0.99, decay=0.95), WatchedPolicyGradient()
-    base = bases.ppo(CONTROL)
+    base = recipes.ppo(CONTROL)
     stages = (replace(base.stages[0], objective=(objective,)), *base.stages[1:])
     shared = replace(base, credit=(gae, *base.credit[1:]), stages=stages)
     control = replace(small(shared, CHOICES), rollout=Fragments(instances=4, steps=16))
@@ -300,7 +303,7 @@ def test_a_control_batch_under_the_name_of_tokens_has_bitwise_the_same_loss() ->
         written = torch.where(torques.mask, torques.action, 0)
         named = replace(torques, context={"tokens": written, "valid": torch.ones_like(torques.mask)})
         values = torch.randn(torques.mask.shape, generator=torch.Generator().manual_seed(4))
-        recipe = bases.ppo(CONTROL)
+        recipe = recipes.ppo(CONTROL)
         mine, other = (
             probes.loss(recipe, record, record.logp - 0.1 * values, entropy=-record.logp, value=values)
             for record in (torques, named)
@@ -326,7 +329,10 @@ def test_no_gradient_comes_from_masked_decisions(name: str) -> None:
     assert_same(updates(recipe, spec, batch), updates(recipe, spec, junk), 0.0)
 
 
-@pytest.mark.parametrize("base", [bases.reinforce, bases.rloo, bases.grpo, bases.dr_grpo, bases.dpo, bases.ppo])
+
+@pytest.mark.parametrize(
+    "base", [recipes.reinforce, recipes.rloo, recipes.grpo, recipes.dr_grpo, recipes.dpo, recipes.ppo]
+)
 def test_a_sequence_without_decisions_changes_nobodys_credit(base: Callable[..., Recipe]) -> None:
     """Row 7 left training, as an infrastructure fault makes it: the others are credited as if it were not there."""
     recipe, whole = base(LANGUAGE), replace(tokens(), episode=None)
@@ -349,7 +355,7 @@ def in_segments(batch: Experience, row: int) -> Experience:
     return replace(batch.rows(index), mask=mask, episode=torch.arange(len(batch))[index])
 
 
-@pytest.mark.parametrize("base", [bases.group_reinforce, bases.grpo, bases.dapo, bases.cispo])
+@pytest.mark.parametrize("base", [recipes.group_reinforce, recipes.grpo, recipes.dapo, recipes.cispo])
 def test_an_episode_in_two_rows_is_credited_and_weighed_as_one(base: Callable[..., Recipe]) -> None:
     whole = replace(tokens().map(lambda x: x.double() if x.is_floating_point() else x), episode=None)
     parts = in_segments(whole, row=3)

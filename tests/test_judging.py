@@ -12,20 +12,21 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay.bases.judges import preference_score
-from assay.critics.score import BradleyTerry, SequenceScore, at_last_decision
-from assay.critics.value import TokenValue
-from assay.judging import fit_judge, pair_accuracy, wins
-from assay.loop import Loop
+from assay.core.errors import AssayError
+from assay.core.record import Experience, InfraFault, Outcome, Score, concatenate
+from assay.core.slots import PairedTask
+from assay.engine.loop import Loop
 from assay.methods import arenarl
-from assay.networks.score import TransformerScore, load_score, save_score
-from assay.rewards.arena import Arena, JudgedAlone
-from assay.rewards.judges import ModelJudge
-from assay.slots import PairedTask
-from assay.tasks.cartpole import cartpole
-from assay.tasks.contrasts import contrasted
-from assay.tasks.sorting import sorting
-from assay.types import AssayError, Experience, InfraFault, Outcome, Score, concatenate
+from assay.methods.arenarl.arena import Arena, JudgedAlone
+from assay.models.score import TransformerScore, load_score, save_score
+from assay.parts.critics.score import BradleyTerry, SequenceScore, at_last_decision
+from assay.parts.critics.value import TokenValue
+from assay.parts.rewards.judges import ModelJudge
+from assay.recipes.judges import preference_score
+from assay.runs.judging import fit_judge, pair_accuracy, wins
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.language.contrasts import contrasted
+from assay.tasks.language.sorting import sorting
 
 TASK = sorting(3)
 PAIRS = contrasted(TASK)

@@ -449,7 +449,7 @@ def docstrings(package: Package) -> Iterator[Finding]:
 
     The functions of a method file compute its claims; each claim is a sentence already.
     """
-    slots = [module for module in package if module.name.startswith("assay.slots")]
+    slots = [module for module in package if module.name.startswith("assay.core.slots")]
     told = {name.split(".")[-1] for module in slots for name, node in module.functions if ast.get_docstring(node)}
     for module in package:
         if module.tree.body and not ast.get_docstring(module.tree):
@@ -534,16 +534,16 @@ def source(*lines: str) -> str:
 GO = ("def go() -> None:", '    """Go."""')
 
 GOOD = {
-    "__init__.py": source("from assay.run import go"),
+    "__init__.py": source("from assay.runs.run import go"),
     "types.py": source(),
     "slots.py": source(
         "class Credit(Protocol):", '    """C."""', "    def init(self) -> int:", '        """Start."""'
     ),
     "ops/__init__.py": source(),
-    "ops/returns.py": source("import torch", "from assay.types import X"),
+    "ops/returns.py": source("import torch", "from assay.core.record import X"),
     "credit/__init__.py": source("from .gae import Gae"),
     "credit/gae.py": source(
-        "from dataclasses import dataclass", "from assay.ops import returns", "from assay.slots import Credit",
+        "from dataclasses import dataclass", "from assay.ops import returns", "from assay.core.slots import Credit",
         "@dataclass(frozen=True)", "class Gae(Credit):", '    """G."""', "    discount: float = 0.99",
         "    def init(self) -> int:", "        return 0",
     ),
@@ -558,11 +558,11 @@ GOOD = {
 BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
     "arrows": [
         ({"credit/gae.py": source("from assay.actors import mlp")}, {"assay.credit.gae -> assay.actors"}),
-        ({"credit/gae.py": source("from ..run import go")}, {"assay.credit.gae -> assay.run"}),
+        ({"credit/gae.py": source("from ..run import go")}, {"assay.credit.gae -> assay.runs.run"}),
         ({"ops/b.py": source(*GO, "    import assay.credit.gae")}, {"assay.ops.b -> assay.credit.gae"}),
         ({"methods/rho.py": source("from assay.methods import nsr")}, {"assay.methods.rho -> assay.methods.nsr"}),
-        ({"checks.py": source("from assay import go")}, {"assay.checks -> assay"}),
-        ({"checks.py": source("from assay.report import draw")}, {"assay.checks -> assay.report"}),
+        ({"checks.py": source("from assay import go")}, {"assay.proof.laws -> assay"}),
+        ({"checks.py": source("from assay.app.report import draw")}, {"assay.proof.laws -> assay.app.report"}),
         ({"stray.py": source()}, {"stray"}),
     ],
     "cycles": [
@@ -574,10 +574,11 @@ BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
     ],
     "third_parties": [
         ({"backends/b.py": source("import gymnasium")}, {"assay/backends/b.py: gymnasium"}),
-        ({"run.py": source(*GO, "    import ray")}, {"assay/run.py: ray"}),
-        ({"run.py": source("import scipy.stats")}, {"assay/run.py: scipy"}),
-        ({"run.py": source("from torch import distributed")}, {"assay/run.py: torch.distributed"}),
-        ({"run.py": source("import torch", "x = torch.distributed.get_rank()")}, {"assay/run.py: torch.distributed"}),
+        ({"run.py": source(*GO, "    import ray")}, {"assay/runs/run.py: ray"}),
+        ({"run.py": source("import scipy.stats")}, {"assay/runs/run.py: scipy"}),
+        ({"run.py": source("from torch import distributed")}, {"assay/runs/run.py: torch.distributed"}),
+        ({"run.py": source("import torch", "x = torch.distributed.get_rank()")},
+        {"assay/runs/run.py: torch.distributed"}),
     ],
     "private_names": [
         ({"credit/b.py": source("from assay.credit.gae import _scale")}, {"assay/credit/b.py: _scale"}),
@@ -587,13 +588,13 @@ BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
     ],
     "strings_that_select": [
         ({"credit/b.py": source("x = kind == 'gae'")}, {"assay/credit/b.py: kind == 'gae'"}),
-        ({"loop.py": source("x = kind in ('a', 'b')")}, {"assay/loop.py: kind in ('a', 'b')"}),
-        ({"loop.py": source("match kind:", "    case 'a':", "        x = 1")}, {"assay/loop.py: case 'a'"}),
+        ({"loop.py": source("x = kind in ('a', 'b')")}, {"assay/engine/loop.py: kind in ('a', 'b')"}),
+        ({"loop.py": source("match kind:", "    case 'a':", "        x = 1")}, {"assay/engine/loop.py: case 'a'"}),
     ],
-    "attribute_guesses": [({"run.py": source("x = hasattr(run, 'go')")}, {"assay/run.py: hasattr(run, 'go')"})],
+    "attribute_guesses": [({"run.py": source("x = hasattr(run, 'go')")}, {"assay/runs/run.py: hasattr(run, 'go')"})],
     "swallowed_errors": [
-        ({"run.py": source("try:", "    x = 1", "except:", "    x = 2")}, {"assay/run.py: except everything"}),
-        ({"run.py": source("try:", "    x = 1", "except OSError:", "    pass")}, {"assay/run.py: except OSError"}),
+        ({"run.py": source("try:", "    x = 1", "except:", "    x = 2")}, {"assay/runs/run.py: except everything"}),
+        ({"run.py": source("try:", "    x = 1", "except OSError:", "    pass")}, {"assay/runs/run.py: except OSError"}),
     ],
     "function_lines": [({"credit/b.py": source(*GO, *["    x = 1"] * 40)}, {"assay/credit/b.py: go"})],
     "module_lines": [({"credit/b.py": source(*["x = 1"] * 200)}, {"assay/credit/b.py"})],

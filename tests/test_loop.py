@@ -13,19 +13,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from assay import bases, catalogue, store
-from assay.actors.transformer import Transformer
-from assay.curricula.in_order import InOrder
-from assay.loop import Loop, Step, frozen, means, thawed
-from assay.recipe import Recipe
-from assay.schedules import Linear
-from assay.types import AssayError, Draw, Experience, Progress, State
-from assay.worlds import LANGUAGE, TABLE
+from assay import recipes
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Progress, State
+from assay.core.schedules import Linear
+from assay.engine.loop import Loop, Step, frozen, means, thawed
+from assay.models.transformer import Transformer
+from assay.parts.curricula.in_order import InOrder
+from assay.recipes.worlds import LANGUAGE, TABLE
+from assay.runs import catalogue
 from tests.resume.cases import CASES
 
 
 def bandit_recipe(**changes: Any) -> Recipe:
-    recipe = replace(bases.dapo(TABLE), **changes)
+    recipe = replace(recipes.dapo(TABLE), **changes)
     return recipe.set("rollout.starts", 4).set("rollout.members", 3)
 
 
@@ -122,7 +125,7 @@ def test_every_start_is_drawn_exactly_once_in_order_whatever_is_selected_or_resu
 
 def test_demonstrations_and_pairs_are_taken_exactly_once_in_order() -> None:
     task = catalogue.find_task("addition-1")
-    recipe = bases.sft(LANGUAGE).set("source.batch", 3)
+    recipe = recipes.sft(LANGUAGE).set("source.batch", 3)
     seen: list[int] = []
     state = recipe.source.init(task)
     for number in range(4):

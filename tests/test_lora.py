@@ -13,22 +13,26 @@ import numpy as np
 import pytest
 import torch
 
-from assay import bases, catalogue, cli, run, sampling
-from assay.backends.adapters import Lora
-from assay.backends.transformers import Pretrained, export, with_model
-from assay.checks.actor import check_actor
-from assay.engine import Placement
-from assay.loop import Loop
+from assay import recipes, sampling
+from assay.app import cli
+from assay.core.errors import AssayError
+from assay.core.recipe import Copy
+from assay.core.record import Draw, Experience, Need, Outcome, Score
+from assay.core.spaces import Vocabulary
+from assay.engine.engine import Placement
+from assay.engine.loop import Loop
+from assay.models.pretrained.adapters import Lora
+from assay.models.pretrained.transformers import Pretrained, export, with_model
 from assay.ops import random
-from assay.recipe import Copy
-from assay.regularizers.divergence import KlToReference
-from assay.rollouts.episodes import Episodes
+from assay.parts.regularizers.divergence import KlToReference
+from assay.parts.rollouts.episodes import Episodes
+from assay.proof.laws.actor import check_actor
+from assay.runs import catalogue, run
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.stacks import products, stack_of
-from assay.tasks.addition import Addition, addition
-from assay.tasks.prompts import Item, PromptTask
-from assay.types import AssayError, Draw, Experience, Need, Outcome, Score, Vocabulary
+from assay.tasks.language.addition import Addition, addition
+from assay.tasks.language.prompts import Item, PromptTask
 
 transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
@@ -294,7 +298,7 @@ def test_it_obeys_the_laws_of_an_actor(path: str) -> None:
 
 
 def recipe_of(path: str) -> Any:
-    made = replace(bases.grpo(), actor=Pretrained(path, lora=LORA), rollout=Episodes(starts=4, members=4))
+    made = replace(recipes.grpo(), actor=Pretrained(path, lora=LORA), rollout=Episodes(starts=4, members=4))
     stage = replace(made.stages[0], regularizers=(KlToReference(),))
     return replace(made, stages=(stage,), copies={"reference": Copy(of="actor")})
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 import assay
-from assay.engine import Placement
-from assay.loop import Loop, Step
-from assay.report.progress import Mode
-from assay.run import within_memory
-from assay.types import AssayError
+from assay.app.report.progress import Mode
+from assay.core.errors import AssayError
+from assay.engine.engine import Placement
+from assay.engine.loop import Loop, Step
+from assay.runs.run import within_memory
 
 
 def test_a_run_whose_device_is_full_says_what_to_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,16 +10,17 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay import catalogue, evaluation
-from assay.claims import Exact
-from assay.flat import weights_of
-from assay.loop import Loop
-from assay.plan import check_values
-from assay.recipe import Recipe
-from assay.settings import describe, settings
-from assay.sources.relabelled import Relabelled
-from assay.types import AssayError
-from assay.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
+from assay.claims.claim import Exact
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.settings import describe, settings
+from assay.engine import evaluation
+from assay.engine.flat import weights_of
+from assay.engine.loop import Loop
+from assay.parts.sources.relabelled import Relabelled
+from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
+from assay.runs import catalogue
+from assay.runs.plan import check_values
 
 METHODS = sorted(catalogue.methods())
 TASK_OF_WORLD = {

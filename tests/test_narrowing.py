@@ -12,24 +12,26 @@ import torch
 from torch import Tensor
 
 import assay
-from assay import bases, catalogue
-from assay.actors.transformer import Transformer
-from assay.checks import check_wrapper
-from assay.evaluation import scores
-from assay.guards import Moment, SampledEqualsTrained
-from assay.loop import Loop
+from assay import recipes
+from assay.app.report.progress import Mode
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need, Progress
+from assay.engine.evaluation import scores
+from assay.engine.guards import Moment, SampledEqualsTrained
+from assay.engine.loop import Loop
+from assay.methods.delethink.rollout import Chunks
+from assay.methods.prefixrl.rollout import FromPrefixes
+from assay.methods.rl_plus.rollout import WithDemonstrations
+from assay.methods.spo.rollout import Chain, Tree
+from assay.methods.t_ppo.rollout import Windows
+from assay.models.transformer import Transformer
 from assay.ops import distributions
-from assay.report.progress import Mode
-from assay.rollouts.chunks import Chunks
-from assay.rollouts.episodes import Episodes
-from assay.rollouts.narrowed import Narrowed
-from assay.rollouts.prefixes import FromPrefixes
-from assay.rollouts.shown import WithDemonstrations
-from assay.rollouts.trees import Chain, Tree
-from assay.rollouts.windows import Windows
+from assay.parts.rollouts.episodes import Episodes
+from assay.parts.rollouts.narrowed import Narrowed
+from assay.proof.laws import check_wrapper
+from assay.runs import catalogue
 from assay.sampling import kernels
 from assay.sampling.narrowing import NarrowedActor, Narrowing
-from assay.types import AssayError, Draw, Experience, Need, Progress
 
 WAYS = [
     Narrowing(temperature=0.5),
@@ -172,7 +174,7 @@ def gathered(name: str, rollout: Any) -> tuple[Any, Experience]:
 
 
 def alarms(actor: Any, fresh: Experience) -> list[Any]:
-    moment = Moment(bases.grpo(), Progress(), actor, fresh, {})
+    moment = Moment(recipes.grpo(), Progress(), actor, fresh, {})
     return SampledEqualsTrained().gathered(moment, {})
 
 
@@ -209,7 +211,7 @@ def test_a_task_without_tokens_is_refused() -> None:
 def test_a_recipe_samples_and_is_evaluated_so() -> None:
     task = catalogue.find_task("sorting-3")
     small = Transformer(width=32, layers=2, heads=2)
-    recipe = replace(bases.grpo(), actor=small, rollout=Narrowed(Episodes(4, 4), HOW), wrapper=HOW)
+    recipe = replace(recipes.grpo(), actor=small, rollout=Narrowed(Episodes(4, 4), HOW), wrapper=HOW)
     loop = Loop(recipe, task, seed=0, num_steps=2)
     step = loop.step()
     assert not step.alarms
@@ -228,7 +230,7 @@ def test_as_a_wrapper_it_obeys_the_laws_and_refuses_torques() -> None:
 
 
 def test_a_setting_of_a_recipe_is_found_by_its_path() -> None:
-    recipe = replace(bases.grpo(), rollout=Narrowed(), wrapper=Narrowing())
+    recipe = replace(recipes.grpo(), rollout=Narrowed(), wrapper=Narrowing())
     changed = recipe.set("rollout.narrowing.top_p", 0.95).set("wrapper.temperature", 0.7)
     assert changed.rollout == Narrowed(narrowing=Narrowing(top_p=0.95))
     assert changed.wrapper == Narrowing(temperature=0.7)
@@ -245,6 +247,6 @@ def test_a_cold_policy_scores_as_the_greedy_one() -> None:
 
 def test_a_run_takes_both(tmp_path: Any) -> None:
     small = Transformer(width=32, layers=2, heads=2)
-    recipe = replace(bases.grpo(), actor=small, rollout=Narrowed(Episodes(4, 4), HOW), wrapper=HOW)
+    recipe = replace(recipes.grpo(), actor=small, rollout=Narrowed(Episodes(4, 4), HOW), wrapper=HOW)
     run = assay.train(recipe, "sorting-3", steps=1, warmup=5, out=tmp_path, mode=Mode.SILENT)
     assert run.after.count == 256

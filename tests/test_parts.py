@@ -12,25 +12,26 @@ from typing import Any
 
 import pytest
 
-from assay import catalogue, discover
-from assay.actors.transformer import Transformer
-from assay.checks.bench import benches_of
-from assay.checks.contracts import CONTRACTS
-from assay.checks.laws import Finding, Unsuited, assert_laws
-from assay.checks.term import cases_on
-from assay.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
-from assay.credit.temporal import Gae, RewardToGo, Whiten
-from assay.critics.value import ValueLoss
-from assay.objectives.imitation import LogLikelihood
-from assay.objectives.policy import PolicyGradient
-from assay.objectives.ratio import ProductRatio, SequenceRatio
-from assay.objectives.trust import NoTrust
+from assay.core.recipe import Recipe
+from assay.core.settings import describe
+from assay.models.transformer import Transformer
 from assay.ops import divergences
-from assay.recipe import Recipe
-from assay.reduce import FixedLength, PromptMean, SequenceMean, SequenceSum
-from assay.regularizers.divergence import EntropyBonus, KlToReference
-from assay.settings import describe
-from assay.sources.fresh import FreshSequences
+from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
+from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
+from assay.parts.critics.value import ValueLoss
+from assay.parts.objectives.imitation import LogLikelihood
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.objectives.ratio import ProductRatio, SequenceRatio
+from assay.parts.objectives.trust import NoTrust
+from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
+from assay.parts.sources.fresh import FreshSequences
+from assay.proof import discover
+from assay.proof.laws.bench import benches_of
+from assay.proof.laws.contracts import CONTRACTS
+from assay.proof.laws.laws import Finding, Unsuited, assert_laws
+from assay.proof.laws.term import cases_on
+from assay.runs import catalogue
 from tests.checks.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
@@ -55,7 +56,7 @@ VARIANTS: tuple[tuple[str, Any], ...] = (
 )
 
 PARTS: list[tuple[str, Any]] = [
-    (part.slot, instance) for part in discover.parts(EXAMPLES) for instance in part.instances
+    (part.slot, instance) for part in discover.parts(EXAMPLES) if part.slot in CONTRACTS for instance in part.instances
 ] + list(VARIANTS)
 
 

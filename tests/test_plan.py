@@ -17,18 +17,32 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay import bases, catalogue, cli, commands, store
-from assay.constraints.lagrange import Lagrange
-from assay.credit.temporal import Gae, Whiten
-from assay.engine import Placement
-from assay.plan import Plan, differing, make_plan, phase_plan, phases_of, plan_of, read_config, recorded, repeat_command
-from assay.recipe import Recipe
-from assay.regularizers.divergence import EntropyBonus
-from assay.rollouts.explore import EpsilonGreedy
-from assay.schedules import Linear, WarmUp
-from assay.settings import describe, find_setting, settings
-from assay.types import AssayError, Progress
-from assay.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
+from assay import recipes
+from assay.app import cli, commands
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Progress
+from assay.core.schedules import Linear, WarmUp
+from assay.core.settings import describe, find_setting, settings
+from assay.engine.engine import Placement
+from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.credit.temporal import Gae, Whiten
+from assay.parts.regularizers.divergence import EntropyBonus
+from assay.parts.rollouts.explore import EpsilonGreedy
+from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
+from assay.runs import catalogue
+from assay.runs.plan import (
+    Plan,
+    differing,
+    make_plan,
+    phase_plan,
+    phases_of,
+    plan_of,
+    read_config,
+    recorded,
+    repeat_command,
+)
 
 TASKS = {
     LANGUAGE.name: "addition-1",
@@ -91,7 +105,7 @@ def test_numbers_that_make_no_run_are_refused(changes: dict[str, int]) -> None:
 
 
 def test_a_recipe_of_ones_own_takes_settings_too() -> None:
-    plan = make_plan(bases.ppo(CONTROL), "cartpole", settings={"rollout.instances": 3})
+    plan = make_plan(recipes.ppo(CONTROL), "cartpole", settings={"rollout.instances": 3})
     assert plan.method is None
     assert plan.recipe.rollout.instances == 3
 
@@ -99,7 +113,7 @@ def test_a_recipe_of_ones_own_takes_settings_too() -> None:
 # ---------------------------------------------------------------------------------------------------- fingerprints
 SCRIPT = """
 import json, sys
-from assay.plan import make_plan
+from assay.runs.plan import make_plan
 print(json.dumps([make_plan(name, task).config()["fingerprint"] for name, task in json.loads(sys.argv[1])]))
 """
 
@@ -205,7 +219,7 @@ def test_the_command_that_repeats_a_plan_makes_the_same_plan(name: str, task: st
 
 
 def test_a_recipe_that_only_python_knows_has_no_command() -> None:
-    assert repeat_command(make_plan(bases.ppo(CONTROL), "cartpole")) == ""
+    assert repeat_command(make_plan(recipes.ppo(CONTROL), "cartpole")) == ""
 
 
 def test_what_differs_from_a_folder_is_named(tmp_path: Path) -> None:
@@ -226,7 +240,7 @@ def test_a_config_needs_every_field_that_decides(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------------------------------------- settings by name
 def ppo(**changes: Any) -> Recipe:
-    return replace(bases.ppo(CONTROL), **changes)
+    return replace(recipes.ppo(CONTROL), **changes)
 
 
 @pytest.mark.parametrize(
@@ -309,12 +323,12 @@ def test_a_schedule_stands_where_a_number_stands() -> None:
 
 
 def test_without_a_schedule_the_recipe_is_itself() -> None:
-    recipe = bases.grpo()
+    recipe = recipes.grpo()
     assert recipe.at(Progress(step=3, num_steps=9)) is recipe
 
 
 def test_schedules_deep_in_a_recipe_are_resolved() -> None:
-    recipe = bases.dqn(CONTROL)
+    recipe = recipes.dqn(CONTROL)
     values = [recipe.at(Progress(step=n, num_steps=10)).rollout.explore.epsilon for n in (0, 3, 10)]
     assert values == pytest.approx([1.0, 0.04, 0.04])
     warmed = recipe.set("values.learning_rate", WarmUp(0.1, share=0.5))
@@ -323,7 +337,7 @@ def test_schedules_deep_in_a_recipe_are_resolved() -> None:
 
 
 def test_a_schedule_in_python_can_be_replaced_by_a_number() -> None:
-    recipe = bases.dqn(CONTROL)
+    recipe = recipes.dqn(CONTROL)
     plain = replace(recipe, rollout=replace(recipe.rollout, explore=EpsilonGreedy(0.1)))
     assert plain.set("explore.epsilon", "0.2").rollout.explore.epsilon == 0.2
 
@@ -342,12 +356,12 @@ def test_two_parts_of_one_class_keep_their_own_schedules() -> None:
     [
         (ppo(critics={}, stages=ppo().stages[:1]), "needs state values"),
         (ppo(critics={}), "trains 'value', which is no model"),
-        (replace(bases.dpo(LANGUAGE), copies={}), "reference"),
+        (replace(recipes.dpo(LANGUAGE), copies={}), "reference"),
         (ppo(credit=(Gae(discount=1.5), Whiten())), "credit.Gae.discount is 1.5; it must be between 0 and 1"),
         (ppo(stages=(replace(ppo().stages[0], trains=()),)), "stage 'policy' cannot train"),
         (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is no model"),
-        (replace(bases.rloo(TABLE), rollout=replace(bases.rloo(TABLE).rollout, members=1)), "LeaveOneOut"),
-        (replace(bases.dapo(TABLE), rollout=replace(bases.dapo(TABLE).rollout, members=1)), "at least 2"),
+        (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, members=1)), "LeaveOneOut"),
+        (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, members=1)), "at least 2"),
     ],
 )
 def test_a_recipe_that_cannot_learn_is_refused(recipe: Recipe, message: str) -> None:

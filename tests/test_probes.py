@@ -8,25 +8,28 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay import bases, probes
-from assay.actors.table import SoftmaxTable
-from assay.credit.outcome import NoBaseline, OutcomeCredit
-from assay.critics.value import TableValue
-from assay.engine import Placement
-from assay.objectives.policy import PolicyGradient
-from assay.recipe import Copy, Recipe, Stage
-from assay.reduce import SequenceSum
-from assay.regularizers.divergence import EntropyBonus, KlToReference
-from assay.schedules import Linear
-from assay.types import AssayError, Experience, Need, Progress, pad
-from assay.worlds import TABLE
+from assay import recipes
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.recipe import Copy, Recipe, Stage
+from assay.core.record import Experience, Need, Progress, pad
+from assay.core.schedules import Linear
+from assay.engine.engine import Placement
+from assay.models.table import SoftmaxTable
+from assay.parts.aggregations import SequenceSum
+from assay.parts.credit.outcome import NoBaseline, OutcomeCredit
+from assay.parts.critics.value import TableValue
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
+from assay.recipes.worlds import TABLE
 
 TABLE_LOGITS = torch.tensor(
     [[0.3, -0.2, 0.5], [-0.5, 0.4, 0.1], [0.1, 0.7, -0.6], [0.0, 0.2, 0.9]], dtype=torch.float64
 )
 FAMILY = [
-    bases.reinforce, bases.rloo, bases.group_reinforce, bases.grpo, bases.dr_grpo, bases.dapo, bases.gspo, bases.cispo,
-    bases.ppo, bases.a2c, bases.dpo, bases.sft,
+    recipes.reinforce, recipes.rloo, recipes.group_reinforce, recipes.grpo, recipes.dr_grpo, recipes.dapo,
+    recipes.gspo, recipes.cispo,
+    recipes.ppo, recipes.a2c, recipes.dpo, recipes.sft,
 ]  # fmt: skip
 
 
@@ -84,8 +87,8 @@ def test_loss_on_tensors_has_the_gradient_that_the_engine_has(base: object, micr
 
 
 def test_gradient_reaches_logp_entropy_and_value_and_never_the_reference() -> None:
-    stage = replace(bases.ppo().stages[0], regularizers=(EntropyBonus(0.1), KlToReference(0.1)))
-    recipe = replace(bases.ppo(), stages=(stage, bases.ppo().stages[1]), copies={"reference": Copy(of="actor")})
+    stage = replace(recipes.ppo().stages[0], regularizers=(EntropyBonus(0.1), KlToReference(0.1)))
+    recipe = replace(recipes.ppo(), stages=(stage, recipes.ppo().stages[1]), copies={"reference": Copy(of="actor")})
     leaves = {
         name: torch.full((6, 5), -0.7, dtype=torch.float64).requires_grad_()
         for name in ("logp", "entropy", "logp_ref", "value")
@@ -105,7 +108,7 @@ def test_gradient_reaches_logp_entropy_and_value_and_never_the_reference() -> No
 
 
 def test_loss_is_the_sum_of_sums_over_counts() -> None:
-    probe = probes.loss(bases.grpo(), batch(), batch().logp)
+    probe = probes.loss(recipes.grpo(), batch(), batch().logp)
     assert float(probe.counts["PolicyGradient"]) == 6
     assert float(probe.loss) == pytest.approx(float(probe.sums["PolicyGradient"]) / 6)
     assert probe.means["ratio"] == pytest.approx(1.0)
@@ -114,7 +117,7 @@ def test_loss_is_the_sum_of_sums_over_counts() -> None:
 
 def test_reinforce_by_hand() -> None:
     """Outcomes 1, 0, 2, -1, 0.5, 0.25 without baseline: loss = -(sum of R * sequence log-probability) / 6."""
-    recipe = replace(bases.reinforce(), credit=(OutcomeCredit(NoBaseline()),))
+    recipe = replace(recipes.reinforce(), credit=(OutcomeCredit(NoBaseline()),))
     logp = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0]]).double().expand(6, 5)
     rows = [1.0 * -6, 0.0 * -8, 2.0 * -1, -1.0 * -10, 0.5 * -3, 0.25 * -4]
     assert float(probes.loss(recipe, batch(), logp).loss) == pytest.approx(-sum(rows) / 6)
@@ -127,7 +130,7 @@ def test_reinforce_by_hand() -> None:
 def test_what_stands_where_the_mask_is_false_changes_nothing() -> None:
     junk = torch.full((6, 5), torch.nan, dtype=torch.float64)
     logp = torch.where(batch().mask, -1.0, junk).requires_grad_()
-    recipe = replace(bases.dpo(), stages=(replace(bases.dpo().stages[0], regularizers=(EntropyBonus(),)),))
+    recipe = replace(recipes.dpo(), stages=(replace(recipes.dpo().stages[0], regularizers=(EntropyBonus(),)),))
     probe = probes.loss(
         recipe,
         batch(),
@@ -141,20 +144,20 @@ def test_what_stands_where_the_mask_is_false_changes_nothing() -> None:
     assert bool(logp.grad.isfinite().all())
     longer = pad(batch(), 9)
     wide = torch.nn.functional.pad(batch().logp, (0, 4), value=3.0)
-    short = probes.loss(bases.grpo(), batch(), batch().logp).loss
-    assert float(probes.loss(bases.grpo(), longer, wide).loss) == pytest.approx(float(short), abs=1e-14)
+    short = probes.loss(recipes.grpo(), batch(), batch().logp).loss
+    assert float(probes.loss(recipes.grpo(), longer, wide).loss) == pytest.approx(float(short), abs=1e-14)
 
 
 def test_credit_that_is_there_is_kept() -> None:
     ready = batch().add({"advantage": torch.ones(6, 5, dtype=torch.float64)})
-    probe = probes.loss(bases.group_reinforce(), ready, batch().logp)
+    probe = probes.loss(recipes.group_reinforce(), ready, batch().logp)
     assert probe.experience.extra["advantage"] is ready.extra["advantage"]
     assert float(probe.sums["PolicyGradient"]) == pytest.approx(-float(batch().logp.sum()))
 
 
 def test_schedules_stand_at_their_start_and_can_be_moved() -> None:
     term = KlToReference(Linear(1.0, 0.0))
-    recipe = replace(bases.group_reinforce(), stages=(Stage("policy", trains=("actor",), regularizers=(term,)),))
+    recipe = replace(recipes.group_reinforce(), stages=(Stage("policy", trains=("actor",), regularizers=(term,)),))
     recipe = replace(recipe, credit=(), copies={"reference": Copy(of="actor")})
     logp_ref = batch().logp - 0.3
     start = probes.loss(recipe, batch(), batch().logp, logp_ref=logp_ref)
@@ -164,16 +167,16 @@ def test_schedules_stand_at_their_start_and_can_be_moved() -> None:
 
 def test_a_critic_loss_without_its_model_is_left_out_and_named() -> None:
     ready = batch().add({"advantage": batch().reward, "return": batch().reward})
-    probe = probes.loss(bases.ppo(), ready, batch().logp, entropy=-batch().logp)
+    probe = probes.loss(recipes.ppo(), ready, batch().logp, entropy=-batch().logp)
     assert probe.left_out == ("ValueLoss",)
     assert "ValueLoss" not in probe.sums
-    only = probes.loss(bases.ppo(), ready, batch().logp, value=batch().logp, stage="value")
+    only = probes.loss(recipes.ppo(), ready, batch().logp, value=batch().logp, stage="value")
     assert set(only.sums) == {"ValueLoss"}
 
 
 def test_two_terms_of_one_class_keep_their_names() -> None:
     stage = Stage("policy", trains=("actor",), regularizers=(EntropyBonus(0.1), EntropyBonus(0.2, SequenceSum())))
-    probe = probes.loss(replace(bases.rloo(), stages=(stage,)), batch(), batch().logp, entropy=-batch().logp)
+    probe = probes.loss(replace(recipes.rloo(), stages=(stage,)), batch(), batch().logp, entropy=-batch().logp)
     assert list(probe.sums) == ["EntropyBonus", "EntropyBonus 2"]
     assert float(probe.sums["EntropyBonus 2"]) == pytest.approx(2 * float(probe.sums["EntropyBonus"]))
 
@@ -181,12 +184,12 @@ def test_two_terms_of_one_class_keep_their_names() -> None:
 @pytest.mark.parametrize(
     ("recipe", "options", "text"),
     [
-        (bases.grpo(), {"logp": torch.zeros(6, 4)}, "logp has shape"),
-        (bases.ppo(), {}, "entropy="),
-        (bases.ppo(), {"entropy": torch.zeros(6, 5)}, "value="),
-        (bases.dpo(), {}, "logp_ref="),
-        (bases.grpo(), {"stage": "critic"}, "it has policy"),
-        (bases.td3(), {}, "'actor'"),
+        (recipes.grpo(), {"logp": torch.zeros(6, 4)}, "logp has shape"),
+        (recipes.ppo(), {}, "entropy="),
+        (recipes.ppo(), {"entropy": torch.zeros(6, 5)}, "value="),
+        (recipes.dpo(), {}, "logp_ref="),
+        (recipes.grpo(), {"stage": "critic"}, "it has policy"),
+        (recipes.td3(), {}, "'actor'"),
     ],
 )
 def test_what_is_missing_is_named(recipe: Recipe, options: dict[str, object], text: str) -> None:
@@ -198,8 +201,8 @@ def test_what_is_missing_is_named(recipe: Recipe, options: dict[str, object], te
 def test_gradient_leaves_the_given_actor_as_it_was() -> None:
     actor = table()
     before = actor.table.detach().clone()
-    first = probes.gradient(bases.grpo(TABLE), batch(), actor)
-    second = probes.gradient(bases.grpo(TABLE), batch(), actor)
+    first = probes.gradient(recipes.grpo(TABLE), batch(), actor)
+    second = probes.gradient(recipes.grpo(TABLE), batch(), actor)
     assert torch.equal(actor.table, before)
     assert actor.table.grad is None
     assert torch.equal(first["table"], second["table"])
@@ -207,19 +210,19 @@ def test_gradient_leaves_the_given_actor_as_it_was() -> None:
 
 def test_gradient_is_zero_where_nothing_is_to_be_learnt() -> None:
     empty = replace(batch(), mask=torch.zeros(6, 5, dtype=torch.bool))
-    assert torch.equal(probes.gradient(bases.sft(TABLE), empty, table())["table"], torch.zeros(4, 3).double())
+    assert torch.equal(probes.gradient(recipes.sft(TABLE), empty, table())["table"], torch.zeros(4, 3).double())
 
 
 def test_models_that_are_missing_or_unknown_are_named() -> None:
     with pytest.raises(AssayError, match="value"):
-        probes.gradient(bases.ppo(), batch(), table())
+        probes.gradient(recipes.ppo(), batch(), table())
     with pytest.raises(AssayError, match="'teacher'"):
-        probes.gradient(bases.grpo(), batch(), table(), models={"teacher": table()})
+        probes.gradient(recipes.grpo(), batch(), table(), models={"teacher": table()})
 
 
 def test_a_given_reference_is_used() -> None:
-    same = probes.gradient(bases.dpo(TABLE), batch(), table())
-    other = probes.gradient(bases.dpo(TABLE), batch(), table(), models={"reference": table(TABLE_LOGITS.flip(1))})
+    same = probes.gradient(recipes.dpo(TABLE), batch(), table())
+    other = probes.gradient(recipes.dpo(TABLE), batch(), table(), models={"reference": table(TABLE_LOGITS.flip(1))})
     assert not torch.allclose(same["table"], other["table"])
 
 
@@ -259,10 +262,10 @@ def test_exact_gradients_agree_with_each_other_and_with_differences() -> None:
 
 def test_one_pull_moves_against_the_sign_of_the_loss() -> None:
     """bandit_grad = -r * (e_arm - pi) without a baseline, and 0 with a group of one."""
-    plain = replace(bases.reinforce(), credit=(OutcomeCredit(NoBaseline()),))
+    plain = replace(recipes.reinforce(), credit=(OutcomeCredit(NoBaseline()),))
     expected = -2.0 * (torch.tensor([0.0, 1.0, 0.0]) - TABLE_LOGITS[0].softmax(-1))
     assert torch.allclose(probes.bandit_grad(plain, TABLE_LOGITS[0].float(), arm=1, reward=2.0), expected, atol=1e-7)
-    assert not probes.bandit_grad(bases.group_reinforce(), TABLE_LOGITS[0], arm=1, reward=2.0).any()
+    assert not probes.bandit_grad(recipes.group_reinforce(), TABLE_LOGITS[0], arm=1, reward=2.0).any()
 
 
 def test_pulls_as_experience() -> None:
@@ -276,9 +279,8 @@ def test_pulls_as_experience() -> None:
 
 def test_compare_measures_bias_direction_and_noise() -> None:
     episodes = probes.bandit_episodes(torch.tensor([1.0, 0.0, -1.0]))
-    recipe = replace(
-        bases.rloo(), stages=(Stage("policy", trains=("actor",), objective=(PolicyGradient(aggregate=SequenceSum()),)),)
-    )
+    objective = PolicyGradient(aggregate=SequenceSum())
+    recipe = replace(recipes.rloo(), stages=(Stage("policy", trains=("actor",), objective=(objective,)),))
     seen = probes.compare(recipe, episodes, TABLE_LOGITS[0], 2)
     assert torch.equal(seen.bias, seen.expected - seen.exact)
     assert seen.cosine == pytest.approx(1.0)
@@ -289,7 +291,7 @@ def test_compare_measures_bias_direction_and_noise() -> None:
 
 def test_too_many_draws_are_refused_before_they_are_tried() -> None:
     with pytest.raises(AssayError, match="fewer members"):
-        probes.expected_gradient(bases.rloo(), torch.zeros(10), torch.zeros(10), members=8)
+        probes.expected_gradient(recipes.rloo(), torch.zeros(10), torch.zeros(10), members=8)
 
 
 # ---------------------------------------------------------------------------------------------------- values

@@ -10,26 +10,28 @@ from typing import Any
 import pytest
 import torch
 
-from assay import bases, catalogue
-from assay.actors.mlp import Mlp
-from assay.engine import Engine, Placement
-from assay.loop import Loop
-from assay.plan import check_values, make_plan, plan_of
-from assay.recipe import Copy, Phase, Recipe
-from assay.rewards.cost import LengthCost
-from assay.run import Run, execute, train
-from assay.slots import Task
-from assay.sources.fresh import FreshDecisions
-from assay.sources.replay import Replay
-from assay.tasks.stepping import SteppedTask
-from assay.types import AssayError, Certified, Draw, Experience
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.recipe import Copy, Phase, Recipe
+from assay.core.record import Certified, Draw, Experience
+from assay.core.slots import Task
+from assay.engine.engine import Engine, Placement
+from assay.engine.loop import Loop
+from assay.models.mlp import Mlp
+from assay.parts.rewards.cost import LengthCost
+from assay.parts.sources.fresh import FreshDecisions
+from assay.parts.sources.replay import Replay
+from assay.runs import catalogue
+from assay.runs.plan import check_values, make_plan, plan_of
+from assay.runs.run import Run, execute, train
+from assay.tasks.control.stepping import SteppedTask
 
 CARTPOLE = catalogue.find_task("cartpole")
 SMALL = {"rollout.instances": 2, "rollout.steps": 4}
 
 
 def small_ppo(**changes: Any) -> Recipe:
-    recipe = replace(bases.ppo(), **changes)
+    recipe = replace(recipes.ppo(), **changes)
     for path, value in SMALL.items():
         recipe = recipe.set(path, value)
     return recipe
@@ -146,16 +148,16 @@ def test_another_shape_is_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("phases", "words"),
     [
-        ((Phase("a", bases.ppo(), 1), Phase("a", bases.ppo(), 1)), "the phase name 'a'"),
-        ((Phase("a/b", bases.ppo(), 1),), "the phase name 'a/b'"),
-        ((Phase("a", bases.ppo(), 0),), "before.a.steps is 0"),
-        ((Phase("a", bases.ppo(), 1, {"q": "actor"}),), "gives 'q', which is no model of that phase"),
-        ((Phase("a", bases.ppo(), 1, {"actor": "q.members.0"}),), "gives 'q.members.0', which no later phase has"),
+        ((Phase("a", recipes.ppo(), 1), Phase("a", recipes.ppo(), 1)), "the phase name 'a'"),
+        ((Phase("a/b", recipes.ppo(), 1),), "the phase name 'a/b'"),
+        ((Phase("a", recipes.ppo(), 0),), "before.a.steps is 0"),
+        ((Phase("a", recipes.ppo(), 1, {"q": "actor"}),), "gives 'q', which is no model of that phase"),
+        ((Phase("a", recipes.ppo(), 1, {"actor": "q.members.0"}),), "gives 'q.members.0', which no later phase has"),
     ],
 )
 def test_impossible_programs_are_refused(phases: tuple[Phase, ...], words: str) -> None:
     with pytest.raises(AssayError, match=words):
-        replace(bases.ppo(), before=phases).check()
+        replace(recipes.ppo(), before=phases).check()
 
 
 def test_settings_of_phases_are_checked_too() -> None:

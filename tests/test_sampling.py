@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue
-from assay.actors.transformer import Transformer
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need
+from assay.models.transformer import Transformer
 from assay.ops import random
-from assay.rollouts.completions import complete
+from assay.playing.completions import complete
+from assay.runs import catalogue
 from assay.sampling import SAMPLERS, kernels, release, sampled
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.stacks import products, stack_of
-from assay.types import AssayError, Draw, Experience, Need
 
 TASK = catalogue.find_task("addition-1")
 WORDS: Any = TASK.spec.action

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from assay import cli, search
+from assay.app import cli
+from assay.core.errors import AssayError
 from assay.evidence.tuning import Choice, Uniform, Whole
-from assay.types import AssayError
+from assay.runs import search
 
 
 def test_ranges_as_they_are_written() -> None:

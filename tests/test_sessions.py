@@ -10,15 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue, sampling
-from assay.actors.transformer import Transformer
+from assay import sampling
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience
+from assay.methods.delethink.rollout import Chunks
+from assay.methods.prefixrl.rollout import FromPrefixes
+from assay.methods.spo.rollout import Chain, Tree
+from assay.methods.t_ppo.rollout import Windows
+from assay.models.transformer import Transformer
 from assay.ops import random
-from assay.rollouts.chunks import Chunks
-from assay.rollouts.episodes import Episodes
-from assay.rollouts.narrowed import Narrowed
-from assay.rollouts.prefixes import FromPrefixes
-from assay.rollouts.trees import Chain, Tree
-from assay.rollouts.windows import Windows
+from assay.parts.rollouts.episodes import Episodes
+from assay.parts.rollouts.narrowed import Narrowed
+from assay.runs import catalogue
 from assay.sampling import SAMPLERS, in_common, release
 from assay.sampling.narrowing import Narrowing
 from assay.sampling.pages import Ledger, Row, Way
@@ -26,7 +29,6 @@ from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
 from assay.sampling.stops import Stop
-from assay.types import AssayError, Draw, Experience
 
 TASK: Any = catalogue.find_task("addition-1")
 WORDS = TASK.spec.action

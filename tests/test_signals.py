@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
-from assay import cli, run, store
-from assay.actors.table import SoftmaxTable
-from assay.loop import Loop
-from assay.report.folder import METRICS, read_metrics, read_samples, without_time
-from assay.report.progress import Mode
-from assay.types import AssayError
+from assay.app import cli
+from assay.app.report.folder import METRICS, read_metrics, read_samples, without_time
+from assay.app.report.progress import Mode
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.engine.loop import Loop
+from assay.models.table import SoftmaxTable
+from assay.runs import run
 
 DEADLINE = 120.0
 CARTPOLE = ["ppo", "--task", "cartpole", "--steps", "120", "--set", "policy.learning_rate=1e-6"]
@@ -35,7 +37,7 @@ GYMNASIUM += ["--set", "rollout.instances=3", "--set", "rollout.steps=8"]
 @contextmanager
 def started(*words: str) -> Iterator[subprocess.Popen[str]]:
     """The command line in a process of its own, which is gone afterwards."""
-    command = [sys.executable, "-m", "assay.cli", *words]
+    command = [sys.executable, "-m", "assay.app.cli", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process

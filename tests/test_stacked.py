@@ -15,24 +15,26 @@ import torch
 from torch import Tensor
 
 import assay
-from assay import bases, catalogue
-from assay.bases import conservative
-from assay.constraints.gates import Rising
-from assay.critics.q import SmoothedTwinLoss
-from assay.engine import Placement, StageView
-from assay.loop import Loop
-from assay.optimizers import Averaging
-from assay.recipe import Copy, Recipe
-from assay.report.progress import Mode
-from assay.schedules import Linear
-from assay.slots import View
-from assay.sources.logged import Log, Logged
-from assay.stacking import run as stacked_run
-from assay.stacking.engine import SeedView
-from assay.stacking.feeders import feeder
-from assay.stacking.graphs import columns_of, record_of
-from assay.stacking.loop import StackedLoop
-from assay.types import AssayError, Draw, Experience, Loss, Need
+from assay import recipes
+from assay.app.report.progress import Mode
+from assay.core.errors import AssayError
+from assay.core.optimizers import Averaging
+from assay.core.recipe import Copy, Recipe
+from assay.core.record import Draw, Experience, Loss, Need
+from assay.core.schedules import Linear
+from assay.core.slots import View
+from assay.engine.engine import Placement, StageView
+from assay.engine.loop import Loop
+from assay.methods.td3_bc.base import td3_bc
+from assay.methods.uni_o4.gates import Rising
+from assay.parts.critics.q import SmoothedTwinLoss
+from assay.parts.sources.logged import Log, Logged
+from assay.runs import catalogue
+from assay.runs.stacked import run as stacked_run
+from assay.runs.stacked.engine import SeedView
+from assay.runs.stacked.feeders import feeder
+from assay.runs.stacked.graphs import columns_of, record_of
+from assay.runs.stacked.loop import StackedLoop
 from benchmarks import stacked_seeds
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
@@ -262,7 +264,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
     with pytest.raises(AssayError, match="'best' follows through a gate"):
         StackedLoop(loops(gated, "pendulum"))
     with pytest.raises(AssayError, match="gathers its own experience"):
-        StackedLoop(loops(bases.sac(), "pendulum"))
+        StackedLoop(loops(recipes.sac(), "pendulum"))
     with pytest.raises(AssayError, match="whole batches"):
         StackedLoop(loops(recipe, "pendulum"), Placement(micro_batch=8))
     other = loops(recipe, "pendulum")
@@ -395,4 +397,4 @@ def test_the_benchmark_counts_every_size(tmp_path: Path, device: str) -> None:
     for method in stacked_seeds.METHODS:
         assert {(row["path"], row["seeds"]) for row in report["rows"] if row["method"] == method} == wanted
     assert (tmp_path / "b.json").is_file()
-    assert conservative.td3_bc().name in report["mflop_an_update"]
+    assert td3_bc().name in report["mflop_an_update"]

@@ -21,7 +21,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay import store
+from assay.core import store
 from tests.crash import power_cut
 from tests.crash.kill_points import changes
 from tests.crash.scenarios import CHUNK, SCENARIOS

@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor
 
-from assay import bases, probes
-from assay.actors.table import SoftmaxTable
-from assay.credit.temporal import Gae
-from assay.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss
+from assay import recipes
+from assay.claims import probes
+from assay.core.record import Draw, Experience, Scored
+from assay.core.slots import CriticLoss
+from assay.models.table import SoftmaxTable
 from assay.ops import returns
-from assay.rollouts.episodes import Fragments
-from assay.slots import CriticLoss
-from assay.tasks.table import action_values, chain, table_of
-from assay.types import Draw, Experience, Scored
+from assay.parts.credit.temporal import Gae
+from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss
+from assay.parts.rollouts.episodes import Fragments
+from assay.tasks.tabular.table import action_values, chain, table_of
 
 
 @dataclass
@@ -182,7 +183,7 @@ def losses(record: Experience) -> dict[str, Tensor]:
     value = VALUE_S[record.context["state"]].requires_grad_()
     logp = actor.score(record, frozenset()).logp
     entropy = torch.zeros_like(logp) + 0.1 * logp
-    ppo = probes.loss(bases.ppo(), record.rows(slice(None)), logp, entropy=entropy, value=value)
+    ppo = probes.loss(recipes.ppo(), record.rows(slice(None)), logp, entropy=entropy, value=value)
     policy_slope, value_slope = torch.autograd.grad(ppo.loss, (actor.table, value))
     view = Stubs({name: Stub(lambda context: Q_SA[context["state"]]) for name in ("actor", "target")})
     values = DoubleQLearning(0.9)(record, view)

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from assay import bases, catalogue, cli, fingerprints, verdicts
-from assay.backends.machine import describe_machine
-from assay.claims import Average, DecisionsTo, Exact, Expect, Final, Gain, Measured, Method
-from assay.types import AssayError
-from assay.worlds import TABLE
+from assay import recipes
+from assay.app import cli
+from assay.claims.claim import Average, DecisionsTo, Exact, Expect, Final, Gain, Measured, Method
+from assay.core.errors import AssayError
+from assay.proof import fingerprints, verdicts
+from assay.recipes.worlds import TABLE
+from assay.runs import catalogue
+from assay.runs.machine import describe_machine
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 COMMITTED = sorted((CHECKOUT / "verdicts").glob("*.json"))
@@ -88,11 +91,11 @@ def test_code_without_its_words() -> None:
 
 
 def test_a_fingerprint_sees_settings_task_rule_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = Measured("m", "bandit", bases.rloo(TABLE), bases.reinforce(TABLE), seeds=3, steps=2)
+    claim = Measured("m", "bandit", recipes.rloo(TABLE), recipes.reinforce(TABLE), seeds=3, steps=2)
     before = fingerprints.fingerprint("rloo", claim)
     assert fingerprints.fingerprint("rloo", replace(claim, name="other words", minutes=9.0)) == before
     for changed in (
-        replace(claim, ours=bases.rloo(TABLE).set("members", 4)),
+        replace(claim, ours=recipes.rloo(TABLE).set("members", 4)),
         replace(claim, task="chain"),
         replace(claim, seeds=4),
         replace(claim, margin=0.1),
@@ -101,16 +104,17 @@ def test_a_fingerprint_sees_settings_task_rule_and_code(monkeypatch: pytest.Monk
     ):
         assert fingerprints.fingerprint("rloo", changed) != before
     digest = fingerprints.code_digest
-    monkeypatch.setattr(fingerprints, "code_digest", lambda m: "x" if m == "assay.credit.outcome" else digest(m))
+    monkeypatch.setattr(fingerprints, "code_digest", lambda m: "x" if m == "assay.parts.credit.outcome" else digest(m))
     assert fingerprints.fingerprint("rloo", claim) != before
-    monkeypatch.setattr(fingerprints, "code_digest", lambda m: "x" if m == "assay.critics.q" else digest(m))
+    monkeypatch.setattr(fingerprints, "code_digest", lambda m: "x" if m == "assay.parts.critics.q" else digest(m))
     assert fingerprints.fingerprint("rloo", claim) == before, "rloo has no critic"
 
 
 def test_the_code_of_a_run_is_followed_through_its_imports() -> None:
-    found = fingerprints.closure(fingerprints.modules_of(bases.grpo()))
-    assert {"assay.objectives.policy", "assay.ops.random", "assay.networks.transformer", "assay.types"} <= found
-    assert not {name for name in found if name.startswith(("assay.report", "assay.cli", "assay.guards"))}
+    found = fingerprints.closure(fingerprints.modules_of(recipes.grpo()))
+    assert {"assay.parts.objectives.policy", "assay.ops.random", "assay.models.bodies.transformer",
+    "assay.core.record"} <= found
+    assert not {name for name in found if name.startswith(("assay.app.report", "assay.app.cli", "assay.engine.guards"))}
 
 
 # ---------------------------------------------------------------------------------------------------- measuring
@@ -119,7 +123,7 @@ def method(monkeypatch: pytest.MonkeyPatch) -> str:
     """A method of the catalogue whose claims are ours."""
     known = dict(catalogue.methods())
     exact = Exact("one is one", lambda: 1.0, equals=1.0)
-    known["rloo"] = Method("paper", bases.rloo, (TABLE,), "bandit", claims=(exact, CLAIM))
+    known["rloo"] = Method("paper", recipes.rloo, (TABLE,), "bandit", claims=(exact, CLAIM))
     monkeypatch.setattr(catalogue, "methods", lambda: known)
     return "rloo"
 
@@ -135,7 +139,7 @@ def test_functions_are_measured_and_judged(tmp_path: Path, method: str) -> None:
 
 
 def test_recipes_are_trained_on_paired_seeds_and_runs_are_shared(tmp_path: Path) -> None:
-    claim = Measured("m", "bandit", bases.rloo(TABLE), bases.rloo(TABLE), seeds=2, steps=2)
+    claim = Measured("m", "bandit", recipes.rloo(TABLE), recipes.rloo(TABLE), seeds=2, steps=2)
     found = verdicts.measure("rloo", claim, tmp_path)
     assert found is not None
     assert found["ours"] == found["theirs"]
@@ -147,12 +151,12 @@ def test_recipes_are_trained_on_paired_seeds_and_runs_are_shared(tmp_path: Path)
 
 
 def test_a_deadline_leaves_it_unfinished(tmp_path: Path) -> None:
-    claim = Measured("m", "bandit", bases.rloo(TABLE), 0.5, seeds=2, steps=2)
+    claim = Measured("m", "bandit", recipes.rloo(TABLE), 0.5, seeds=2, steps=2)
     assert verdicts.measure("rloo", claim, tmp_path, deadline=0.0) is None
 
 
 def test_a_run_that_breaks_is_no_verdict(tmp_path: Path) -> None:
-    broken = bases.rloo(TABLE).set("policy.learning_rate", 1e38)
+    broken = recipes.rloo(TABLE).set("policy.learning_rate", 1e38)
     with pytest.raises(AssayError, match="guard"):
         verdicts.measure("rloo", Measured("m", "bandit", broken, 0.5, seeds=2, steps=3), tmp_path)
 

@@ -20,9 +20,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from assay import catalogue
-from assay.claims import Measured
+from assay.claims.claim import Measured
 from assay.evidence.intervals import mean_interval
+from assay.runs import catalogue
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from assay import catalogue  # noqa: E402
-from assay.fingerprints import modules_of  # noqa: E402
+from assay.proof.fingerprints import modules_of  # noqa: E402
+from assay.runs import catalogue  # noqa: E402
 
 METHODS = ROOT / "assay" / "methods"
 MOST_SHARED = 8

@@ -14,8 +14,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from assay import catalogue
-from assay.settings import children
+from assay.core.settings import children
+from assay.runs import catalogue
 
 SLOTS = (
     "credit",

@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.sources.replay import transitions
-from assay.types import AssayError, Box, Discrete, Experience, Spec
+from assay.core.errors import AssayError
+from assay.core.record import Experience
+from assay.core.spaces import Box, Discrete, Spec
+from assay.parts.sources.replay import transitions
 
 NEEDED = ("observation", "action", "reward", "terminal", "truncated", "next_observation")
 OPTIONAL = ("cost", "logp")

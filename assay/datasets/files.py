@@ -21,10 +21,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from assay.backends import hdf5
-from assay.backends.minari import minari_episodes
+from assay.core.errors import AssayError
 from assay.datasets.dataset import NEEDED, OPTIONAL, Dataset
-from assay.types import AssayError
+from assay.tasks.adapters import hdf5
+from assay.tasks.adapters.minari import minari_episodes
 
 MINARI = "minari:"
 HDF5 = (".hdf5", ".h5")

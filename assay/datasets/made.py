@@ -28,18 +28,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay import evaluation, store
-from assay.backends.machine import tuned
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Origin, Progress, State
+from assay.core.settings import describe
+from assay.core.slots import ScriptedTask, Task
+from assay.core.spaces import Box, Context, Spec
 from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
-from assay.loop import Loop
-from assay.recipe import Recipe
-from assay.settings import describe
-from assay.slots import ScriptedTask, Task
-from assay.sources.logged import NoisyExpert
-from assay.types import AssayError, Box, Context, Draw, Experience, Origin, Progress, Spec, State
+from assay.engine import evaluation
+from assay.engine.loop import Loop
+from assay.parts.sources.logged import NoisyExpert
+from assay.recipes.worlds import World, world_of
+from assay.runs.machine import tuned
 from assay.version import __version__
-from assay.worlds import World, world_of
 
 Tell = Callable[[int, int, float], None]
 AT_ONCE = 32

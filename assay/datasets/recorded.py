@@ -9,14 +9,15 @@ from typing import Any, cast
 
 from torch import Tensor
 
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Origin
+from assay.core.settings import changed, children
+from assay.core.slots import Task
 from assay.datasets.dataset import Dataset
 from assay.datasets.files import read
-from assay.recipe import Recipe
-from assay.settings import changed, children
-from assay.slots import Task
-from assay.sources.demonstrations import DemonstratedDecisions
-from assay.sources.logged import Logged, Recording
-from assay.types import AssayError, Origin
+from assay.parts.sources.demonstrations import DemonstratedDecisions
+from assay.parts.sources.logged import Logged, Recording
 
 
 @dataclass(frozen=True)

@@ -15,23 +15,8 @@ numbers are `Estimate`s: a value with a confidence interval and the count behind
 from assay.evidence.curves import performance_profile, sample_efficiency
 from assay.evidence.datasets import described, state_action_coverage, trajectory_quality
 from assay.evidence.intervals import Estimate, difference_interval, mean_interval
-from assay.evidence.passk import (
-    coverage,
-    crossover,
-    majority_at_k,
-    majority_vote,
-    pass_at_k,
-    pass_at_k_intervals,
-)
-from assay.evidence.scores import (
-    bootstrap,
-    compare,
-    iqm,
-    mean,
-    median,
-    optimality_gap,
-    probability_of_improvement,
-)
+from assay.evidence.passk import coverage, crossover, majority_at_k, majority_vote, pass_at_k, pass_at_k_intervals
+from assay.evidence.scores import bootstrap, compare, iqm, mean, median, optimality_gap, probability_of_improvement
 from assay.evidence.sequential import SequentialTest, decide
 from assay.evidence.tuning import Choice, HyperbandSearch, RandomSearch, Space, TuningPlan, Uniform, Whole, tune
 

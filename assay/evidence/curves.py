@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from assay.core.errors import AssayError
 from assay.evidence.intervals import Estimate, Values
 from assay.evidence.scores import SHARE, WHOLE_LINE, Resampling, Statistic, iqm, table, vectorised
-from assay.types import AssayError
 
 RESAMPLES = 2000
 

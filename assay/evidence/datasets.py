@@ -21,9 +21,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.evidence.intervals import Estimate, Values, finite, mean_interval
 from assay.ops import random
-from assay.types import AssayError, Draw
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
 Words = NDArray[np.int64]

@@ -27,9 +27,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
+from assay.evidence.student import student_quantile
 from assay.ops import random
-from assay.ops.student import student_quantile
-from assay.types import AssayError, Draw
 
 FEW, MANY, RESAMPLES = 10, 1000, 2000
 Values: TypeAlias = "NDArray[np.float64]"

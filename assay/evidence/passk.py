@@ -20,8 +20,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from assay.core.errors import AssayError
 from assay.evidence.intervals import Estimate, Values, checked
-from assay.types import AssayError
 
 Counts = NDArray[np.int64]
 RESAMPLES = 2000

@@ -33,10 +33,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.evidence.intervals import Estimate, Values, checked
+from assay.evidence.student import student_quantile
 from assay.ops import random
-from assay.ops.student import student_quantile
-from assay.types import AssayError, Draw
 
 RESAMPLES = 10_000
 BLOCK = 1 << 20  # scores that are resampled at once

@@ -37,9 +37,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.evidence.intervals import Values, finite
 from assay.ops import random
-from assay.types import AssayError, Draw
 
 ROUNDING = 1e-10  # of the largest sum: differences below it are ties
 Masks = NDArray[np.bool_]

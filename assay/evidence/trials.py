@@ -22,9 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.evidence.intervals import Estimate, Values, checked, finite, is_binary
 from assay.ops import random
-from assay.types import AssayError, Draw
 
 GRID = 1001  # success rates at which Barnard's test looks for its worst case, before it refines
 

@@ -27,10 +27,11 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from assay.backends.extras import require
+from assay.core.errors import AssayError
+from assay.core.extras import require
+from assay.core.record import Draw
 from assay.evidence.intervals import Estimate, difference_interval, mean_interval
 from assay.ops import random
-from assay.types import AssayError, Draw
 
 Setting: TypeAlias = float | int | str | bool | None
 Settings: TypeAlias = Mapping[str, Setting]

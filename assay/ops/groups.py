@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.types import Experience
+from assay.core.record import Experience
 
 
 @dataclass(frozen=True)

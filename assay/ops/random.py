@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.types import Draw
+from assay.core.record import Draw
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST = np.uint64(0xBF58476D1CE4E5B9)

@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
+from assay.core.spaces import Vocabulary
 from assay.sampling.narrowing import Narrowing, unwrapped
 from assay.sampling.pages import Way, Written
 from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import Stack, stack_of
 from assay.sampling.stops import Stop
-from assay.types import Vocabulary
 
 SHARE = 0.5
 """Of the memory that is free when a sampler is made: what its pages may take."""

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.sampling import kernels
-from assay.types import AssayError
 
 COLDEST, HOTTEST = 1e-6, 100.0
 """Below, float32 cannot hold the quotients; above, tokens that an actor forbids by a low logit could come back."""

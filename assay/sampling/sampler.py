@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.sampling import kernels
 from assay.sampling.graphs import SIZES, Graphs, clusters
 from assay.sampling.pages import Ledger, Look, Prompt, Row, Way, Written
 from assay.sampling.results import Results
 from assay.sampling.stacks import Places, Stack
 from assay.sampling.stops import Stop
-from assay.types import AssayError
 
 PREFILL = 32_768
 """Tokens of prompts that go through the network at once."""

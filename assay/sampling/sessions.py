@@ -7,10 +7,10 @@ from types import TracebackType
 
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.sampling.pages import Prompt, Row, Way, Written
 from assay.sampling.sampler import Sampler
 from assay.sampling.stops import Stop
-from assay.types import AssayError
 
 
 class Session:

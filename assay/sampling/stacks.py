@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from assay.networks.transformer import Trunk
+from assay.models.bodies.transformer import Trunk
 from assay.sampling import kernels
 
 KNOWN = ("llama", "qwen2", "qwen3", "mistral")

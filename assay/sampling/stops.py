@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-from assay.types import AssayError
+from assay.core.errors import AssayError
 
 
 @dataclass(frozen=True)

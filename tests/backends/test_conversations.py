@@ -16,13 +16,16 @@ import numpy as np
 import pytest
 import torch
 
-from assay import bases, catalogue, cli
-from assay.backends.transformers import ModelDialogue, Pretrained, PretrainedTokenizer, with_model
-from assay.loop import Loop
-from assay.rollouts.episodes import Episodes
-from assay.rollouts.turns import utterances
-from assay.tasks.dialogue import DialogueTask
-from assay.types import AssayError, Draw, Experience, Need, Score
+from assay import recipes
+from assay.app import cli
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need, Score
+from assay.engine.loop import Loop
+from assay.models.pretrained.transformers import ModelDialogue, Pretrained, PretrainedTokenizer, with_model
+from assay.parts.rollouts.episodes import Episodes
+from assay.playing.turns import utterances
+from assay.runs import catalogue
+from assay.tasks.language.dialogue import DialogueTask
 
 transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
@@ -208,7 +211,7 @@ def test_a_model_without_a_template_has_no_conversations(tmp_path: Path) -> None
 # ---------------------------------------------------------------------------------------------------- training
 def test_a_grpo_step_on_conversations(path: str) -> None:
     task = dialogue("calculator-1", path, max_tokens=4)
-    recipe = replace(bases.grpo(), actor=Pretrained(path), rollout=Episodes(starts=2, members=4))
+    recipe = replace(recipes.grpo(), actor=Pretrained(path), rollout=Episodes(starts=2, members=4))
     loop = Loop(recipe, replace(task, partner=EvenCalculator()), seed=0, num_steps=2)
     step = loop.step()
     assert step.alarms == []

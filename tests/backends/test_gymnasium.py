@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from assay.backends.extras import require
-from assay.backends.gymnasium import (
+from assay.core.errors import AssayError
+from assay.core.extras import require
+from assay.core.record import Draw
+from assay.core.slots import Simulation
+from assay.core.spaces import Box, Context, Discrete
+from assay.tasks.adapters.gymnasium import (
     FromVectorEnv,
     Instances,
     check_environment,
@@ -17,9 +21,7 @@ from assay.backends.gymnasium import (
     reset_seed,
     show_warnings_once,
 )
-from assay.slots import Simulation
-from assay.tasks.stepping import SteppedTask
-from assay.types import AssayError, Box, Context, Discrete, Draw
+from assay.tasks.control.stepping import SteppedTask
 
 gymnasium = pytest.importorskip("gymnasium")
 MUJOCO = ["HalfCheetah-v5", "Hopper-v5"]

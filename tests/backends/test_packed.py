@@ -9,15 +9,18 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay import bases, catalogue
-from assay.backends.pretrained import PretrainedActor
-from assay.batching import by_reach
-from assay.engine import Engine, Placement
-from assay.loop import Loop
-from assay.ops import packing, text
-from assay.placement import arrange
+from assay import recipes
+from assay.core.record import Experience, Need
+from assay.core.spaces import Spec, Vocabulary
+from assay.engine.batching import by_reach
+from assay.engine.engine import Engine, Placement
+from assay.engine.loop import Loop
+from assay.engine.placement import arrange
+from assay.models.pretrained.causal import PretrainedActor
+from assay.ops import packing
+from assay.playing import text
+from assay.runs import catalogue
 from assay.sampling.stacks import stack_of
-from assay.types import Experience, Need, Spec, Vocabulary
 
 transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 
@@ -177,7 +180,7 @@ class Tiny:
 
 def stepped(**placement: Any) -> Engine:
     task = catalogue.find_task("countdown")
-    loop = Loop(replace(bases.grpo(), actor=Tiny()), task, seed=0, num_steps=2, placement=Placement(**placement))
+    loop = Loop(replace(recipes.grpo(), actor=Tiny()), task, seed=0, num_steps=2, placement=Placement(**placement))
     assert not loop.step().alarms
     return loop.engine
 
@@ -194,7 +197,7 @@ def test_columns_come_back_in_their_rows() -> None:
     task = catalogue.find_task("countdown")
     batch = task.demonstrate(torch.arange(20).numpy(), 0)
     found = [
-        Engine(replace(bases.grpo(), actor=Tiny()), task.spec, 0, Placement(tokens=tokens, packed=bool(tokens))).over(
+        Engine(replace(recipes.grpo(), actor=Tiny()), task.spec, 0, Placement(tokens=tokens, packed=bool(tokens))).over(
             "actor", batch, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp
         )
         for tokens in (0, 100)

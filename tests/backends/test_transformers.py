@@ -18,22 +18,24 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from assay import bases, catalogue
-from assay.backends import pretrained
-from assay.backends.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
-from assay.checks.actor import check_actor
-from assay.engine import Placement
-from assay.loop import Loop
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.recipe import Copy
+from assay.core.record import Draw, Experience, Need, Outcome, Score
+from assay.engine.engine import Placement
+from assay.engine.loop import Loop
+from assay.models.pretrained import causal as pretrained
+from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.ops import output
-from assay.recipe import Copy
-from assay.regularizers.divergence import KlToReference
-from assay.rollouts.completions import complete
-from assay.rollouts.episodes import Episodes
-from assay.tasks.addition import Addition, addition
-from assay.tasks.cartpole import cartpole
-from assay.tasks.preferences import preferences
-from assay.tasks.prompts import Item, PromptTask, prompt_ids
-from assay.types import AssayError, Draw, Experience, Need, Outcome, Score
+from assay.parts.regularizers.divergence import KlToReference
+from assay.parts.rollouts.episodes import Episodes
+from assay.playing.completions import complete
+from assay.proof.laws.actor import check_actor
+from assay.runs import catalogue
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.language.addition import Addition, addition
+from assay.tasks.language.preferences import preferences
+from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
 
 transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
@@ -256,7 +258,7 @@ def test_dropping_rows_changes_nothing(path: str, task: PromptTask) -> None:
 
 # ---------------------------------------------------------------------------------------------------- training
 def recipe_of(path: str) -> Any:
-    made = replace(bases.grpo(), actor=Pretrained(path), rollout=Episodes(starts=4, members=4))
+    made = replace(recipes.grpo(), actor=Pretrained(path), rollout=Episodes(starts=4, members=4))
     stage = replace(made.stages[0], regularizers=(KlToReference(),))
     return replace(made, stages=(stage,), copies={"reference": Copy(of="actor")})
 
@@ -585,7 +587,7 @@ def test_other_architectures_have_their_own_numbers(
 
 # ---------------------------------------------------------------------------------------------------- precision, layers
 def test_layers_that_run_again_give_the_same_update(path: str, task: PromptTask) -> None:
-    recipe, found = replace(bases.sft(), actor=Pretrained(path)), []
+    recipe, found = replace(recipes.sft(), actor=Pretrained(path)), []
     for placement in (Placement(), Placement(recompute=True), Placement(tokens=60)):
         loop = Loop(recipe, task, seed=0, num_steps=2, placement=placement)
         loop.step()
@@ -595,7 +597,7 @@ def test_layers_that_run_again_give_the_same_update(path: str, task: PromptTask)
 
 
 def test_bfloat16_trains_with_masters(path: str, task: PromptTask) -> None:
-    recipe = replace(bases.sft(), actor=Pretrained(path, dtype="bfloat16"))
+    recipe = replace(recipes.sft(), actor=Pretrained(path, dtype="bfloat16"))
     loop = Loop(recipe, task, seed=0, num_steps=2)
     loop.step()
     state, values = loop.engine.optimizers["likelihood"], loop.engine.flats["actor"].values

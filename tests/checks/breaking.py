@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from assay.checks.laws import Contract, Finding, Law
+from assay.proof.laws.laws import Contract, Finding, Law
 
 
 def finding(contract: Contract, law: str, part: Any) -> Finding:

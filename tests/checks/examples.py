@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from assay.sources.logged import Log, Logged
+from assay.parts.sources.logged import Log, Logged
 
 
 def length_reward(rows: list[dict[str, Any]]) -> list[float]:

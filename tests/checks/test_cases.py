@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from assay.checks import cases
-from assay.checks.bench import STANDARD, term_cases
+from assay.core.record import Experience
 from assay.ops import groups
-from assay.types import Experience
+from assay.proof.laws import cases
+from assay.proof.laws.bench import STANDARD, term_cases
 
 
 @pytest.mark.parametrize("case", cases.experiences(), ids=lambda case: case.name)

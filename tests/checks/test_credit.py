@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.checks.aggregation import AGGREGATION
-from assay.checks.credit import CREDIT, EVERY, PREPARE, SELECT, STATISTIC, as_credit, check_credit, looks_forward
-from assay.credit.outcome import GroupDeviation, GroupMean, NoBaseline, OutcomeCredit
-from assay.credit.temporal import Gae, RewardToGo
+from assay.core.record import Experience, Need
 from assay.ops import groups, returns
-from assay.types import Experience, Need
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoBaseline, OutcomeCredit
+from assay.parts.credit.temporal import Gae, RewardToGo
+from assay.proof.laws.aggregation import AGGREGATION
+from assay.proof.laws.credit import CREDIT, EVERY, PREPARE, SELECT, STATISTIC, as_credit, check_credit, looks_forward
 from tests.checks.breaking import assert_caught, finding, not_covered
 
 

@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 
-from assay import discover
-from assay.checks.contracts import CONTRACTS
-from assay.types import AssayError, Experience, Need
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need
+from assay.proof import discover
+from assay.proof.laws.contracts import CONTRACTS
 from tests.checks.examples import EXAMPLES
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from assay.checks.environment import RULES, check_environment
+from assay.proof.laws.environment import RULES, check_environment
 
 gymnasium = pytest.importorskip("gymnasium")
 

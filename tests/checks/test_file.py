@@ -10,9 +10,9 @@ from textwrap import dedent
 import pytest
 import torch
 
-from assay.checks.file import Report, check_file, check_file_apart
-from assay.checks.function import check_advantage, check_loss
-from assay.types import AssayError
+from assay.core.errors import AssayError
+from assay.proof.laws.file import Report, check_file, check_file_apart
+from assay.proof.laws.function import check_advantage, check_loss
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -160,9 +160,9 @@ PARTS = """
     from typing import ClassVar
 
     import torch
-    from assay.credit.temporal import Gae
-    from assay.reduce import TokenMean
-    from assay.types import Experience, Loss, Need
+    from assay.parts.credit.temporal import Gae
+    from assay.parts.aggregations import TokenMean
+    from assay.core.record import Experience, Loss, Need
 
     mine = Gae(discount=0.5)
 
@@ -230,8 +230,8 @@ def test_a_part_with_a_schedule_is_checked_at_its_start(tmp_path: Path) -> None:
     found = reports(
         tmp_path,
         """
-        from assay.regularizers.divergence import EntropyBonus
-        from assay.schedules import Linear
+        from assay.parts.regularizers.divergence import EntropyBonus
+        from assay.core.schedules import Linear
 
         bonus = EntropyBonus(Linear(0.1, 0.0))
         """,

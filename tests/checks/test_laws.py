@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from assay.checks.cases import Case, experiences
-from assay.checks.laws import Contract, Finding, Unsuited, assert_laws, gap, law, other_streams, runs
+from assay.proof.laws.cases import Case, experiences
+from assay.proof.laws.laws import Contract, Finding, Unsuited, assert_laws, gap, law, other_streams, runs
 
 
 @law("numbers are not negative")
@@ -148,6 +148,6 @@ def test_other_streams_come_back_to_their_place() -> None:
 
 
 def test_public_names_exist() -> None:
-    import assay.checks
+    import assay.proof.laws
 
-    assert all(callable(getattr(assay.checks, name)) for name in assay.checks.__all__)
+    assert all(callable(getattr(assay.proof.laws, name)) for name in assay.proof.laws.__all__)

@@ -10,14 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from assay.actors.mlp import Mlp, MlpCategorical
-from assay.actors.table import Table
-from assay.actors.transformer import Transformer
-from assay.checks.actor import ACTOR, check_actor
-from assay.checks.cases import CHOICES, TOKENS, TORQUES
-from assay.checks.critic import CRITIC, check_critic
-from assay.checks.rollout import EXPLORE
-from assay.types import AssayError, Context, Discrete, Experience, Need, Scored, Spec
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need, Scored
+from assay.core.spaces import Context, Discrete, Spec
+from assay.models.mlp import Mlp, MlpCategorical
+from assay.models.table import Table
+from assay.models.transformer import Transformer
+from assay.proof.laws.actor import ACTOR, check_actor
+from assay.proof.laws.cases import CHOICES, TOKENS, TORQUES
+from assay.proof.laws.critic import CRITIC, check_critic
+from assay.proof.laws.rollout import EXPLORE
 from tests.checks.breaking import assert_caught, not_covered
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from assay.checks.reward import REWARD, REWARD_FUNCTION, RewardFunction, check_reward
-from assay.rewards.function import FromFunction
-from assay.slots import Task
-from assay.tasks.cartpole import cartpole
-from assay.types import Experience
+from assay.core.record import Experience
+from assay.core.slots import Task
+from assay.parts.rewards.function import FromFunction
+from assay.proof.laws.reward import REWARD, REWARD_FUNCTION, RewardFunction, check_reward
+from assay.tasks.control.cartpole import cartpole
 from tests.checks.breaking import assert_caught, not_covered
 
 Rows = list[dict[str, Any]]

@@ -10,20 +10,21 @@ import numpy as np
 import pytest
 import torch
 
-from assay.checks.constraint import CONSTRAINT
-from assay.checks.credit import EVERY
-from assay.checks.curriculum import CURRICULUM
-from assay.checks.rollout import ROLLOUT, check_rollout
-from assay.checks.schedule import SCHEDULE
-from assay.checks.source import SOURCE, check_source
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Progress, State
+from assay.core.slots import Task
+from assay.methods.delethink.in_chunks import InChunks
 from assay.ops import random
-from assay.rollouts.episodes import Episodes, Fragments
-from assay.rollouts.in_chunks import InChunks
-from assay.slots import Task
-from assay.sources.fresh import FreshSequences
-from assay.tasks.addition import addition
-from assay.tasks.table import chain
-from assay.types import AssayError, Draw, Experience, Progress, State
+from assay.parts.rollouts.episodes import Episodes, Fragments
+from assay.parts.sources.fresh import FreshSequences
+from assay.proof.laws.constraint import CONSTRAINT
+from assay.proof.laws.credit import EVERY
+from assay.proof.laws.curriculum import CURRICULUM
+from assay.proof.laws.rollout import ROLLOUT, check_rollout
+from assay.proof.laws.schedule import SCHEDULE
+from assay.proof.laws.source import SOURCE, check_source
+from assay.tasks.language.addition import addition
+from assay.tasks.tabular.table import chain
 from tests.checks.breaking import assert_caught, finding, not_covered
 
 

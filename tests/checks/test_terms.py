@@ -10,15 +10,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases
-from assay.checks.bench import STANDARD, Bench, benches_of
-from assay.checks.critic import CRITIC_LOSS
-from assay.checks.objective import OBJECTIVE, check_objective
-from assay.checks.regularizer import REGULARIZER
-from assay.checks.term import COMMON
-from assay.critics.q import DoubleQLearning, TwinQ
-from assay.objectives.pathwise import MaximizeSoftQ
-from assay.types import Experience, Loss, Need
+from assay import recipes
+from assay.core.record import Experience, Loss, Need
+from assay.parts.critics.q import DoubleQLearning, TwinQ
+from assay.parts.objectives.pathwise import MaximizeSoftQ
+from assay.proof.laws.bench import STANDARD, Bench, benches_of
+from assay.proof.laws.critic import CRITIC_LOSS
+from assay.proof.laws.objective import OBJECTIVE, check_objective
+from assay.proof.laws.regularizer import REGULARIZER
+from assay.proof.laws.term import COMMON
 from tests.checks.breaking import assert_caught, finding, not_covered
 
 LOGP, REFERENCE = Need.LOGP, Need.REFERENCE
@@ -261,7 +261,7 @@ def test_gradient_at_the_next_state_of_a_table_is_caught() -> None:
 
 # ------------------------------------------------------------------------------------------------------------ benches
 def test_a_recipe_gives_benches_with_its_own_models_made_small() -> None:
-    bench, with_goals = benches_of(bases.sac())
+    bench, with_goals = benches_of(recipes.sac())
     assert "goals" in with_goals.name
     assert bench.models["q"] == TwinQ((8,))
     assert bench.source_of("q_target") == "q"

@@ -5,7 +5,7 @@ import sys
 import time
 from pathlib import Path
 
-from assay import store
+from assay.core import store
 
 with store.lock(Path(sys.argv[1])):
     if os.fork() == 0:

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from assay import store
+from assay.core import store
 from tests.crash.mutations import ORIGINAL, Handler, Mutation, intercepted
 from tests.crash.scenarios import CHUNK, SCENARIOS, Scenario
 

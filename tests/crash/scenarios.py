@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from assay import store
+from assay.core import store
 
 CHUNK = 1 << 12  # small, so that a case costs little
 ODD_PID = 2**22 + 1  # above the largest pid of Linux, so never alive

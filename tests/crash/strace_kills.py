@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from assay import store
+from assay.core import store
 from tests.crash.kill_points import changes, check_after
 from tests.crash.scenarios import CHUNK, SCENARIOS, Scenario
 

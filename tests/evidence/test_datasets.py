@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.core.errors import AssayError
 from assay.evidence.datasets import (
     Dataset,
     binned,
@@ -22,7 +23,6 @@ from assay.evidence.datasets import (
     trajectory_quality,
     unique_rows,
 )
-from assay.types import AssayError
 
 STEPS = st.lists(
     st.tuples(st.integers(-2, 2), st.integers(0, 2), st.integers(-3, 3), st.booleans()), min_size=1, max_size=40

@@ -10,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.core.errors import AssayError
 from assay.evidence.intervals import (
     Estimate,
     Series,
@@ -19,8 +20,7 @@ from assay.evidence.intervals import (
     measured_change,
     number,
 )
-from assay.ops.student import student_quantile
-from assay.types import AssayError
+from assay.evidence.student import student_quantile
 
 REALS = st.floats(-1e6, 1e6, allow_subnormal=False)
 SAMPLES = st.lists(REALS, min_size=2, max_size=40)

@@ -12,16 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.evidence.passk import (
-    Vary,
-    coverage,
-    crossover,
-    majority_at_k,
-    majority_vote,
-    pass_at_k,
-    pass_at_k_intervals,
-)
-from assay.types import AssayError
+from assay.core.errors import AssayError
+from assay.evidence.passk import Vary, coverage, crossover, majority_at_k, majority_vote, pass_at_k, pass_at_k_intervals
 
 ANSWERS = st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=8)
 

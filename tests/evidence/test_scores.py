@@ -19,6 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.evidence import scores as module
 from assay.evidence.curves import Curve, performance_profile, sample_efficiency
 from assay.evidence.intervals import Estimate
@@ -34,7 +36,6 @@ from assay.evidence.scores import (
     places,
     probability_of_improvement,
 )
-from assay.types import AssayError, Draw
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "shared" / "data" / "score_data"
 AGGREGATES = (iqm, median, mean, optimality_gap)

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.core.errors import AssayError
 from assay.evidence.sequential import Decision, SequentialTest, Verdict, decide
-from assay.types import AssayError
 
 # Returns of four agents on Walker2d, the worked example of adastop (examples/walker1.csv to walker6.csv, MIT licence),
 # rounded. Agents whose comparisons were over after two interims have no further scores.

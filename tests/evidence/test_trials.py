@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.core.errors import AssayError
 from assay.evidence.trials import (
     barnard,
     chance_better,
@@ -24,7 +25,6 @@ from assay.evidence.trials import (
     scheduled,
     unblinded,
 )
-from assay.types import AssayError
 
 SMALL = [(4, 6, 2, 7), (1, 5, 6, 8), (0, 5, 5, 5), (3, 3, 0, 4), (3, 6, 3, 6)]
 TABLES = [(7, 10, 3, 10), (1, 8, 6, 9), (0, 5, 5, 5), (12, 15, 8, 20), (3, 3, 0, 4), (5, 10, 5, 10)]

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
 from assay.evidence.tuning import (
     Choice,
     HyperbandSearch,
@@ -27,7 +29,6 @@ from assay.evidence.tuning import (
     Whole,
     tune,
 )
-from assay.types import AssayError, Draw
 
 SPACE = Space({"rate": Uniform(1e-4, 1.0, log=True), "width": Whole(1, 64, log=True), "norm": Choice((True, False))})
 PLAN = TuningPlan(12, (0, 1, 2), (100, 101, 102, 103), steps_per_run=900)

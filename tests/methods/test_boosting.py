@@ -11,23 +11,27 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue, evaluation, run, store
-from assay.actors.trees import Trees
-from assay.bases.boosted import boosted, gbrl
-from assay.bases.offline import f_dvl
-from assay.boosting import NOWHERE, Boost, Cosine, Oblivious, SquaredError
-from assay.engine import Engine, Placement
-from assay.flat import weights_of
-from assay.loop import Loop
-from assay.networks.trees import TreeSum
-from assay.ops.splits import conditions, leaf_numbers, separation
-from assay.optimizers import Adam
-from assay.probes import grown
-from assay.recipe import Copy, Phase
-from assay.report.progress import Mode
-from assay.rollouts.episodes import Fragments
-from assay.tasks.exceptions import exceptions, right_action
-from assay.types import AssayError, Experience, Fit
+from assay import recipes
+from assay.app.report.progress import Mode
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
+from assay.core.recipe import Copy, Phase
+from assay.core.record import Experience, Fit
+from assay.engine import evaluation
+from assay.engine.engine import Engine, Placement
+from assay.engine.flat import weights_of
+from assay.engine.loop import Loop
+from assay.methods.dual_rl.base import f_dvl
+from assay.methods.gbrl.actor import Trees
+from assay.methods.gbrl.base import boosted, gbrl
+from assay.methods.gbrl.claims import grown
+from assay.methods.gbrl.networks import TreeSum
+from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, Oblivious, SquaredError
+from assay.methods.gbrl.splits import conditions, leaf_numbers, separation
+from assay.parts.rollouts.episodes import Fragments
+from assay.runs import catalogue, run
+from assay.tasks.language.exceptions import exceptions, right_action
 
 NONE = torch.zeros(3, dtype=torch.bool)
 ROWS = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)).double()
@@ -146,7 +150,7 @@ def engine_of(recipe, task, **placement) -> Engine:
 
 
 def test_micro_batches_grow_the_same_tree_and_masked_rows_none() -> None:
-    task, recipe = catalogue.find_task("cartpole"), small(boosted(bases.a2c(), Boost(1.0)))
+    task, recipe = catalogue.find_task("cartpole"), small(boosted(recipes.a2c(), Boost(1.0)))
     batch = batch_of(recipe, task)
     assert not bool(batch.mask.all())
     broken = replace(
@@ -166,7 +170,7 @@ def test_micro_batches_grow_the_same_tree_and_masked_rows_none() -> None:
 def test_the_step_is_the_gradient_of_the_loss_in_the_outputs() -> None:
     """One isolating tree moves every output of a bandit-like batch by minus its own gradient, whatever the loss."""
     task = catalogue.find_task("cartpole")
-    recipe = small(boosted(bases.ppo(), Boost(1.0, shared=False, tree=Oblivious(depth=8))))
+    recipe = small(boosted(recipes.ppo(), Boost(1.0, shared=False, tree=Oblivious(depth=8))))
     batch = batch_of(recipe, task).rows(slice(0, 1)).columns(0, 4)
     engine = engine_of(recipe, task)
     batch = engine.annotate(batch, frozenset())
@@ -200,7 +204,7 @@ def test_clip_scales_and_what_is_not_finite_is_refused() -> None:
 
 
 def test_a_stage_of_trees_needs_an_optimizer_that_grows() -> None:
-    recipe = replace(bases.ppo(), actor=Trees())
+    recipe = replace(recipes.ppo(), actor=Trees())
     with pytest.raises(AssayError, match=r"stage 'policy' trains 'actor'.*Boost"):
         Engine(recipe, catalogue.find_task("cartpole").spec, 0, Placement())
 
@@ -278,9 +282,9 @@ def test_parameters_beside_trees_move_too() -> None:
 
 
 def test_ordinary_models_have_no_growth() -> None:
-    engine = Engine(bases.ppo(), catalogue.find_task("cartpole").spec, 0, Placement())
+    engine = Engine(recipes.ppo(), catalogue.find_task("cartpole").spec, 0, Placement())
     assert all(not flat.grown for flat in engine.flats.values())
-    assert isinstance(bases.ppo().stages[0].optimizer, Adam)
+    assert isinstance(recipes.ppo().stages[0].optimizer, Adam)
 
 
 # ---------------------------------------------------------------------------------------------------- task and learning

@@ -9,23 +9,25 @@ import numpy as np
 import pytest
 import torch
 
-from assay import evaluation, probes
-from assay.checks.rollout import built, small_actor
-from assay.constraints.certified import (
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.record import Experience
+from assay.engine import evaluation
+from assay.engine.loop import Loop
+from assay.methods import hc_rlhf
+from assay.methods.hc_rlhf.certificates import (
     CostCertificate,
     HoeffdingBound,
     PessimisticLagrange,
     StudentBound,
     augmented_cost,
 )
-from assay.constraints.lagrange import Lagrange
-from assay.loop import Loop
-from assay.methods import hc_rlhf
-from assay.rewards.cost import LengthCost
-from assay.tasks.addition import addition
-from assay.tasks.hazards import hazards
-from assay.types import AssayError, Experience
-from assay.worlds import CONTROL, LANGUAGE
+from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.rewards.cost import LengthCost
+from assay.proof.laws.rollout import built, small_actor
+from assay.recipes.worlds import CONTROL, LANGUAGE
+from assay.tasks.control.hazards import hazards
+from assay.tasks.language.addition import addition
 
 
 def pulls(costs: list[float] | torch.Tensor, members: int | None = None) -> Experience:

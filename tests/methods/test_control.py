@@ -10,36 +10,39 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue
-from assay.actors.streaming import Normalized, SparseQ
-from assay.bases.constrained import constrained, safe_ppo, with_cost_critic
-from assay.bases.offline import cloned, f_dvl, recoil
-from assay.bases.streaming import plain_ac, stream_ac, stream_q
-from assay.constraints.cost import CostCritic, CostToGo, centred, episode_cost
-from assay.constraints.lagrange import Lagrange
-from assay.constraints.pid import PidLagrange
-from assay.constraints.projection import Projection
-from assay.credit.cost import EndAtCost
-from assay.credit.temporal import RewardToGo
-from assay.critics.conjugates import ChiSquare, ReverseKl, TotalVariation
-from assay.critics.dual import ActionValue, ImplicitMaximum, MatchMixture
-from assay.critics.streaming import FitMoments, TraceQ, TraceValue
-from assay.engine import Engine, Placement
-from assay.loop import Loop
-from assay.networks.streaming import sparse_perceptron
-from assay.objectives.imitation import LogLikelihood
-from assay.objectives.streaming import TracePolicy
-from assay.objectives.weighted import AdvantageRegression
-from assay.optimizers import Adam, Averaging, ObGD, Traced
-from assay.recipe import Stage
-from assay.rewards.cost import LengthCost
-from assay.rollouts.stream import Stream
-from assay.slots import View
-from assay.sources.logged import Log, Logged
-from assay.tasks.costs import slow_pendulum
-from assay.tasks.hazards import hazards
-from assay.types import AssayError, Box, Discrete, Draw, Experience, Origin, Scored, Spec
-from assay.worlds import CONTROL, EVERY, LANGUAGE
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.optimizers import Adam, Averaging, ObGD, Traced
+from assay.core.recipe import Stage
+from assay.core.record import Draw, Experience, Origin, Scored
+from assay.core.slots import View
+from assay.core.spaces import Box, Discrete, Spec
+from assay.engine.engine import Engine, Placement
+from assay.engine.loop import Loop
+from assay.methods.dual_rl.base import cloned, f_dvl, recoil
+from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.methods.safe_rl_review.projection import Projection
+from assay.methods.stream_x.actor import Normalized, SparseQ
+from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
+from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
+from assay.methods.stream_x.networks import sparse_perceptron
+from assay.methods.stream_x.objectives import TracePolicy
+from assay.methods.stream_x.rollout import Stream
+from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_cost
+from assay.parts.constraints.pid import PidLagrange
+from assay.parts.credit.cost import EndAtCost
+from assay.parts.credit.temporal import RewardToGo
+from assay.parts.critics.conjugates import ChiSquare, ReverseKl, TotalVariation
+from assay.parts.critics.dual import ActionValue, ImplicitMaximum, MatchMixture
+from assay.parts.objectives.imitation import LogLikelihood
+from assay.parts.objectives.weighted import AdvantageRegression
+from assay.parts.rewards.cost import LengthCost
+from assay.parts.sources.logged import Log, Logged
+from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
+from assay.recipes.worlds import CONTROL, EVERY, LANGUAGE
+from assay.runs import catalogue
+from assay.tasks.control.costs import slow_pendulum
+from assay.tasks.control.hazards import hazards
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Discrete(2), horizon=10)
 ONE = torch.ones(())
@@ -295,7 +298,7 @@ SMALL = {"rollout.starts": 4, "rollout.members": 4, "rollout.instances": 8, "act
 @pytest.mark.parametrize("constraint", [Lagrange(1.0), PidLagrange(), Projection()], ids=lambda one: type(one).__name__)
 @pytest.mark.parametrize(("base", "world", "task"), [("ppo", CONTROL, "hazards"), ("grpo", LANGUAGE, "addition-1")])
 def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: str, world: Any, task: str) -> None:
-    recipe = constrained(getattr(bases, base)(world), constraint, max_length=2)
+    recipe = constrained(getattr(recipes, base)(world), constraint, max_length=2)
     for path, value in SMALL.items():
         try:
             recipe = recipe.set(path, value)
@@ -308,7 +311,7 @@ def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: st
 
 
 def test_grpo_pays_for_length_with_the_multiplier() -> None:
-    recipe = constrained(bases.grpo(LANGUAGE), Lagrange(0.0, rate=10.0), max_length=2)
+    recipe = constrained(recipes.grpo(LANGUAGE), Lagrange(0.0, rate=10.0), max_length=2)
     for path, value in SMALL.items():
         try:
             recipe = recipe.set(path, value)
@@ -326,7 +329,7 @@ def test_grpo_pays_for_length_with_the_multiplier() -> None:
 
 @pytest.mark.parametrize("world", EVERY, ids=lambda one: one.name)
 def test_a_cost_critic_can_be_added_in_every_world(world: Any) -> None:
-    recipe = with_cost_critic(bases.ppo(world), world)
+    recipe = with_cost_critic(recipes.ppo(world), world)
     recipe.check()
     assert safe_ppo(world).critics["cost_value"] == world.value
 

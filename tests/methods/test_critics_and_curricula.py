@@ -10,23 +10,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue
-from assay.actors.binned_q import BinnedQNetwork
-from assay.bases.classified import hl_gauss
-from assay.checks.cases import EPISODES, FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build, with_rewards
-from assay.credit.segments import FallingPerplexity, SegmentGae, Spans
-from assay.credit.temporal import Gae
-from assay.critics.binned import BinnedValue
-from assay.critics.classification import ClassifyReturns, HlGauss, cross_entropy
-from assay.curricula.bandit import SourceBandit
-from assay.loop import Loop
-from assay.objectives.mirror import MirrorDescent
-from assay.objectives.trust import NoTrust
-from assay.ops.bins import Bins, decoded, gaussian_labels, two_hot_labels
-from assay.tasks.mixture import Mixture, mixture
-from assay.tasks.sorting import sorting
-from assay.types import AssayError, Draw, Experience, Progress
-from assay.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Progress
+from assay.engine.loop import Loop
+from assay.methods.dump.curriculum import SourceBandit
+from assay.methods.hl_gauss.actor import BinnedQNetwork
+from assay.methods.hl_gauss.base import hl_gauss
+from assay.methods.hl_gauss.bins import Bins, decoded, gaussian_labels, two_hot_labels
+from assay.methods.hl_gauss.critics import BinnedValue
+from assay.methods.hl_gauss.losses import ClassifyReturns, HlGauss, cross_entropy
+from assay.methods.ma_rlhf.credit import FallingPerplexity, SegmentGae, Spans
+from assay.methods.mdpo.objectives import MirrorDescent
+from assay.parts.credit.temporal import Gae
+from assay.parts.objectives.trust import NoTrust
+from assay.proof.laws.cases import EPISODES, FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build, with_rewards
+from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.runs import catalogue
+from assay.tasks.language.mixture import Mixture, mixture
+from assay.tasks.language.sorting import sorting
 
 BATCHES = {
     "tokens": build(TOKENS, RAGGED),
@@ -220,7 +222,7 @@ def test_binned_action_values_need_choices() -> None:
 
 @pytest.mark.parametrize("world", [LANGUAGE, CONTROL, CONTINUOUS, TABLE], ids=lambda world: world.name)
 def test_only_critic_and_critic_loss_differ_from_the_base(world) -> None:
-    base = {CONTROL.name: bases.dqn, CONTINUOUS.name: bases.sac}.get(world.name, lambda: bases.ppo(world))()
+    base = {CONTROL.name: recipes.dqn, CONTINUOUS.name: recipes.sac}.get(world.name, lambda: recipes.ppo(world))()
     ours = hl_gauss(world)
     assert (ours.source, ours.rollout, ours.credit, ours.copies) == (
         base.source,
@@ -234,7 +236,7 @@ def test_only_critic_and_critic_loss_differ_from_the_base(world) -> None:
 def test_classified_values_learn_the_outcomes_of_a_table() -> None:
     """Values of a chain under the acting policy, against regression: both approach the same returns."""
     task = catalogue.find_task("bandit")
-    ours, theirs = (Loop(recipe, task, seed=0, num_steps=60) for recipe in (hl_gauss(TABLE), bases.ppo(TABLE)))
+    ours, theirs = (Loop(recipe, task, seed=0, num_steps=60) for recipe in (hl_gauss(TABLE), recipes.ppo(TABLE)))
     assert isinstance(ours.recipe.stages[1].critic[0], ClassifyReturns)
     for loop in (ours, theirs):
         for _ in range(60):

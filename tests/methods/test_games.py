@@ -8,20 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from assay import bases, catalogue, evaluation
-from assay.credit.outcome import GroupMean, OutcomeCredit
-from assay.credit.players import AlignAdvantages, LeaveOneOutToGo, PlayerDeviation, PlayerMean
-from assay.credit.shaping import Informative
-from assay.credit.temporal import Gae, RewardToGo, Whiten
-from assay.loop import Loop
-from assay.ops import groups, text
-from assay.reduce import SequenceMean, SequenceSum
-from assay.rollouts.episodes import Episodes
-from assay.rollouts.opponents import FixedOpponents
-from assay.slots import DemonstratedTask, GameTask
-from assay.sources.fresh import FreshSequences
-from assay.tasks.games import RepeatedGame, TokenGame
-from assay.tasks.matrix import (
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, InfraFault, Need, Score, concatenate
+from assay.core.slots import DemonstratedTask, GameTask
+from assay.engine import evaluation
+from assay.engine.loop import Loop
+from assay.methods.self_redteam.rollout import FixedOpponents
+from assay.ops import groups
+from assay.parts.aggregations import SequenceMean, SequenceSum
+from assay.parts.credit.outcome import GroupMean, OutcomeCredit
+from assay.parts.credit.players import AlignAdvantages, LeaveOneOutToGo, PlayerDeviation, PlayerMean
+from assay.parts.credit.shaping import Informative
+from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
+from assay.parts.rollouts.episodes import Episodes
+from assay.parts.sources.fresh import FreshSequences
+from assay.playing import text
+from assay.recipes.worlds import world_of
+from assay.runs import catalogue
+from assay.tasks.games.matrix import (
     COOPERATOR,
     DEFECTOR,
     ITSELF,
@@ -32,8 +37,7 @@ from assay.tasks.matrix import (
     Rules,
     Strategy,
 )
-from assay.types import AssayError, Draw, Experience, InfraFault, Need, Score, concatenate
-from assay.worlds import world_of
+from assay.tasks.games.repeated import RepeatedGame, TokenGame
 
 STARTS, SAMPLES = np.array([3, 3, 8, 8, 8]), np.array([0, 1, 0, 1, 2])
 FORMS = ["prisoners-dilemma", "prisoners-dilemma-vector", "prisoners-dilemma-tokens", "matching-pennies-tokens"]
@@ -233,7 +237,7 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
 @pytest.mark.parametrize("starts", [3, 4])
 def test_the_loop_gathers_whole_games_of_as_many_starts_as_were_asked_for(starts: int) -> None:
     task = catalogue.find_task("prisoners-dilemma")
-    recipe = bases.dapo(world_of(task)).set("rollout.starts", starts).set("rollout.members", 3)
+    recipe = recipes.dapo(world_of(task)).set("rollout.starts", starts).set("rollout.members", 3)
     fresh = Loop(recipe, task, seed=0, num_steps=1).step().fresh
     assert len(fresh.column("start").unique()) == starts
     assert len(fresh) == starts * 3 * 2, "three games of two players at each"
@@ -358,7 +362,7 @@ def test_no_gradient_reaches_credit() -> None:
 def test_alignment_follows_generalised_advantages_in_both_worlds(name: str) -> None:
     task = catalogue.find_task(name)
     task = replace(task, rules=replace(task.rules, rounds=4))
-    base = bases.ppo(world_of(task))
+    base = recipes.ppo(world_of(task))
     recipe = replace(
         base,
         rollout=Episodes(2, 3),

@@ -11,26 +11,28 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import evaluation
-from assay.actors.candidates import BestOf
-from assay.actors.diffusion import Diffusion, alphas
-from assay.actors.flow import Flow
-from assay.bases.feasible import fisor
-from assay.bases.flow import flow_matching, reinflow
-from assay.checks import check_rollout
-from assay.checks.laws import assert_laws
-from assay.critics.conservative import Expectile
-from assay.critics.reachability import LowExpectile, WorstToCome
-from assay.loop import Loop
-from assay.objectives.feasible import Feasible
-from assay.probes.paths import SPEC, nodes, small_actor, walked_record
-from assay.rollouts.episodes import Episodes, Fragments
-from assay.slots import PathActor
-from assay.sources.logged import Log, Logged
-from assay.sources.replay import from_columns, transitions
-from assay.tasks.pendulum import pendulum
-from assay.tasks.steered import avoidable, steered_hazards
-from assay.types import AssayError, Box, Draw, Experience, Need, Spec
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need
+from assay.core.slots import PathActor
+from assay.core.spaces import Box, Spec
+from assay.engine import evaluation
+from assay.engine.loop import Loop
+from assay.methods.fisor.base import fisor
+from assay.methods.fisor.candidates import BestOf
+from assay.methods.fisor.critics import LowExpectile, WorstToCome
+from assay.methods.fisor.diffusion import Diffusion, alphas
+from assay.methods.fisor.objectives import Feasible
+from assay.methods.reinflow.actor import Flow
+from assay.methods.reinflow.base import flow_matching, reinflow
+from assay.methods.reinflow.claims import SPEC, nodes, small_actor, walked_record
+from assay.parts.critics.conservative import Expectile
+from assay.parts.rollouts.episodes import Episodes, Fragments
+from assay.parts.sources.logged import Log, Logged
+from assay.parts.sources.replay import from_columns, transitions
+from assay.proof.laws import check_rollout
+from assay.proof.laws.laws import assert_laws
+from assay.tasks.control.pendulum import pendulum
+from assay.tasks.control.steered import avoidable, steered_hazards
 
 NEEDS = frozenset({Need.LOGP, Need.ENTROPY})
 LOGP = frozenset({Need.LOGP})

@@ -8,17 +8,18 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue
-from assay.actors.hierarchical import Hierarchical
-from assay.bases.goals import ota
-from assay.critics.goals import ExpectileTd, GoalValue
-from assay.engine import Engine, Placement, StageView
-from assay.loop import Loop
-from assay.objectives.hindsight import ProposeSubgoal, TowardsSubgoal
-from assay.probes.goals import LineView, line_rows
-from assay.sources.relabelled import Ahead, Mixed, Places, Play, Relabelled
-from assay.tasks.grids import FOUR_ROOMS
-from assay.types import AssayError, Draw, Need
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Need
+from assay.engine.engine import Engine, Placement, StageView
+from assay.engine.loop import Loop
+from assay.methods.ota.actor import Hierarchical
+from assay.methods.ota.base import ota
+from assay.methods.ota.claims import LineView, line_rows
+from assay.methods.ota.critics import ExpectileTd, GoalValue
+from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
+from assay.parts.sources.relabelled import Ahead, Mixed, Places, Play, Relabelled
+from assay.runs import catalogue
+from assay.tasks.tabular.grids import FOUR_ROOMS
 
 TASK = catalogue.find_task("four-rooms")
 SMALL = Play(episodes=6)

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue
-from assay.actors.forward_backward import ForwardBackwardActor
-from assay.bases.goals import forward_backward
-from assay.critics.measures import ConservativeMeasures, ConservativeValues, MeasureLoss, Orthonormal, Rows
-from assay.engine import Engine, Placement, StageView
-from assay.objectives.measures import MaximizeMeasure
-from assay.probes.measures import KnownProcess, Tables, TablesView
-from assay.sources.relabelled import Play, Relabelled
-from assay.types import AssayError, Draw
-from assay.worlds import CONTINUOUS, CONTROL
+from assay.core.errors import AssayError
+from assay.core.record import Draw
+from assay.engine.engine import Engine, Placement, StageView
+from assay.methods.zero_shot_rl.actor import ForwardBackwardActor
+from assay.methods.zero_shot_rl.base import forward_backward
+from assay.methods.zero_shot_rl.claims import KnownProcess, Tables, TablesView
+from assay.methods.zero_shot_rl.critics import ConservativeMeasures, ConservativeValues, MeasureLoss, Orthonormal, Rows
+from assay.methods.zero_shot_rl.objectives import MaximizeMeasure
+from assay.parts.sources.relabelled import Play, Relabelled
+from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.runs import catalogue
 
 GRID, POINT = catalogue.find_task("small-rooms"), catalogue.find_task("pointmaze-umaze")
 PROCESS = KnownProcess(torch.tensor([[[1, 2], [2, 0]], [[2, 2], [0, 1]], [[0, 1], [1, 0]]]), 0.8)

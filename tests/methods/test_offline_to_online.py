@@ -10,23 +10,30 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue, probes
-from assay.actors.committee import Committee
-from assay.credit.judged import CriticAdvantage
-from assay.critics.conservative import Conservative, chosen
-from assay.critics.imagined import ClampedQ
-from assay.critics.normed import NormedQ
-from assay.engine import Engine, Placement, StageView
-from assay.loop import Loop
-from assay.networks.normed import NormedEnsemble
-from assay.objectives.diverse import DiverseLikelihood
-from assay.recipe import Copy
-from assay.rewards.scaled import ScaledReward
-from assay.sources.logged import Log, Logged
-from assay.sources.replay import Replay
-from assay.sources.retained import Retained
-from assay.types import AssayError, Box, Draw, Experience, Need, Spec
-from assay.worlds import CONTINUOUS
+from assay import recipes
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.recipe import Copy
+from assay.core.record import Draw, Experience, Need
+from assay.core.spaces import Box, Spec
+from assay.engine.engine import Engine, Placement, StageView
+from assay.engine.loop import Loop
+from assay.methods.td3_bc.base import td3_bc
+from assay.methods.uni_o4.actor import Committee
+from assay.methods.uni_o4.base import uni_o4
+from assay.methods.uni_o4.critics import ClampedQ
+from assay.methods.uni_o4.objectives import DiverseLikelihood
+from assay.methods.wsrl.base import wsrl
+from assay.methods.wsrl.critics import NormedQ
+from assay.methods.wsrl.networks import NormedEnsemble
+from assay.methods.wsrl.source import Retained
+from assay.parts.credit.judged import CriticAdvantage
+from assay.parts.critics.conservative import Conservative, chosen
+from assay.parts.rewards.scaled import ScaledReward
+from assay.parts.sources.logged import Log, Logged
+from assay.parts.sources.replay import Replay
+from assay.recipes.worlds import CONTINUOUS
+from assay.runs import catalogue
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,) * 2, (2.0,) * 2), horizon=10)
 ROWS = 12
@@ -59,7 +66,7 @@ def gradient(recipe: Any, stage: str, batch: Experience) -> dict[str, Tensor]:
 
 # ---------------------------------------------------------------------------------------------------- bases
 def test_the_conservative_term_is_the_slow_sum_over_proposals(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe = bases.cql(CONTINUOUS)
+    recipe = recipes.cql(CONTINUOUS)
     models, batch, term = built(recipe), transitions(3), Conservative(weight=2.0, num=4)
     draws = {tag: torch.rand(3, 1, 4, 2, generator=torch.Generator().manual_seed(tag)) for tag in (4, 5, 6)}
     monkeypatch.setattr(StageView, "uniform", lambda view, shape, tag: draws[tag].view(*shape))
@@ -80,13 +87,13 @@ def test_the_conservative_term_is_the_slow_sum_over_proposals(monkeypatch: pytes
 
 
 def test_conservatism_moves_critics_and_not_the_policy() -> None:
-    found = gradient(bases.cql(CONTINUOUS), "critic", transitions())
+    found = gradient(recipes.cql(CONTINUOUS), "critic", transitions())
     assert all(name.startswith("q.") for name in found)
     assert all(bool(torch.isfinite(value).all()) and bool(value.any()) for value in found.values())
 
 
 def test_a_constant_critic_is_divided_by_something_finite() -> None:
-    recipe = bases.td3_bc()
+    recipe = td3_bc()
     models = built(recipe)
     with torch.no_grad():
         for parameter in models["q"].parameters():
@@ -97,7 +104,7 @@ def test_a_constant_critic_is_divided_by_something_finite() -> None:
 
 
 def test_the_size_of_values_is_that_of_the_whole_batch_in_every_micro_batch() -> None:
-    recipe, batch = bases.td3_bc(), transitions()
+    recipe, batch = td3_bc(), transitions()
     models = built(recipe)
     engine = probes.witness(recipe, models["actor"], {"q": models["q"]})
     noted = engine.annotate(batch, recipe.needs)
@@ -108,7 +115,7 @@ def test_the_size_of_values_is_that_of_the_whole_batch_in_every_micro_batch() ->
 
 def test_iql_evaluates_no_action_that_was_not_recorded() -> None:
     """Every action that reaches the critics is one of the record's."""
-    recipe, batch = bases.iql(CONTINUOUS), transitions()
+    recipe, batch = recipes.iql(CONTINUOUS), transitions()
     models = built(recipe)
     asked: list[Tensor] = []
     engine = probes.witness(recipe, models.pop("actor"), models)
@@ -132,7 +139,7 @@ def test_subsets_of_critics_are_drawn_alike_with_replacement() -> None:
 
 
 def test_a_subset_of_none_is_the_minimum_over_all() -> None:
-    recipe, batch = bases.cql(CONTINUOUS), transitions()
+    recipe, batch = recipes.cql(CONTINUOUS), transitions()
     alone = replace(recipe, stages=(replace(recipe.stages[0], critic=recipe.stages[0].critic[:1]), recipe.stages[1]))
     many = alone.set("ToOwnAction.subset", 60)  # both critics are among sixty draws
     for name, value in gradient(alone, "critic", batch).items():
@@ -143,7 +150,7 @@ def test_a_subset_of_none_is_the_minimum_over_all() -> None:
 def test_during_the_warm_up_nothing_moves_and_the_log_is_gone() -> None:
     """No parameter, copy or optimizer changes before the replay holds the warm-up; then all models move."""
     task = catalogue.find_task("pendulum")
-    recipe = bases.wsrl(warmup=24).set("source.replay.updates", 4).set("source.replay.batch", 8)
+    recipe = wsrl(warmup=24).set("source.replay.updates", 4).set("source.replay.batch", 8)
     loop = Loop(recipe, task, seed=0, num_steps=5)
     assert loop.states["sources"][0]["log"] == {}
     before = {name: flat.values.clone() for name, flat in loop.engine.flats.items()}
@@ -159,7 +166,7 @@ def test_during_the_warm_up_nothing_moves_and_the_log_is_gone() -> None:
 
 
 def test_four_critic_steps_for_each_step_of_the_actor() -> None:
-    recipe = bases.wsrl()
+    recipe = wsrl()
     assert [stage.every for stage in recipe.stages] == [1, 4]
     assert recipe.source.replay.updates == 4 * recipe.rollout.steps * recipe.rollout.instances  # type: ignore[attr-defined, union-attr]
 
@@ -212,7 +219,7 @@ def committee(num: int = 3) -> Any:
 
 
 def test_a_gated_copy_takes_over_the_members_that_rose_and_leaves_the_others() -> None:
-    recipe = bases.uni_o4().before[1].recipe
+    recipe = uni_o4().before[1].recipe
     recipe = replace(recipe, actor=Committee(3, (8,)))
     engine = Engine(recipe, SPEC, 0, Placement())
     copy = recipe.copies["old"]
@@ -246,7 +253,7 @@ def test_a_single_answer_moves_all_of_a_copy_or_nothing() -> None:
         def __call__(self, models: Any, state: Any) -> Tensor:
             return torch.tensor(self.answer)
 
-    base = bases.sac()
+    base = recipes.sac()
     for answer in (True, False):
         recipe = replace(base, copies={"q_target": Copy(of="q", rate=0.5, gate=Says(answer))})
         engine = Engine(recipe, SPEC, 0, Placement())
@@ -258,7 +265,7 @@ def test_a_single_answer_moves_all_of_a_copy_or_nothing() -> None:
 
 def test_who_gathers_may_be_a_copy() -> None:
     """The recorded log-probabilities are the copy's, and no guard objects."""
-    recipe = bases.uni_o4().before[1].recipe
+    recipe = uni_o4().before[1].recipe
     task = catalogue.find_task("pendulum")
     loop = Loop(recipe, task, seed=0, num_steps=5)
     with torch.no_grad():
@@ -306,7 +313,7 @@ def test_diversity_is_the_slow_double_loop_and_only_scales_the_gradient() -> Non
 
 def test_a_score_is_the_mean_value_along_the_model_and_standing_becomes_it() -> None:
     """Against a rollout written out step by step."""
-    recipe = bases.uni_o4().before[1].recipe
+    recipe = uni_o4().before[1].recipe
     engine = Engine(recipe, SPEC, 0, Placement())
     actor, q, dynamics = (engine.models[name] for name in ("actor", "q", "dynamics"))
     batch = engine.annotate(transitions(5), frozenset())

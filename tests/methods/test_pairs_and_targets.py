@@ -13,21 +13,23 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue, probes
-from assay.actors.transformer import Transformer
-from assay.checks.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
-from assay.credit.implicit import ImplicitReward
-from assay.credit.posterior import PosteriorWeight
-from assay.loop import Loop
+from assay import recipes
+from assay.claims import probes
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Scored
+from assay.engine.loop import Loop
 from assay.methods import arenarl, copg, dpo_q_function, kl_bayes
-from assay.objectives.contrastive import ContrastivePairs
-from assay.recipe import Recipe
-from assay.rewards.arena import Arena, FunctionJudge, JudgedAlone, OutcomeJudge
-from assay.rewards.tournaments import AnchorOnly, RoundRobin, SeededElimination, bracket, ranks
-from assay.rollouts.beam import BeamActor
-from assay.tasks.addition import addition
-from assay.types import Draw, Experience, Scored
-from assay.worlds import TABLE
+from assay.methods.arenarl.arena import Arena, FunctionJudge, JudgedAlone, OutcomeJudge
+from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElimination, bracket, ranks
+from assay.methods.copg.objectives import ContrastivePairs
+from assay.methods.dpo_q_function.credit import ImplicitReward
+from assay.methods.kl_bayes.credit import PosteriorWeight
+from assay.models.transformer import Transformer
+from assay.playing.beam import BeamActor
+from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
+from assay.recipes.worlds import TABLE
+from assay.runs import catalogue
+from assay.tasks.language.addition import addition
 
 BATCHES = {"tokens": build(TOKENS, RAGGED), "segments": build(TOKENS, SEGMENTS), "torques": build(TORQUES, EPISODES)}
 
@@ -135,7 +137,7 @@ def test_mild_rewards_make_matching_the_step_of_reinforcement_over_beta() -> Non
     logits, beta = torch.tensor([0.3, -0.2, 0.5]).double(), 1e4
     batch = probes.bandit_experience([0, 1, 2, 2], [0.2, 1.0, 0.0, 0.7], logits)
     ours = probes.decision_weights(kl_bayes.matching(beta=beta), batch, batch.logp, logp_ref=batch.logp)
-    plain = probes.decision_weights(bases.group_reinforce(), batch, batch.logp)
+    plain = probes.decision_weights(recipes.group_reinforce(), batch, batch.logp)
     assert torch.allclose(ours * beta, plain, atol=1e-4)
 
 
@@ -165,7 +167,7 @@ def test_reward_alone_collapses_and_both_divergences_do_not() -> None:
     budget = {"steps": 300, "members": 16}
     alone, reverse, forward = (
         probes.distance_from_posterior(one, arms, 0.5, **budget)
-        for one in (bases.rloo(TABLE), kl_bayes.recipe(TABLE, 0.5), kl_bayes.matching(TABLE, 0.5))
+        for one in (recipes.rloo(TABLE), kl_bayes.recipe(TABLE, 0.5), kl_bayes.matching(TABLE, 0.5))
     )
     assert alone > 0.5
     assert max(reverse, forward) < 0.05
@@ -282,7 +284,7 @@ def test_implicit_rewards_are_the_log_ratio_on_decisions() -> None:
 
 def test_preferences_pull_a_policy_that_is_not_optimal() -> None:
     words, prior = dpo_q_function.EPISODES, dpo_q_function.REFERENCE_SA
-    push = probes.preference_push(bases.dpo(beta=0.5), words, prior, prior)
+    push = probes.preference_push(recipes.dpo(beta=0.5), words, prior, prior)
     outcome = words.outcome[0]
     assert float(push[0, outcome.argmax()]) > 0 > float(push[0, outcome.argmin()])
     assert float(push.sum()) == pytest.approx(0.0)
@@ -298,7 +300,7 @@ def learned_from(recipe: Recipe) -> float:
 
 
 def test_dpo_learns_on_a_table_and_reading_its_credit_changes_nothing() -> None:
-    plain, read = learned_from(bases.dpo(TABLE, 0.5)), learned_from(dpo_q_function.recipe(TABLE, 0.5))
+    plain, read = learned_from(recipes.dpo(TABLE, 0.5)), learned_from(dpo_q_function.recipe(TABLE, 0.5))
     assert plain > 0.3
     assert read == plain
 

@@ -9,21 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue, evaluation
-from assay.actors.transformer import Transformer
-from assay.credit.outcome import OutcomeCredit
-from assay.credit.players import PlayerDeviation, PlayerMean
-from assay.loop import Loop
-from assay.slots import DemonstratedTask, GameTask
-from assay.tasks.obfuscation import (
-    FORBIDDEN,
-    LETTERS,
-    OBFUSCATIONS,
-    is_harmful,
-    obfuscated,
-    read_back,
-)
-from assay.tasks.redteam import (
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need
+from assay.core.slots import DemonstratedTask, GameTask
+from assay.engine import evaluation
+from assay.engine.loop import Loop
+from assay.models.transformer import Transformer
+from assay.parts.credit.outcome import OutcomeCredit
+from assay.parts.credit.players import PlayerDeviation, PlayerMean
+from assay.runs import catalogue
+from assay.tasks.language.obfuscation import FORBIDDEN, LETTERS, OBFUSCATIONS, is_harmful, obfuscated, read_back
+from assay.tasks.language.redteam import (
     ATTACKER,
     DEFENDER,
     TOKENIZER,
@@ -33,7 +29,6 @@ from assay.tasks.redteam import (
     known_attacks,
     seed_of,
 )
-from assay.types import AssayError, Draw, Experience, Need
 
 TASK = RedTeaming()
 STARTS, SAMPLES = np.repeat(np.arange(8), 2), np.tile([0, 1], 8)

@@ -11,23 +11,25 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue, evaluation
-from assay.actors.max_min import MaxMin, MaxMinQ
-from assay.actors.q_network import QNetwork
-from assay.bases.robust import assembled, iwocs, quick_dqn, trained_before
-from assay.curricula.worst import AnyRegime, WorstRegime, discounted_return
-from assay.probes.robust import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
-from assay.recipe import Phase, Recipe
-from assay.report.progress import Mode
-from assay.run import Run, train
-from assay.settings import is_schedule
-from assay.slots import Task, UncertainTask
-from assay.tasks.cartpole import cartpole
-from assay.tasks.stepping import Scripted
-from assay.tasks.table import action_values
-from assay.tasks.uncertain import POLES, WINDS, uncertain_cartpole, windy_table
-from assay.tasks.uncertain import windy_walk as walk_task
-from assay.types import AssayError, Draw
+from assay.app.report.progress import Mode
+from assay.core.errors import AssayError
+from assay.core.recipe import Phase, Recipe
+from assay.core.record import Draw
+from assay.core.settings import is_schedule
+from assay.core.slots import Task, UncertainTask
+from assay.engine import evaluation
+from assay.methods.iwocs.actor import MaxMin, MaxMinQ
+from assay.methods.iwocs.base import assembled, iwocs, quick_dqn, trained_before
+from assay.methods.iwocs.claims import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
+from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime, discounted_return
+from assay.models.q_network import QNetwork
+from assay.runs import catalogue
+from assay.runs.run import Run, train
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.stepping import Scripted
+from assay.tasks.tabular.table import action_values
+from assay.tasks.tabular.uncertain import POLES, WINDS, uncertain_cartpole, windy_table
+from assay.tasks.tabular.uncertain import windy_walk as walk_task
 
 STARTS = np.arange(6)
 NONE = np.zeros(6, np.int64)

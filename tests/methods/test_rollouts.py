@@ -10,30 +10,33 @@ import numpy as np
 import pytest
 import torch
 
-from assay import bases, catalogue, probes
-from assay.checks.rollout import built, small_actor
-from assay.checks.state import saved_and_loaded, untouched
-from assay.credit.outcome import GroupMean, OutcomeCredit
-from assay.credit.temporal import Gae
-from assay.credit.tree import SegmentCredit, Uncertain, WithCredit
-from assay.credit.windowed import ExtendedGae, WithoutTail
-from assay.critics.finished import FinishedValueLoss
-from assay.loop import Loop
+from assay import recipes
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, InfraFault, Need, Score
+from assay.engine.loop import Loop
+from assay.methods.delethink.rollout import Chunks
+from assay.methods.prefixrl.rollout import FromPrefixes
+from assay.methods.spo.credit import SegmentCredit, Uncertain, WithCredit
+from assay.methods.spo.rollout import Chain, Tree
+from assay.methods.t_ppo.credit import ExtendedGae, WithoutTail
+from assay.methods.t_ppo.critics import FinishedValueLoss
+from assay.methods.t_ppo.rollout import Windows
 from assay.ops import groups
-from assay.ops.text import with_outcomes
-from assay.rollouts.chunks import Chunks
-from assay.rollouts.episodes import Episodes
-from assay.rollouts.prefixes import FromPrefixes
-from assay.rollouts.resumed import first_decisions
-from assay.rollouts.trees import Chain, Tree
-from assay.rollouts.windows import Windows
-from assay.tasks.addition import addition
-from assay.tasks.cartpole import cartpole
-from assay.tasks.countdown import countdown
-from assay.tasks.pendulum import pendulum
-from assay.tasks.sorting import sorting
-from assay.tasks.table import chain
-from assay.types import AssayError, Draw, Experience, InfraFault, Need, Score
+from assay.parts.credit.outcome import GroupMean, OutcomeCredit
+from assay.parts.credit.temporal import Gae
+from assay.parts.rollouts.episodes import Episodes
+from assay.playing.resumed import first_decisions
+from assay.playing.text import with_outcomes
+from assay.proof.laws.rollout import built, small_actor
+from assay.proof.laws.state import saved_and_loaded, untouched
+from assay.runs import catalogue
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.pendulum import pendulum
+from assay.tasks.language.addition import addition
+from assay.tasks.language.countdown import countdown
+from assay.tasks.language.sorting import sorting
+from assay.tasks.tabular.table import chain
 
 DRAW = Draw(3, (0,))
 TASKS = {"tokens": countdown(2), "choices": cartpole(), "torques": pendulum(), "numbered": chain(4, slip=0.2)}
@@ -145,7 +148,7 @@ def test_nothing_to_decide_is_no_decision_and_no_step(name: str) -> None:
     shown = task.demonstrate(STARTS, 0)
     fresh = task.resume(actor_of(task), first_decisions(shown, shown.mask.sum(1)), np.zeros(3, np.int64), DRAW, split=0)
     assert not fresh.mask.any()
-    assert probes.loss(bases.grpo(), fresh, fresh.logp.clone().requires_grad_()).loss.item() == 0.0
+    assert probes.loss(recipes.grpo(), fresh, fresh.logp.clone().requires_grad_()).loss.item() == 0.0
 
 
 # ---------------------------------------------------------------------------------------------------- trees

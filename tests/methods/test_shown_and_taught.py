@@ -8,24 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from assay import probes
-from assay.checks.rollout import built, small_actor
-from assay.engine import Engine, Placement
-from assay.loop import Loop, outcome_metrics
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Need, Origin, Score
+from assay.engine.engine import Engine, Placement
+from assay.engine.loop import Loop, outcome_metrics
 from assay.methods import rl_plus, sdpo
-from assay.objectives.distillation import SelfTeacher, forward_kl, jensen_shannon, reverse_kl
-from assay.objectives.hybrid import HybridPolicy, LogpWhenShown
-from assay.ops import contexts
-from assay.ops.text import with_outcomes, written
-from assay.rollouts.episodes import Episodes, Fragments
-from assay.rollouts.shown import WithDemonstrations
-from assay.sources.twice import ShownTwice
-from assay.tasks.addition import addition
-from assay.tasks.cartpole import cartpole
-from assay.tasks.countdown import countdown
-from assay.tasks.pendulum import pendulum
-from assay.tasks.table import chain
-from assay.types import AssayError, Draw, Need, Origin, Score
+from assay.methods.rl_plus.objectives import HybridPolicy, LogpWhenShown
+from assay.methods.rl_plus.rollout import WithDemonstrations
+from assay.methods.sdpo import contexts
+from assay.methods.sdpo.objectives import SelfTeacher, forward_kl, jensen_shannon, reverse_kl
+from assay.methods.sdpo.source import ShownTwice
+from assay.parts.rollouts.episodes import Episodes, Fragments
+from assay.playing.text import with_outcomes, written
+from assay.proof.laws.rollout import built, small_actor
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.pendulum import pendulum
+from assay.tasks.language.addition import addition
+from assay.tasks.language.countdown import countdown
+from assay.tasks.tabular.table import chain
 
 DRAW = Draw(3, (0,))
 TASKS = {"tokens": countdown(2), "choices": cartpole(), "torques": pendulum(), "numbered": chain(4, slip=0.2)}

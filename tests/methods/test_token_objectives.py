@@ -9,17 +9,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, catalogue, probes
-from assay.actors.table import SoftmaxTable
-from assay.checks.cases import CHOICES, RAGGED, TOKENS, build
-from assay.credit.balance import DropSurplusNegatives
-from assay.credit.covariance import DropHighCovariance, MarkHighCovariance, covariance_of
-from assay.credit.outcome import GroupMean, OutcomeCredit
-from assay.credit.spread import PopulationDeviation
-from assay.engine import Engine, Placement
-from assay.loop import Loop
+from assay import recipes
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need, Scored
+from assay.engine.engine import Engine, Placement
+from assay.engine.loop import Loop
 from assay.methods import clip_cov, nft, rec, rover
-from assay.objectives.masked import (
+from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
+from assay.methods.nft.credit import PopulationDeviation
+from assay.methods.nft.objectives import NegativeAware, odds_of_centred, odds_of_scaled
+from assay.methods.rec.credit import DropSurplusNegatives
+from assay.methods.rec.objectives import (
     Even,
     EveryDecision,
     ExpAdvantage,
@@ -31,13 +32,15 @@ from assay.objectives.masked import (
     TwoSide,
     Weight,
 )
-from assay.objectives.negative import NegativeAware, odds_of_centred, odds_of_scaled
-from assay.objectives.trust import Clip
-from assay.objectives.valuation import UniformLogp, UniformValue, uniform_logp
+from assay.methods.rover.objectives import UniformLogp, UniformValue, uniform_logp
+from assay.models.table import SoftmaxTable
 from assay.ops import divergences
-from assay.regularizers.behaviour import KlToBehaviour, KlWhereMarked, forward
-from assay.types import AssayError, Experience, Need, Scored
-from assay.worlds import CONTROL, LANGUAGE, TABLE
+from assay.parts.credit.outcome import GroupMean, OutcomeCredit
+from assay.parts.objectives.trust import Clip
+from assay.parts.regularizers.behaviour import KlToBehaviour, KlWhereMarked, forward
+from assay.proof.laws.cases import CHOICES, RAGGED, TOKENS, build
+from assay.recipes.worlds import CONTROL, LANGUAGE, TABLE
+from assay.runs import catalogue
 
 RATIOS = [0.1, 0.39, 0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.5, 3.1]
 KEYS = ["rec", "nft", "clip-cov", "rover"]
@@ -388,5 +391,5 @@ def test_finds_the_best_arm_of_a_bandit(key: str) -> None:
 def test_variants_of_rec_are_grpo_and_reinforce_by_their_numbers() -> None:
     batch = rec.PULLS
     plain = probes.decision_weights(rec.recipe(keeps=EveryDecision()), batch, rec.MOVED)
-    theirs = probes.decision_weights(bases.group_reinforce(), batch, rec.MOVED)
+    theirs = probes.decision_weights(recipes.group_reinforce(), batch, rec.MOVED)
     assert torch.allclose(plain, theirs)

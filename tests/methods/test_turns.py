@@ -8,19 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue, probes
-from assay.bases.turns import turn_critic
-from assay.checks.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
-from assay.credit.judged import ActionValues
-from assay.credit.turns import TurnAdvantage
-from assay.critics.turns import TokenQ, TurnTd, TurnValueLoss
-from assay.loop import Loop
-from assay.ops import turns
-from assay.schedules import Delayed
-from assay.sources.sequences import ReplaySequences
-from assay.tasks.bandit import bandit
-from assay.types import Draw, Experience, Need, Progress, Scored, concatenate, pad
-from assay.worlds import EVERY, LANGUAGE
+from assay.claims import probes
+from assay.core.record import Draw, Experience, Need, Progress, Scored, concatenate, pad
+from assay.core.schedules import Delayed
+from assay.engine.loop import Loop
+from assay.methods.archer import turns
+from assay.methods.archer.base import turn_critic
+from assay.methods.archer.credit import TurnAdvantage
+from assay.methods.archer.critics import TokenQ, TurnTd, TurnValueLoss
+from assay.methods.archer.source import ReplaySequences
+from assay.parts.credit.judged import ActionValues
+from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
+from assay.recipes.worlds import EVERY, LANGUAGE
+from assay.runs import catalogue
+from assay.tasks.tabular.bandit import bandit
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens)) + 0.3 * tokens[0], num_tokens=2, horizon=5, end=1)
 LOGITS = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).cos()

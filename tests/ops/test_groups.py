@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from assay.core.record import Experience
 from assay.ops import groups
-from assay.types import Experience
 
 
 def rows(

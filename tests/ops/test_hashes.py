@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from assay.ops import hashes, random
-from assay.types import Draw
+from assay.core.record import Draw
+from assay.ops import random
+from assay.runs.stacked import hashes
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU here"))]
 SEEDS = (0, 1, 7, 2**31, 2**63 + 5, -3)

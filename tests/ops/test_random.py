@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assay.core.record import Draw
 from assay.ops import random
-from assay.types import Draw
 
 words = st.integers(-(2**63), 2**63 - 1)
 

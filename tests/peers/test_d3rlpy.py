@@ -13,13 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, probes
-from assay.actors.bounded import Deterministic
-from assay.bases import conservative
-from assay.engine import StageView
+from assay import recipes
+from assay.claims import probes
+from assay.core.record import Experience, Scored
+from assay.core.spaces import Box, Discrete, Spec
+from assay.engine.engine import StageView
+from assay.methods.td3_bc.base import td3_bc
+from assay.models.bounded import Deterministic
 from assay.ops.distributions import normal_sample
-from assay.types import Box, Discrete, Experience, Scored, Spec
-from assay.worlds import CONTINUOUS, CONTROL
+from assay.recipes import conservative
+from assay.recipes.worlds import CONTINUOUS, CONTROL
 from tests.peers.gaps import Record, assert_all_equal
 from tests.peers.weights import linear, perceptron, slope_of, value_of
 
@@ -90,7 +93,7 @@ def test_double_dqn_gradient_is_that_of_d3rlpy(d3rlpy: Any, record_property: Rec
     batch = their_batch(record)
     goal = batch.rewards + 0.97 * theirs.compute_target(batch) * (1 - batch.terminals)
     assert float((online(batch.observations).q_value.gather(1, batch.actions) - goal).abs().max()) < 1.0
-    recipe = bases.dqn().set("critic.discount", 0.97).set("actor.hidden", (32, 32))
+    recipe = recipes.dqn().set("critic.discount", 0.97).set("actor.hidden", (32, 32))
     models = {"target": with_weights(recipe.actor, CHOICE, target)}
     ours = probes.gradient(recipe, record, with_weights(recipe.actor, CHOICE, online), models=models)
     theirs.compute_grad(batch)
@@ -100,7 +103,7 @@ def test_double_dqn_gradient_is_that_of_d3rlpy(d3rlpy: Any, record_property: Rec
 def test_bc_gradient_of_choices_is_that_of_d3rlpy(d3rlpy: Any, record_property: Record) -> None:
     theirs = made(d3rlpy, "DiscreteBC", 3, "tanh", beta=0.0)
     record = transitions(torch.randint(0, 3, (ROWS,)))
-    recipe = bases.bc().set("actor.hidden", (32, 32))
+    recipe = recipes.bc().set("actor.hidden", (32, 32))
     ours = probes.gradient(recipe, record, with_weights(recipe.actor, CHOICE, theirs._modules.imitator))
     theirs.compute_imitator_grad(their_batch(record))
     slopes = perceptron(linear(theirs._modules.imitator), slope_of)
@@ -112,7 +115,7 @@ def test_bc_gradient_of_torques_is_that_of_d3rlpy(d3rlpy: Any, record_property: 
     theirs = made(d3rlpy, "BC", 3)
     record = transitions(torch.rand(ROWS, 3) * 2 - 1)
     actor = with_weights(Deterministic((32, 32)), TORQUE, theirs._modules.imitator)
-    ours = {name: slope * 2 / 3 for name, slope in probes.gradient(bases.bc(), record, actor).items()}
+    ours = {name: slope * 2 / 3 for name, slope in probes.gradient(recipes.bc(), record, actor).items()}
     theirs.compute_imitator_grad(their_batch(record))
     slopes = perceptron(linear(theirs._modules.imitator), slope_of)
     assert_all_equal("gradient x 2/3", ours, slopes, record_property)
@@ -171,7 +174,7 @@ def test_td3_bc_gradients_are_those_of_d3rlpy(d3rlpy: Any, record_property: Reco
     theirs = made_continuous(d3rlpy, "TD3PlusBC", target_smoothing_sigma=0.0, gamma=0.97)
     modules, record = theirs._modules, transitions(torch.rand(ROWS, 3) * 2 - 1)
     apart(modules.targ_q_funcs), apart(modules.targ_policy)
-    recipe = small(conservative.td3_bc()).set("critic.discount", 0.97).set("critic.noise", 0.0)
+    recipe = small(td3_bc()).set("critic.discount", 0.97).set("critic.noise", 0.0)
     models = {
         "q": loaded(recipe.critics["q"], side_by_side(modules.q_funcs, value_of)),
         "q_target": loaded(recipe.critics["q"], side_by_side(modules.targ_q_funcs, value_of)),

@@ -15,14 +15,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases
-from assay.engine import Engine, Placement, StageView, Update
+from assay import recipes
+from assay.claims.probes import Witness
+from assay.core.optimizers import Adam
+from assay.core.recipe import Recipe, Stage
+from assay.core.record import Experience, Fit, concatenate
+from assay.core.spaces import Box, Discrete, Spec
+from assay.engine.engine import Engine, Placement, StageView, Update
 from assay.ops.distributions import normal_sample
-from assay.optimizers import Adam
-from assay.probes import Witness
-from assay.recipe import Recipe, Stage
-from assay.types import Box, Discrete, Experience, Fit, Spec, concatenate
-from assay.worlds import CONTROL
+from assay.recipes.worlds import CONTROL
 from tests.peers.gaps import Record, assert_all_equal, assert_equal
 from tests.peers.weights import Read, Tensors, linear, named, perceptron, slope_of, value_of
 
@@ -196,7 +197,7 @@ def test_on_policy_update_is_that_of_stable_baselines3(
     actions = buffer.actions.astype(np.int64)[..., 0] if action is CHOICE else buffer.actions
     record = fragment(environments, actions, buffer.log_probs)
 
-    recipe = {"PPO": bases.ppo, "A2C": bases.a2c}[kind](CONTROL).set("Gae.discount", 0.97).set("Gae.decay", 0.9)
+    recipe = {"PPO": recipes.ppo, "A2C": recipes.a2c}[kind](CONTROL).set("Gae.discount", 0.97).set("Gae.decay", 0.9)
     recipe = recipe.set("EntropyBonus.coefficient", 0.01).set("actor.hidden", (32, 32)).set("value.hidden", (32, 32))
     recipe = with_optimizer(recipe, Adam(RATE, epsilon=EPSILON, clip_norm=0.0))
     before = ppo_layers(theirs.policy, value_of)
@@ -283,7 +284,7 @@ def test_dqn_update_is_that_of_stable_baselines3(sb3: Any, record_property: Reco
     replayed(theirs)
     nets = {"actor": theirs.q_net, "target": theirs.q_net_target}
     before = {name: perceptron(linear(net), value_of) for name, net in nets.items()}
-    recipe = with_optimizer(bases.dqn().set("critic.discount", 0.97), Adam(RATE, epsilon=EPSILON, clip_norm=0.05))
+    recipe = with_optimizer(recipes.dqn().set("critic.discount", 0.97), Adam(RATE, epsilon=EPSILON, clip_norm=0.05))
     recipe = recipe.set("actor.hidden", (32, 32)).set("target.rate", 0.0)
     engine = engine_of(recipe, CHOICE, before)
     batch = engine.annotate(record, recipe.needs)
@@ -318,7 +319,7 @@ def test_td3_updates_are_those_of_stable_baselines3(
         for parameter in (*theirs.actor_target.parameters(), *theirs.critic_target.parameters()):
             parameter.add_(0.05 * torch.randn_like(parameter))
     before = nets(value_of)
-    recipe = with_optimizer(bases.td3().set("critic.discount", 0.97), Adam(RATE, epsilon=EPSILON, clip_norm=0.0))
+    recipe = with_optimizer(recipes.td3().set("critic.discount", 0.97), Adam(RATE, epsilon=EPSILON, clip_norm=0.0))
     recipe = recipe.set("critic.epsilon", EPSILON / 2)  # half their gradient, half their epsilon: the same step
     recipe = recipe.set("actor.hidden", (32, 32)).set("q.hidden", (32, 32))
     recipe = recipe.set("q_target.rate", 0.02).set("actor_target.rate", 0.02)
@@ -367,7 +368,7 @@ def test_sac_updates_are_those_of_stable_baselines3(
         for parameter in theirs.critic_target.parameters():
             parameter.add_(0.05 * torch.randn_like(parameter))
     before = nets(value_of)
-    recipe = with_optimizer(bases.sac().set("critic.discount", 0.97), Adam(RATE, epsilon=EPSILON, clip_norm=0.0))
+    recipe = with_optimizer(recipes.sac().set("critic.discount", 0.97), Adam(RATE, epsilon=EPSILON, clip_norm=0.0))
     recipe = recipe.set("actor.hidden", (32, 32)).set("q.hidden", (32, 32)).set("q_target.rate", 0.02)
     engine = engine_of(recipe, TORQUE, before)
     critic = slopes_at_step(theirs.critic.optimizer, lambda read: named("q", ensemble(theirs.critic, read)))
@@ -399,7 +400,7 @@ def test_sac_measures_entropy_in_the_units_of_the_task_and_stable_baselines3_in_
     wide = Box((-2.0, -2.0), (2.0, 2.0))
     theirs = learner(sb3, "SAC", wide)
     theirs.actor.action_dist.epsilon = 0.0
-    ours: Any = bases.sac().set("actor.hidden", (32, 32)).actor.build(Spec(EYE, wide, 100))
+    ours: Any = recipes.sac().set("actor.hidden", (32, 32)).actor.build(Spec(EYE, wide, 100))
     ours.load_state_dict({**ours.state_dict(), **two_headed(theirs.actor, value_of)})
     seen = torch.randn(ROWS, SEEN)
     uniform = torch.rand(ROWS, 2)

@@ -18,16 +18,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay import bases, probes
-from assay.credit.shaping import KlInReward
-from assay.objectives.policy import PolicyGradient
-from assay.objectives.ratio import ProductRatio
-from assay.objectives.trust import Clip
-from assay.ops import text
-from assay.recipe import Copy, Recipe
-from assay.reduce import SequenceMean
-from assay.regularizers.divergence import EntropyBonus, KlToReference
-from assay.types import Experience, Vocabulary
+from assay import recipes
+from assay.claims import probes
+from assay.core.recipe import Copy, Recipe
+from assay.core.record import Experience
+from assay.core.spaces import Vocabulary
+from assay.parts.aggregations import SequenceMean
+from assay.parts.credit.shaping import KlInReward
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.objectives.ratio import ProductRatio
+from assay.parts.objectives.trust import Clip
+from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
+from assay.playing import text
 from tests.peers.gaps import LARGEST_GAP, Record, assert_all_equal, assert_equal, gap
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.slow]
@@ -158,31 +160,32 @@ def with_kl_and_entropy(recipe: Recipe) -> Recipe:
 def clipped_rloo() -> Recipe:
     """RLOO as TRL has it: the whole completion's ratio, clipped; the KL in the reward."""
     objective = PolicyGradient(ProductRatio(), Clip(0.2, 0.2), SequenceMean())
-    recipe = bases.rloo()
+    recipe = recipes.rloo()
     stage = replace(recipe.stages[0], objective=(objective,))
     credit = (KlInReward(KL), *recipe.credit)
     return replace(recipe, stages=(stage,), credit=credit, copies={"reference": Copy(of="actor")})
 
 
 CASES: dict[str, tuple[Callable[[], Recipe], str, dict[str, Any]]] = {
-    "grpo": (bases.grpo, "GRPO", {"loss_type": "grpo"}),
+    "grpo": (recipes.grpo, "GRPO", {"loss_type": "grpo"}),
     "grpo with KL and entropy": (
-        lambda: with_kl_and_entropy(bases.grpo()), "GRPO",
+        lambda: with_kl_and_entropy(recipes.grpo()), "GRPO",
         {"loss_type": "grpo", "beta": KL, "use_bias_correction_kl": False, "entropy_coef": ENTROPY},
     ),
-    "dr_grpo": (lambda: bases.dr_grpo(length=LENGTH), "GRPO", {"loss_type": "dr_grpo", "scale_rewards": "none"}),
-    "dapo": (bases.dapo, "GRPO", {"loss_type": "dapo", "epsilon_high": 0.28}),
+    "dr_grpo": (lambda: recipes.dr_grpo(length=LENGTH), "GRPO", {"loss_type": "dr_grpo", "scale_rewards": "none"}),
+    "dapo": (recipes.dapo, "GRPO", {"loss_type": "dapo", "epsilon_high": 0.28}),
     "gspo": (
-        bases.gspo, "GRPO",
+        recipes.gspo, "GRPO",
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 3e-4, "epsilon_high": 4e-4},
     ),
     "gspo, wide": (
-        lambda: bases.gspo().set("trust.low", 0.1).set("trust.high", 0.1), "GRPO",
+        lambda: recipes.gspo().set("trust.low", 0.1).set("trust.high", 0.1), "GRPO",
         {"loss_type": "grpo", "importance_sampling_level": "sequence", "epsilon": 0.1},
     ),
-    "cispo": (bases.cispo, "GRPO", {"loss_type": "cispo", "epsilon_high": 5.0}),
-    "cispo, tight": (lambda: bases.cispo().set("trust.high", 0.1), "GRPO", {"loss_type": "cispo", "epsilon_high": 1.1}),
-    "sapo": (bases.sapo, "GRPO", {"loss_type": "sapo"}),
+    "cispo": (recipes.cispo, "GRPO", {"loss_type": "cispo", "epsilon_high": 5.0}),
+    "cispo, tight": (lambda: recipes.cispo().set("trust.high", 0.1), "GRPO", {"loss_type": "cispo",
+    "epsilon_high": 1.1}),
+    "sapo": (recipes.sapo, "GRPO", {"loss_type": "sapo"}),
     "rloo, clipped": (clipped_rloo, "RLOO", {"beta": KL}),
 }  # fmt: skip
 
@@ -213,7 +216,7 @@ def test_rloo_on_policy_has_the_gradient_of_trl_and_another_value(
     theirs = trainer(trl, "RLOO", tmp_path, beta=0.0)
     their_logp = OLD.clone().requires_grad_()
     (their_slope,) = torch.autograd.grad(their_loss(theirs, their_logp)[0], their_logp)
-    ours = -probes.decision_weights(bases.rloo(), experience(), OLD)
+    ours = -probes.decision_weights(recipes.rloo(), experience(), OLD)
     assert_equal("gradient", ours, their_slope, record_property)
 
 
@@ -228,7 +231,7 @@ def test_dpo_loss_and_gradient_are_those_of_trl(trl: Any, tmp_path: Path, record
     theirs = trainer(trl, "DPO", tmp_path, beta=0.3)
     record, order = pairs()
     logp, their_logp = (LOGP.clone().requires_grad_() for _ in range(2))
-    probe = probes.loss(bases.dpo(beta=0.3), record, logp, logp_ref=REFERENCE)
+    probe = probes.loss(recipes.dpo(beta=0.3), record, logp, logp_ref=REFERENCE)
     theirs.ref_model = Answers(REFERENCE[order])
     mask = torch.nn.functional.pad(MASK[order].long(), (1, 0))
     inputs = {"input_ids": torch.ones_like(mask), "attention_mask": torch.ones_like(mask), "completion_mask": mask}
@@ -246,14 +249,14 @@ def test_trl_divides_by_rows_that_were_masked_and_assay_does_not(
     theirs = trainer(trl, "GRPO", tmp_path, loss_type="grpo", beta=0.0)
     mask = MASK.clone()
     mask[5] = False
-    advantage = probes.credited(bases.grpo(), experience()).column("advantage")
+    advantage = probes.credited(recipes.grpo(), experience()).column("advantage")
     inputs = {
         "prompt_ids": torch.ones(8, 1).long(), "prompt_mask": torch.ones(8, 1).long(),
         "completion_ids": torch.ones_like(mask).long(), "completion_mask": mask.long(), "advantages": advantage[:, 0],
         "old_per_token_logps": OLD, "num_items_in_batch": mask.sum(),
     }  # fmt: skip
     their_value = theirs.compute_loss(Answers(LOGP), inputs)
-    probe = probes.loss(bases.grpo(), experience(mask).add({"advantage": advantage * mask}), LOGP)
+    probe = probes.loss(recipes.grpo(), experience(mask).add({"advantage": advantage * mask}), LOGP)
     assert_equal("loss x 7/8", probe.loss * 7 / 8, their_value, record_property)
 
 
@@ -266,7 +269,7 @@ def test_trl_compares_with_rows_that_were_masked_and_assay_does_not(
     inputs = scored(theirs, [[1]] * 8, endings)
     mask = inputs["completion_mask"].bool()
     assert mask.any(1).tolist() == [row != 5 for row in range(8)]
-    whole, left = (probes.credited(bases.grpo(), experience(one)).column("advantage") for one in (MASK, mask))
+    whole, left = (probes.credited(recipes.grpo(), experience(one)).column("advantage") for one in (MASK, mask))
     assert_equal("advantage with all rows", whole[:, 0], inputs["advantages"], record_property)
     assert gap(left[:4, 0], inputs["advantages"][:4]) <= LARGEST_GAP
     assert gap(left[4:, 0], inputs["advantages"][4:]) > 0.1
@@ -279,7 +282,7 @@ COMPLETIONS = [[(3 * row + k) % PAD for k in range(num)] for row, num in enumera
 
 def actor_of(module: Any) -> Any:
     """Our actor around a copy of their network, without their fused output layer."""
-    from assay.backends.transformers import PretrainedActor
+    from assay.models.pretrained.transformers import PretrainedActor
 
     own = network()
     own.load_state_dict(module.state_dict())
@@ -316,7 +319,7 @@ def test_dpo_gradient_of_a_real_network_is_that_of_trl(trl: Any, tmp_path: Path,
     record = text.written(PROMPTS, COMPLETIONS, torch.arange(8) // 2, PAD)
     record = record.add({"chosen": torch.tensor([1.0, -1.0] * 4)})
     models = {"reference": actor_of(theirs.ref_model)}
-    ours = probes.gradient(bases.dpo(beta=0.3), record, actor_of(theirs.model), models=models)
+    ours = probes.gradient(recipes.dpo(beta=0.3), record, actor_of(theirs.model), models=models)
     inputs = {"input_ids": record.context["tokens"][order], "attention_mask": record.context["valid"][order].long()}
     theirs.compute_loss(theirs.model, inputs | {"completion_mask": record.mask[order].long()}).backward()
     slopes = {f"network.{key}": value.grad for key, value in theirs.model.named_parameters()}
@@ -326,7 +329,7 @@ def test_dpo_gradient_of_a_real_network_is_that_of_trl(trl: Any, tmp_path: Path,
 def test_sft_gradient_of_a_real_network_is_that_of_trl(trl: Any, tmp_path: Path, record_property: Record) -> None:
     theirs = trainer(trl, "SFT", tmp_path)
     record = text.written(PROMPTS, COMPLETIONS, GROUP, PAD)
-    ours = probes.gradient(bases.sft(), record, actor_of(theirs.model))
+    ours = probes.gradient(recipes.sft(), record, actor_of(theirs.model))
     tokens, valid = record.context["tokens"], record.context["valid"]
     inputs = {"input_ids": tokens, "attention_mask": valid.long(), "labels": tokens.masked_fill(~record.mask, -100)}
     theirs.compute_loss(theirs.model, inputs).backward()

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from assay.app.report import page, page_runs, watch
+from assay.core.errors import AssayError
 from assay.evidence.intervals import mean_interval
-from assay.report import page, page_runs, watch
-from assay.types import AssayError
 from tests.report.browser import Browser, binary
 
 HOSTILE = (

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from assay.backends.sinks import Sink, TensorBoardSink, WandbSink
-from assay.types import AssayError
+from assay.core.errors import AssayError
+from assay.runs.sinks import Sink, TensorBoardSink, WandbSink
 
 
 def fill(sink: Sink, steps: range, gain: float = 1.0) -> None:

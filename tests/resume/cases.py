@@ -10,15 +10,18 @@ from typing import Any, ClassVar
 import numpy as np
 from torch import Tensor
 
-from assay import bases, catalogue
-from assay.constraints.lagrange import Lagrange
-from assay.plan import Plan, make_plan
-from assay.rewards.function import FromFunction
-from assay.slots import Simulation
-from assay.tasks.cartpole import cartpole
-from assay.tasks.stepping import SteppedTask
-from assay.types import AssayError, Context, Experience, Loss, Need, State
-from assay.worlds import CONTROL, TABLE
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Loss, Need, State
+from assay.core.slots import Simulation
+from assay.core.spaces import Context
+from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.rewards.function import FromFunction
+from assay.recipes.worlds import CONTROL, TABLE
+from assay.runs import catalogue
+from assay.runs.plan import Plan, make_plan
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.stepping import SteppedTask
 
 SMALL = {
     "rollout.starts": 3,
@@ -90,7 +93,7 @@ def constrained() -> Plan:
     """PPO on CartPole where pushing right costs, under a limit that is broken from the first step on."""
     inner = cartpole()
     task = SteppedTask("priced-cartpole", replace(inner.spec, num_costs=1), partial(priced, inner.make))
-    recipe = replace(bases.ppo(CONTROL), constraints=(Lagrange(limit=1.0, rate=0.1),))
+    recipe = replace(recipes.ppo(CONTROL), constraints=(Lagrange(limit=1.0, rate=0.1),))
     for path in ("rollout.instances", "rollout.steps", "actor.hidden", "critics.value.hidden", "source.epochs"):
         recipe = recipe.set(path, SMALL[path])
     return replace(make_plan(recipe, task, steps=4, seed=11, evaluations=2), save_every=2)
@@ -129,7 +132,7 @@ class TwiceInfinite:
 def faulty() -> Plan:
     """Updates that are skipped and counted: the guards have something to remember."""
     task = catalogue.find_task("bandit")
-    recipe = bases.rloo(TABLE)
+    recipe = recipes.rloo(TABLE)
     stage = replace(recipe.stages[0], objective=(TwiceInfinite(),))
     recipe = replace(recipe, stages=(stage,)).set("rollout.starts", 3).set("rollout.members", 3)
     return replace(make_plan(recipe, task, steps=4, seed=3, evaluations=2), save_every=1)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay import store
-from assay.loop import Loop
-from assay.plan import Plan
-from assay.report.folder import METRICS, SAMPLES
+from assay.app.report.folder import METRICS, SAMPLES
+from assay.core import store
+from assay.engine.loop import Loop
+from assay.runs.plan import Plan
 from tests.resume.cases import CASES
 from tests.resume.kills import FINISHED, Reference, differences, forked, reference, scratch, started, warm
 

@@ -23,10 +23,12 @@ from typing import Any
 
 import torch
 
-from assay import evaluation, run, store
-from assay.plan import Plan
-from assay.report.folder import read_metrics, read_samples, without_time
-from assay.report.progress import Mode
+from assay.app.report.folder import read_metrics, read_samples, without_time
+from assay.app.report.progress import Mode
+from assay.core import store
+from assay.engine import evaluation
+from assay.runs import run
+from assay.runs.plan import Plan
 from tests.resume.cases import CASES
 from tests.resume.points import Point, killing, recorded
 

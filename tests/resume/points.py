@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from assay import engine, evaluation, loop, run
+from assay.engine import engine, evaluation, loop
+from assay.runs import run
 
 CHANGES = ("open", "write", "fsync", "ftruncate", "rename", "mkdir", "unlink", "rmdir")
 ORIGINAL = {name: getattr(os, name) for name in CHANGES}

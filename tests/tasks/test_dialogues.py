@@ -10,20 +10,22 @@ import numpy as np
 import pytest
 import torch
 
-from assay import bases, catalogue
-from assay.checks.rollout import built, small_actor
-from assay.loop import Loop
-from assay.ops.text import CharacterTokenizer
-from assay.ops.words import WordTokenizer
-from assay.rollouts.chunks import Chunks
-from assay.rollouts.resumed import first_decisions
-from assay.rollouts.turns import utterances
-from assay.slots import DemonstratedTask, ResumableTask, Task
-from assay.tasks import calculator, household, twenty_questions
-from assay.tasks.dialogue import DialogueTask, Reply
-from assay.tasks.prompts import Item
-from assay.types import AssayError, Draw, Experience, InfraFault, Need, PolicyFault, Score
-from assay.worlds import LANGUAGE, world_of
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, InfraFault, Need, PolicyFault, Score
+from assay.core.slots import DemonstratedTask, ResumableTask, Task
+from assay.engine.loop import Loop
+from assay.methods.delethink.rollout import Chunks
+from assay.playing.resumed import first_decisions
+from assay.playing.text import CharacterTokenizer
+from assay.playing.turns import utterances
+from assay.playing.words import WordTokenizer
+from assay.proof.laws.rollout import built, small_actor
+from assay.recipes.worlds import LANGUAGE, world_of
+from assay.runs import catalogue
+from assay.tasks.language import calculator, household, twenty_questions
+from assay.tasks.language.dialogue import DialogueTask, Reply
+from assay.tasks.language.prompts import Item
 
 DRAW = Draw(3, (0,))
 NAMES = [*twenty_questions.LEVELS, *calculator.LEVELS, *household.LEVELS]
@@ -330,7 +332,7 @@ def test_words_go_there_and_back() -> None:
 @HOME
 def test_a_token_method_trains_on_conversations_and_describes_them(name: str) -> None:
     task = catalogue.find_task(name)
-    recipe = bases.grpo(LANGUAGE).set("rollout.starts", 3).set("rollout.members", 2).set("actor.width", 16)
+    recipe = recipes.grpo(LANGUAGE).set("rollout.starts", 3).set("rollout.members", 2).set("actor.width", 16)
     loop = Loop(recipe, task, seed=0, num_steps=2)
     steps = [loop.step() for _ in range(2)]
     assert not [alarm for step in steps for alarm in step.alarms if alarm.stop]

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from assay import catalogue
-from assay.ops.arithmetic import stated_numbers
-from assay.tasks.graph_path import GraphPath, graph_path
-from assay.tasks.lookup import lookup
-from assay.tasks.prompts import Item, PromptTask
-from assay.tasks.textfile import textfile
-from assay.types import AssayError, InfraFault, PolicyFault, Score
+from assay.core.errors import AssayError
+from assay.core.record import InfraFault, PolicyFault, Score
+from assay.runs import catalogue
+from assay.tasks.language.arithmetic import stated_numbers
+from assay.tasks.language.graph_path import GraphPath, graph_path
+from assay.tasks.language.lookup import lookup
+from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.textfile import textfile
 
 GSM8K = Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k"
 

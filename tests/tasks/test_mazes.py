@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 import torch
 
-from assay import catalogue
-from assay.actors.mlp import Mlp
-from assay.actors.q_network import QNetwork
-from assay.critics.q import TwinQ
-from assay.critics.value import StateValue
-from assay.loop import Loop
-from assay.networks.perceptron import feature_size, features
-from assay.tasks.grids import CORRIDOR, FOUR_ROOMS, SMALL_ROOMS, cells_at, coordinates
-from assay.tasks.mazes import MOVES, Maze
-from assay.tasks.pointmaze import LARGE, MEDIUM, RADIUS, TOP_SPEED, UMAZE
-from assay.tasks.stepping import SteppedTask
-from assay.types import AssayError, Box, Discrete, Draw, Spec
+from assay.core.errors import AssayError
+from assay.core.record import Draw
+from assay.core.spaces import Box, Discrete, Spec
+from assay.engine.loop import Loop
+from assay.models.bodies.perceptron import feature_size, features
+from assay.models.mlp import Mlp
+from assay.models.q_network import QNetwork
+from assay.parts.critics.q import TwinQ
+from assay.parts.critics.value import StateValue
+from assay.runs import catalogue
+from assay.tasks.control.mazes import MOVES, Maze
+from assay.tasks.control.pointmaze import LARGE, MEDIUM, RADIUS, TOP_SPEED, UMAZE
+from assay.tasks.control.stepping import SteppedTask
+from assay.tasks.tabular.grids import CORRIDOR, FOUR_ROOMS, SMALL_ROOMS, cells_at, coordinates
 
 NAMES = ["four-rooms", "small-rooms", "corridor", "pointmaze-umaze", "pointmaze-medium", "pointmaze-large"]
 by_name = pytest.mark.parametrize("name", NAMES)

@@ -8,14 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw
+from assay.core.slots import Simulation
+from assay.core.spaces import Discrete
 from assay.ops.random import uniform
-from assay.slots import Simulation
-from assay.tasks.bandit import bandit
-from assay.tasks.cartpole import CartPole, cartpole
-from assay.tasks.pendulum import Pendulum, pendulum
-from assay.tasks.stepping import AHEAD, ArraySimulation, SteppedTask
-from assay.tasks.table import Table, action_values, chain, cliff, gridworld, table_of
-from assay.types import AssayError, Discrete, Draw
+from assay.tasks.control.cartpole import CartPole, cartpole
+from assay.tasks.control.pendulum import Pendulum, pendulum
+from assay.tasks.control.stepping import AHEAD, ArraySimulation, SteppedTask
+from assay.tasks.tabular.bandit import bandit
+from assay.tasks.tabular.table import Table, action_values, chain, cliff, gridworld, table_of
 
 TASKS = [cartpole(), pendulum(), chain(4), gridworld(3, slip=0.2), bandit((0.0, 1.0), noise=0.5), bandit()]
 by_name = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

@@ -22,14 +22,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from assay.ops import text
-from assay.ops.text import ALPHABET, ByteTokenizer, CharacterTokenizer, escaped
-from assay.slots import DemonstratedTask, Task, VerifiedTask
-from assay.tasks import addition, countdown, sorting
-from assay.tasks.preferences import PairsTask, preferences
-from assay.tasks.prompts import Item, PromptTask, generated_item
-from assay.tasks.textfile import textfile
-from assay.types import AssayError, Draw, Experience, InfraFault, Origin, Outcome, PolicyFault, Score, Vocabulary, pad
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, InfraFault, Origin, Outcome, PolicyFault, Score, pad
+from assay.core.slots import DemonstratedTask, Task, VerifiedTask
+from assay.core.spaces import Vocabulary
+from assay.playing import text
+from assay.playing.text import ALPHABET, ByteTokenizer, CharacterTokenizer, escaped
+from assay.tasks.language import addition, countdown, sorting
+from assay.tasks.language.preferences import PairsTask, preferences
+from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.textfile import textfile
 
 LEVELS = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS}
 EVERY_LEVEL = pytest.mark.parametrize("task", [pytest.param(make(), id=name) for name, make in LEVELS.items()])

@@ -6,14 +6,16 @@ import numpy as np
 import pytest
 import torch
 
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Origin
+from assay.core.slots import DemonstratedTask, SteppingTask, Task
+from assay.core.spaces import Box, Context, Discrete
 from assay.ops.random import uniform
-from assay.slots import DemonstratedTask, SteppingTask, Task
-from assay.tasks.bandit import bandit
-from assay.tasks.cartpole import cartpole
-from assay.tasks.pendulum import pendulum
-from assay.tasks.stepping import Scripted, SteppedTask, start_seeds
-from assay.tasks.table import chain, gridworld, table_of
-from assay.types import AssayError, Box, Context, Discrete, Draw, Origin
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.pendulum import pendulum
+from assay.tasks.control.stepping import Scripted, SteppedTask, start_seeds
+from assay.tasks.tabular.bandit import bandit
+from assay.tasks.tabular.table import chain, gridworld, table_of
 
 TASKS = [cartpole(), pendulum(), chain(4), gridworld(3, slip=0.2), bandit((0.0, 1.0), noise=0.5)]
 by_name = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.name)

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay import catalogue, run
-from assay.plan import make_plan, plan_of
-from assay.tasks.prompts import PromptTask
-from assay.types import AssayError, Score
+from assay.core.errors import AssayError
+from assay.core.record import Score
+from assay.runs import catalogue, run
+from assay.runs.plan import make_plan, plan_of
+from assay.tasks.language.prompts import PromptTask
 
 GSM8K = Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k"
 

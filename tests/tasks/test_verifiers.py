@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assay.ops import arithmetic
-from assay.ops.arithmetic import evaluated, final_answer, is_same_answer, plain_number
-from assay.ops.text import CharacterTokenizer, escaped
-from assay.tasks import addition, countdown, graph_path, lookup, sorting
-from assay.tasks.prompts import Item, PromptTask
-from assay.types import AssayError, InfraFault, Outcome, PolicyFault, Score
+from assay.core.errors import AssayError
+from assay.core.record import InfraFault, Outcome, PolicyFault, Score
+from assay.playing.text import CharacterTokenizer, escaped
+from assay.tasks.language import addition, arithmetic, countdown, graph_path, lookup, sorting
+from assay.tasks.language.arithmetic import evaluated, final_answer, is_same_answer, plain_number
+from assay.tasks.language.prompts import Item, PromptTask
 
 LEVELS = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS, **graph_path.LEVELS, **lookup.LEVELS}
 EVERY_LEVEL = pytest.mark.parametrize("task", [pytest.param(make(), id=name) for name, make in LEVELS.items()])

@@ -1,0 +1,364 @@
+"""What the commands of the command line do; each takes the parsed options and gives the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from assay.app import data_commands
+from assay.app.report import claims as claim_tables
+from assay.app.report import comparison as comparison_tables
+from assay.app.report import page, tables
+from assay.app.report.progress import Mode
+from assay.app.report.watch import serve
+from assay.core.errors import AssayError
+from assay.engine import evaluation
+from assay.engine.engine import Placement
+from assay.evidence.intervals import formatted, mean_interval
+from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
+from assay.evidence.tuning import tune as run_search
+from assay.proof import verdicts
+from assay.proof.laws.file import check_file_apart
+from assay.runs import catalogue, comparison, search
+from assay.runs import sinks as log_sinks
+from assay.runs.plan import make_plan
+from assay.runs.run import execute, load
+from assay.runs.run import resume as go_on
+
+DEFAULT_METHOD = "grpo"
+UNCERTIFIED = 4
+"""Exit status of a training whose certificate says that there is no solution."""
+DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
+"""What `assay train` without a method runs: minutes on two cores."""
+
+
+def list_methods(options: argparse.Namespace) -> int:
+    """`assay list`."""
+    rows = tables.method_rows()
+    if options.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        tables.print_methods(rows, list(catalogue.tasks()))
+    return 0
+
+
+def show_method(options: argparse.Namespace) -> int:
+    """`assay show`."""
+    facts = tables.method_facts(options.name)
+    if options.json:
+        print(json.dumps(facts, indent=2))
+    else:
+        tables.print_method(facts)
+    return 0
+
+
+def parsed_settings(words: Sequence[str]) -> dict[str, str]:
+    """`--set a.b=c` as a dict."""
+    settings: dict[str, str] = {}
+    for word in words:
+        path, sign, value = word.partition("=")
+        if not sign or not path or not value:
+            raise AssayError(
+                f"--set {word} is not of the form part.field=value, for instance --set optimizer.learning_rate=0.001"
+            )
+        settings[path.strip()] = value.strip()
+    return settings
+
+
+def default_task(name: str) -> str:
+    """The task that a method is shown on."""
+    return catalogue.find_method(name)[1].home
+
+
+def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: int) -> list[Any]:
+    """One plan a seed."""
+    if options.seeds < 1:
+        raise AssayError(f"--seeds is {options.seeds}; give at least 1")
+    where = {field.name: vars(options)[field.name] for field in fields(Placement) if field.name in vars(options)}
+    settings = parsed_settings(options.set)
+    return [
+        make_plan(
+            name,
+            task,
+            steps=options.steps,
+            seed=seed,
+            settings=settings,
+            warmup=options.warmup,
+            placement=Placement(**where),
+            model=options.model,
+            data=options.data,
+        )
+        for seed in range(first_seed, first_seed + options.seeds)
+    ]
+
+
+def seed_folder(base: Path, seed: int, several: bool) -> Path:
+    """The run folder of one seed."""
+    return base / f"seed-{seed}" if several else base
+
+
+def train(options: argparse.Namespace) -> int:
+    """`assay train`."""
+    name = options.name or DEFAULT_METHOD
+    if options.name is None:
+        for setting, value in DEMONSTRATION.items():
+            if vars(options)[setting] is None:
+                setattr(options, setting, value)
+    task = options.task or data_commands.task_of(options.data) or default_task(name)
+    plans = make_plans(name, task, options, options.seed)
+    base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
+    runs = []
+    for plan in plans:
+        folder = seed_folder(base, plan.seed, len(plans) > 1)
+        sinks = make_sinks(options, folder, plan)
+        runs.append(execute(plan, folder, mode=Mode.SILENT if options.json else None, sinks=sinks))
+        for sink in sinks:
+            sink.close()
+    if options.json:
+        print(json.dumps([tables.run_facts(run) for run in runs], indent=2))
+    else:
+        tables.print_results(runs, base)
+    return UNCERTIFIED if any(run.certificate and not run.certificate.holds for run in runs) else 0
+
+
+def make_sinks(options: argparse.Namespace, folder: Path, plan: Any) -> tuple[Any, ...]:
+    """TensorBoard and Weights & Biases, where asked for."""
+    chosen: list[Any] = []
+    if options.tensorboard:
+        chosen.append(log_sinks.TensorBoardSink(folder / "tensorboard"))
+    if options.wandb:
+        chosen.append(log_sinks.WandbSink(options.wandb, plan.config()))
+    return tuple(chosen)
+
+
+def resume(options: argparse.Namespace) -> int:
+    """`assay resume`."""
+    run = go_on(options.folder, mode=Mode.SILENT if options.json else None)
+    if options.json:
+        print(json.dumps(tables.run_facts(run), indent=2))
+    else:
+        tables.print_results([run], options.folder)
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """`assay evaluate`."""
+    for name in ("starts", "samples"):
+        if (number := vars(options)[name]) is not None and number < 1:
+            raise AssayError(f"--{name} is {number}; give at least 1")
+    policy, plan, step = load(options.folder)
+    values = evaluation.scores(
+        policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
+    )
+    estimate = mean_interval(values)
+    if options.json:
+        facts = {
+            "folder": str(options.folder),
+            "task": plan.task.name,
+            "step": step,
+            "mean": estimate.value,
+            "low": estimate.low,
+        }
+        print(json.dumps(facts | {"high": estimate.high, "count": estimate.count}))
+    else:
+        print(
+            f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over "
+            f"{estimate.count} held-out episodes"
+        )
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    """`assay export`."""
+    from assay.models.pretrained.transformers import export as write
+
+    policy, plan, step = load(options.folder)
+    write(policy, plan.recipe.actor, options.target)
+    if options.json:
+        print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
+    else:
+        print(f"{plan.recipe.name} after {step} steps is in {options.target}")
+    return 0
+
+
+def check(options: argparse.Namespace) -> int:
+    """`assay check`: exit code 1 where a law broke."""
+    if not options.file.is_file():
+        raise AssayError(
+            f"there is no file {options.file}; give a Python file with your loss, credit, reward or environment"
+        )
+    return tables.print_checks(check_file_apart(options.file), options.json)
+
+
+def claim(options: argparse.Namespace) -> int:
+    """`assay claim`: exit code 1 where a claim fails, or where a committed verdict does not stand."""
+    if options.check:
+        return check_verdicts(options)
+    if not options.name and not options.all:
+        raise AssayError("name a method, or give --all; assay list shows which have measured claims")
+    if options.budget is not None and not options.budget > 0:
+        raise AssayError(f"--budget is {options.budget:g}; give the minutes that it may take")
+    deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
+    names = verdicts.stalest_first(options.verdicts) if options.all else [catalogue.find_method(options.name)[0]]
+    out = tables.console()
+    reports: list[dict[str, Any]] = []
+    for name in names:
+        if options.all and not verdicts.problems(verdicts.path_of(name, options.verdicts)):
+            continue
+        if options.replay and replay_verdict(name, options):
+            continue
+        reports.append(claim_one(name, options, deadline))
+        if not options.json:
+            out.print(claim_tables.verdict_table(reports[-1]))
+        if deadline is not None and time.monotonic() > deadline:
+            break
+    if options.json:
+        print(json.dumps(reports if options.all else reports[0], indent=2))
+    elif options.all and not reports:
+        out.print("every verdict stands")
+    return int(any(report["verdict"] == "fails" for report in reports))
+
+
+def replay_verdict(name: str, options: argparse.Namespace) -> bool:
+    """Whether a replay of one seed was enough to stamp the verdict anew."""
+    path = verdicts.path_of(name, options.verdicts)
+    if not path.is_file() or not verdicts.replayed(name, options.work, options.verdicts):
+        return False
+    if not options.json:
+        tables.console().print(f"{path}: seed 0 of every claim gives the recorded scores; stamped anew", markup=False)
+    return True
+
+
+def claim_one(name: str, options: argparse.Namespace, deadline: float | None) -> dict[str, Any]:
+    """A method's claims, run; the verdict file is written when all of them are measured."""
+    _, method = catalogue.find_method(name)
+    exact = [verdicts.exact_entry(one.run()) for one in method.exact]
+    report: dict[str, Any] = {"name": name, "claims": exact, "verdict": verdicts.overall(exact), "file": None}
+    if options.exact or not method.measured:
+        return report
+    entries: list[dict[str, Any]] = []
+    for one in method.measured:
+        with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
+            found = verdicts.measure(name, one, options.work, deadline=deadline, watch=watch)
+        if found is None:
+            left = {"name": one.name, "kind": "measured", "verdict": "unfinished", "rule": one.rule}
+            return report | {"claims": [*entries, left, *exact], "verdict": "unfinished"}
+        entries.append(found)
+    path = verdicts.write(name, entries, options.verdicts)
+    return verdicts.read(path) | {"file": str(path)}
+
+
+def check_verdicts(options: argparse.Namespace) -> int:
+    """`assay claim --check`: whether the committed verdicts parse, are unedited, and fit today's code."""
+    paths = sorted(options.verdicts.glob("*.json"))
+    if options.name:
+        paths = [verdicts.path_of(catalogue.find_method(options.name)[0], options.verdicts)]
+    missing = (
+        [] if options.name else [name for name in verdicts.with_measured() if not any(p.stem == name for p in paths)]
+    )
+    wrong = [problem for path in paths for problem in verdicts.problems(path)]
+    if options.json:
+        print(json.dumps({"checked": len(paths), "problems": wrong, "not_measured": missing}, indent=2))
+    else:
+        out = tables.console()
+        for problem in wrong:
+            out.print(problem, style="red", markup=False)
+        for name in missing:
+            out.print(f"{name} has measured claims that nobody has measured yet: assay claim {name}", style="yellow")
+        out.print(f"{len(paths)} verdicts checked, {len(wrong)} problems", markup=False)
+    return int(bool(wrong))
+
+
+def compare(options: argparse.Namespace) -> int:
+    """`assay compare`: exit code 1 where a run failed."""
+    arms = comparison.parsed_arms(options.methods)
+    settings = {"steps": options.steps, "settings": parsed_settings(options.set), "warmup": options.warmup}
+    name = f"compare-{'-'.join(map(comparison.plain_name, options.task))}"
+    setup = comparison.Setup(
+        arms,
+        tuple(options.task),
+        options.out or Path("runs") / name,
+        None if options.seeds == "auto" else options.seeds,
+        settings | {"model": options.model, "data": tuple(options.data)},
+        options.budget,
+        options.jobs,
+        decisions=options.decisions,
+    )
+    out = tables.console()
+    with comparison_tables.Board(setup, out, quiet=options.json) as board:
+        outcome = comparison.run(setup, board)
+    paths = comparison_tables.save(outcome)
+    if options.json:
+        print(json.dumps({"folder": str(setup.folder)} | comparison.facts(outcome), indent=2))
+    else:
+        comparison_tables.show(outcome, out)
+        for path in [*paths, setup.folder]:
+            out.print(f"{'folder' if path == setup.folder else path.suffix[1:]:7} {path}", markup=False)
+    return int(bool(outcome.failures))
+
+
+def tune(options: argparse.Namespace) -> int:
+    """`assay tune`: searches on some seeds, reports on others."""
+    if options.tuning_seeds < 1 or options.seeds < 1:
+        raise AssayError("--tuning-seeds and --seeds must be at least 1")
+    space = search.parsed_space(options.search)
+    folder = options.out or Path("runs") / f"tune-{options.name}-{comparison.plain_name(options.task)}"
+    tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
+    extra = {"warmup": options.warmup, "data": tuple(options.data)}
+    training = search.Training(options.name, options.task, options.steps, folder, extra, tell)
+    training.check(space)
+    first = options.tuning_seeds
+    plan = TuningPlan(options.trials, tuple(range(first)), tuple(range(first, first + options.seeds)), training.steps)
+    how = HyperbandSearch() if options.hyperband else RandomSearch()
+    found = run_search(space, training, plan, search=how, journal=folder / "trials.jsonl")
+    if options.json:
+        rows = [{"settings": dict(one.settings), "share": one.fraction, "score": one.score} for one in found.trials]
+        facts = {"settings": dict(found.settings), "reported": vars(found.reported), "tuning": vars(found.tuning)}
+        budget = {"tuning_runs": found.tuning_runs, "tuning_steps": found.tuning_steps}
+        print(json.dumps(facts | budget | {"optimism": vars(found.optimism), "trials": rows}, indent=2))
+    else:
+        comparison_tables.show_search(found, tables.console())
+    return 0
+
+
+def data(options: argparse.Namespace) -> int:
+    """`assay data`: make, convert, describe."""
+    return data_commands.data(options, parsed_settings(vars(options).get("set", [])))
+
+
+def report(options: argparse.Namespace) -> int:
+    """`assay report`: a table in the terminal, and one HTML file."""
+    if not options.folders and not options.verdicts:
+        raise AssayError("give run folders, or --verdicts for the committed verdicts")
+    found = [verdicts.read(path) for path in sorted(options.verdict_folder.glob("*.json"))] if options.verdicts else []
+    data = page.gather(options.folders, verdicts=[claim_tables.for_page(verdict) for verdict in found])
+    path = page.write(data, options.out or Path("report.html"))
+    if options.json:
+        print(json.dumps({"page": str(path), "runs": data["runs"], "notes": data["notes"]}, indent=2))
+        return 0
+    out = tables.console()
+    if options.folders:
+        out.print(comparison_tables.run_table(data))
+    if found:
+        out.print(claim_tables.summary_table(found))
+    for note in data["notes"]:
+        out.print(note, style="yellow", markup=False)
+    out.print(f"page  {path}", markup=False)
+    return 0
+
+
+def watch(options: argparse.Namespace) -> int:
+    """`assay watch`: the page, live, until interrupted."""
+    serve(options.folder, host=options.host, port=options.port)
+    return 0
+
+
+COMMANDS = {
+    "list": list_methods, "show": show_method, "train": train, "resume": resume, "evaluate": evaluate, "export": export,
+    "check": check, "claim": claim, "compare": compare, "tune": tune, "data": data, "report": report, "watch": watch,
+}  # fmt: skip

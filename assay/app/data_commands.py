@@ -1,0 +1,103 @@
+"""What `assay data` does: make data sets with our own agents, convert between layouts, describe."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from assay.app.report.datasets import print_datasets
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.slots import Task
+from assay.core.spaces import Box
+from assay.datasets import files, made
+from assay.recipes.worlds import World
+from assay.runs import catalogue
+
+WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
+    "medium": made.Medium,
+    "medium-replay": lambda agent, episodes: made.MediumReplay(agent),
+    "expert": made.Expert,
+    "medium-expert": made.MediumExpert,
+}
+KINDS = ("random", "scripted", *WITH_AGENT)
+
+
+def data(options: argparse.Namespace, settings: Mapping[str, str]) -> int:
+    """`assay data`: one of its commands; `settings` are the agent's."""
+    options.settings = settings
+    return COMMANDS[options.data_command](options)
+
+
+def task_of(addresses: Sequence[str]) -> str | None:
+    """The task that the first file says it is of."""
+    found = files.read(addresses[0]).about.get("task") if addresses else None
+    return found if isinstance(found, str) else None
+
+
+def chosen(recipe: Recipe, world: World) -> Recipe:
+    """A recipe that was chosen by name already."""
+    return recipe
+
+
+def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
+    """The description behind a kind's name."""
+    if name not in KINDS:
+        catalogue.unknown("kind of data", name, KINDS, f"there are {', '.join(KINDS)}")
+    if name == "random":
+        return made.Random(options.episodes, options.seed)
+    if name == "scripted":
+        return made.Scripted(options.episodes, options.noise, options.seed)
+    method = options.method or ("sac" if isinstance(task.spec.action, Box) else "ppo")
+    recipe = catalogue.recipe_for(method, task, options.settings)
+    return WITH_AGENT[name](made.Agent(partial(chosen, recipe), options.steps, options.seed), options.episodes)
+
+
+def make(options: argparse.Namespace) -> int:
+    """`assay data make`: one file a kind."""
+    if options.episodes < 1 or options.steps < 0 or not 0 <= options.noise <= 1:
+        raise AssayError("--episodes must be at least 1, --steps not negative, --noise between 0 and 1")
+    task = catalogue.find_task(options.task)
+    kinds = [kind_of(name, task, options) for name in options.kinds]
+    paths = []
+    for kind in kinds:
+        if not options.json and isinstance(kind, made.Medium | made.MediumReplay | made.Expert | made.MediumExpert):
+            made.trained(kind.agent, task, told)
+        path = options.out / f"{made.plain(options.task)}-{kind.name}-{options.seed}.safetensors"
+        rows = kind.make(task)
+        paths.append(files.write(replace(rows, about={**rows.about, "task": options.task}), path))
+    return show(paths, options.json)
+
+
+def told(step: int, steps: int, score: float) -> None:
+    """A line about the agent's training, for who waits."""
+    print(f"training the agent: step {step}/{steps}, held-out score {score:.4g}", file=sys.stderr)
+
+
+def convert(options: argparse.Namespace) -> int:
+    """`assay data convert`: the same rows in another layout."""
+    return show([files.write(files.read(options.source), options.target)], options.json)
+
+
+def describe(options: argparse.Namespace) -> int:
+    """`assay data describe`."""
+    return show(options.files, options.json)
+
+
+def show(addresses: Sequence[str | Path], as_json: bool) -> int:
+    """What is in the files, for people or for programs."""
+    found: list[dict[str, Any]] = [{"file": str(address)} | files.read(address).summary() for address in addresses]
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        print_datasets(found)
+    return 0
+
+
+COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {"make": make, "convert": convert, "describe": describe}

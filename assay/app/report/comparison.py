@@ -1,0 +1,290 @@
+"""What a comparison looks like: a live table while runs go on; at the end tables, pictures and a page."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from assay.app.report import page
+from assay.app.report.folder import METRICS
+from assay.app.report.plot import curve, learning_curve
+from assay.app.report.progress import duration
+from assay.core.errors import AssayError
+from assay.evidence.curves import performance_profile
+from assay.evidence.intervals import Estimate, digits, number
+from assay.evidence.scores import compare as compared
+from assay.evidence.tuning import Tuned
+from assay.runs.comparison import Outcome, Setup, aggregate, facts, plain_name, rows
+from assay.runs.jobs import Child
+
+
+# ---------------------------------------------------------------------------------------------------- while it runs
+class Board:
+    """One live table: a row for each arm and task. Where there is no terminal, one line for each finished run."""
+
+    def __init__(self, setup: Setup, console: Console, quiet: bool = False) -> None:
+        self.setup, self.console, self.quiet = setup, console, quiet
+        self.begin, self.told = time.monotonic(), 0
+        self.live = Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self.live and not self.quiet:
+            self.live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self.live and not self.quiet:
+            self.live.stop()
+
+    def __call__(self, outcome: Outcome, running: Sequence[Child]) -> None:
+        """Shows where things stand."""
+        if self.quiet:
+            return
+        if self.live is not None:
+            self.live.update(self.table(outcome, running))
+            return
+        over = len(outcome.results) + len(outcome.failures)
+        for one in outcome.results[self.told :] if over > self.told else ():
+            job = one.job
+            self.console.print(
+                f"{over}/{len(outcome.asked)}  {job.arm} on {job.task}, seed {job.seed}: {number(one.score)} after "
+                f"{duration(one.seconds)}",
+                markup=False,
+            )
+        self.told = len(outcome.results)
+
+    def table(self, outcome: Outcome, running: Sequence[Child]) -> Table:
+        """Arms by tasks: seeds done, estimate, interval, running, time left."""
+        left = time_left(outcome, running, self.setup)
+        title = f"comparing on {', '.join(self.setup.tasks)}   {duration(time.monotonic() - self.begin)} so far"
+        title += f", about {duration(left)} left" if left is not None else ""
+        table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2))
+        for heading in ("arm", "task", "seeds", "score", "95 % interval", "running"):
+            table.add_column(heading, justify="right" if heading == "seeds" else "left")
+        for row in rows(outcome):
+            asked = sum(job.arm == row["arm"] and job.task == row["task"] for job in outcome.asked)
+            now = [child for child in running if child.job.arm == row["arm"] and child.job.task == row["task"]]
+            score = Estimate(**row["score"])
+            value, low, high = digits(score) if score.count else ("", "", "")
+            failed = f" [red]{row['failed']} failed[/]" if row["failed"] else ""
+            table.add_row(
+                Text(row["arm"]),
+                Text(row["task"]),
+                f"{row['seeds']}/{asked}{failed}",
+                value,
+                Text(f"[{low}, {high}]" if score.count > 1 else ""),
+                "  ".join(f"seed {child.job.seed} {progress(child):.0%}" for child in now),
+            )
+        return table
+
+
+def progress(child: Child) -> float:
+    """The share of its steps that a running job has logged."""
+    try:
+        with open(child.job.folder / METRICS, "rb") as file:
+            file.seek(max(0, file.seek(0, 2) - 20_000))
+            lines = file.read().splitlines()
+        steps = json.loads((child.job.folder / "config.json").read_text())["steps"]
+        return float(json.loads(lines[-1])["step"]) / steps
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return 0.0
+
+
+def time_left(outcome: Outcome, running: Sequence[Child], setup: Setup) -> float | None:
+    """Seconds until all that is asked for is done, from the runs so far; None while nothing is known."""
+    shares = [(progress(child), time.monotonic() - child.started) for child in running]
+    known = [one.seconds for one in outcome.results] + [spent / share for share, spent in shares if share > 0.05]
+    if not known:
+        return None
+    open_runs = len(outcome.missing) - len(running) + sum(1 - share for share, _ in shares)
+    return float(np.mean(known)) * open_runs / max(1, len(running))
+
+
+# ---------------------------------------------------------------------------------------------------- at the end
+def show(outcome: Outcome, console: Console) -> None:
+    """Tables, failures, and where the pictures and the page are."""
+    first = outcome.setup.arms[0].name
+    for task in outcome.setup.tasks:
+        console.print(task_table([row for row in rows(outcome) if row["task"] == task], task, first))
+    if is_uneven(rows(outcome)):
+        console.print("[yellow]arms used different numbers of decisions; --decisions N gives all as many[/]")
+    if found := aggregate(outcome):
+        console.print(aggregate_table(found, first, len(outcome.setup.tasks)))
+    if outcome.decision is not None:
+        for each in outcome.decision.comparisons:
+            words = {"larger": "scores higher than", "smaller": "scores lower than", "equal": "is not told apart from"}
+            verdict = words.get(each.verdict.value, "is not yet decided against")
+            console.print(f"sequential test (error 5 % in all): {each.first} {verdict} {each.second}", markup=False)
+    for failure in outcome.failures:
+        job = failure.job
+        console.print(
+            Text(f"failed  {job.arm} on {job.task}, seed {job.seed}: {failure.reason}  ({job.folder})", style="red")
+        )
+    if outcome.missing:
+        console.print(
+            f"[yellow]{len(outcome.missing)} runs are missing: the budget was over; the same command goes on[/]"
+        )
+
+
+def is_uneven(found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an arm used a fifth more decisions than another on the same task."""
+    by_task: dict[str, list[float]] = {}
+    for row in found:
+        by_task.setdefault(row["task"], []).extend([row["decisions"]] if row["decisions"] else [])
+    return any(max(each) > 1.2 * min(each) for each in by_task.values() if each)
+
+
+def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Table:
+    """One row an arm."""
+    table = Table(
+        title=f"{task}: last held-out score", title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+    several = len(found) > 1
+    headings = ["arm", "seeds", "score"] + ([f"minus {first}", f"P(better than {first})"] if several else [])
+    for heading in [*headings, "time a run", "decisions a run"]:
+        table.add_column(heading, justify="right" if heading in ("seeds", "time a run", "decisions a run") else "left")
+    for row in found:
+        cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['seeds']}", cell(row["score"])]
+        if row["failed"]:
+            cells[1] = Text(f"{row['seeds']} ({row['failed']} failed)", style="red")
+        if several:
+            cells += [coloured(row["difference"]), cell(row["improvement"])]
+        cells += [duration(row["seconds"]) if row["seconds"] is not None else ""]
+        cells += [f"{row['decisions']:,.0f}" if row["decisions"] is not None else ""]
+        table.add_row(*cells)
+    return table
+
+
+def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: int) -> Table:
+    """Over all tasks."""
+    table = Table(title=f"over {num_tasks} tasks", title_justify="left", title_style="bold", box=None, pad_edge=False)
+    for heading in ("arm", "seeds", "interquartile mean", f"P(better than {first})"):
+        table.add_column(heading)
+    for row in found:
+        middle = cell(row["iqm"]) if row["iqm"] else Text("scales differ", style="dim")
+        table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, cell(row["improvement"]))
+    return table
+
+
+def cell(estimate: Mapping[str, Any] | None, *, signed: bool = False) -> Text:
+    """'0.42 [0.37, 0.47]'."""
+    if estimate is None or not estimate["count"]:
+        return Text("")
+    value, low, high = digits(Estimate(**estimate), signed=signed)
+    text = Text(value, style="bold")
+    return text.append(f" [{low}, {high}]", style="dim not bold") if estimate["count"] > 1 else text
+
+
+def coloured(estimate: Mapping[str, Any] | None) -> Text:
+    """A difference: green or red where its interval leaves out zero."""
+    text = cell(estimate, signed=True)
+    if estimate and estimate["count"] > 1 and (estimate["low"] > 0 or estimate["high"] < 0):
+        text.stylize("green" if estimate["low"] > 0 else "red")
+    return text
+
+
+# ---------------------------------------------------------------------------------------------------- files
+def save(outcome: Outcome) -> list[Path]:
+    """Learning curves of each task as .png and .svg, and the page; gives their paths."""
+    folder, paths = outcome.setup.folder, []
+    for task in outcome.setup.tasks:
+        series = [
+            curve(arm.name, "evaluation", [list(one.curves) for one in outcome.of(arm.name, task)])
+            for arm in outcome.setup.arms
+            if outcome.of(arm.name, task)
+        ]
+        for kind in ("png", "svg") if series else ():
+            name = "curves" if len(outcome.setup.tasks) == 1 else f"curves-{plain_name(task)}"
+            try:
+                paths.append(learning_curve(folder / f"{name}.{kind}", series, title=task, subtitle="held-out score"))
+            except AssayError:  # without matplotlib the page still has the curves
+                break
+    if outcome.results:
+        folders = [one.job.folder for one in outcome.results]
+        paths.append(page.write(page.gather(folders, comparison=page_facts(outcome)), folder / "report.html"))
+    return paths
+
+
+def page_facts(outcome: Outcome) -> dict[str, Any]:
+    """What the page draws besides the runs: rows, performance profiles, and who improves on whom."""
+    names = [arm.name for arm in outcome.setup.arms if outcome.of(arm.name)]
+    seeds = outcome.common_seeds(names)
+    scores = {name: {"scores": outcome.table(name, seeds).tolist() if seeds else []} for name in names}
+    result: dict[str, Any] = {"arms": scores, "rows": [page_row(row) for row in rows(outcome)]}
+    result |= {name: value for name, value in facts(outcome).items() if name in ("failures", "missing", "decision")}
+    if len(seeds) < 2 or len(names) < 2:
+        return result
+    tables = {name: outcome.table(name, seeds) for name in names}
+    everything = np.concatenate([each.ravel() for each in tables.values()])
+    thresholds = np.unique(np.linspace(everything.min(), everything.max(), 51))
+    profiles = {name: performance_profile(each, thresholds) for name, each in tables.items()}
+    result["profile"] = {
+        "thresholds": thresholds.tolist(),
+        "arms": {
+            name: [[getattr(point, end) for point in each.estimates] for end in ("value", "low", "high")]
+            for name, each in profiles.items()
+        },
+    }
+    matrix = compared(tables, paired=True)
+    result["improvement"] = {
+        "arms": names,
+        **{
+            key: [[None if a == b else getattr(matrix.improvement(a, b), end) for b in names] for a in names]
+            for key, end in (("matrix", "value"), ("low", "low"), ("high", "high"))
+        },
+    }
+    return result
+
+
+def page_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the page's table: numbers side by side."""
+    plain = {name: row[name] for name in ("arm", "task", "seconds", "decisions", "seeds", "failed")}
+    score, better = row["score"], row["improvement"]
+    ends = {"estimate": score["value"], "low": score["low"], "high": score["high"]}
+    return plain | ends | {"improvement": None if better is None else better["value"]}
+
+
+def run_table(data: Mapping[str, Any]) -> Table:
+    """One row a run of a page's data."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("arm", "task", "seed", "steps", "held-out score", "state"):
+        table.add_column(heading, overflow="fold")
+    for run in data["runs"]:
+        score = "" if run["score"] is None else number(run["score"])
+        cells = (run["arm"], run["task"], run["seed"], f"{run['step']}/{run['steps']}", score, run["state"])
+        table.add_row(*(Text(str(cell)) for cell in cells))
+    return table
+
+
+def show_search(found: Tuned, console: Console) -> None:
+    """Trials, best first, then what the chosen settings score on fresh seeds."""
+    names = list(found.settings)
+    table = Table(
+        title="trials on the tuning seeds", title_justify="left", title_style="bold", box=None, pad_edge=False
+    )
+    for heading in ("trial", "score", "share of budget", *names):
+        table.add_column(heading, justify="right")
+    for one in sorted(found.trials, key=lambda one: (one.fraction, one.score), reverse=True):
+        cells = (number(one.score), f"{one.fraction:.0%}", *(shown_setting(one.settings[name]) for name in names))
+        table.add_row(str(one.number), *cells, style="bold" if one.settings == found.settings else "")
+    console.print(table)
+    chosen = ", ".join(f"{name}={shown_setting(value)}" for name, value in found.settings.items())
+    console.print(f"chosen    {chosen}", markup=False)
+    console.print(f"reported  {found.reported} on {found.reported.count} fresh seeds", markup=False)
+    console.print(f"optimism  {found.optimism}: tuning score minus reported score", markup=False)
+    console.print(f"budget    {found.tuning_runs} runs and {found.tuning_steps:,} steps of tuning", markup=False)
+
+
+def shown_setting(value: Any) -> str:
+    """A setting for a table."""
+    return number(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,234 @@
+"""`assay watch`: the page of a folder served live to this machine, read-only.
+
+Two addresses exist, `/` and `/data.json`; everything else is 404 and every method but GET and HEAD is 405. The folder
+is read again when the size or time of one of its journals has changed. A page of another site cannot read along: the
+Host header must name this server, so that a name pointed at 127.0.0.1 is refused, and no header lets other origins in.
+Beyond the loopback, where it listens only when told so, a number as Host is enough: nobody can point a number.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import logging
+import os
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from assay.app.report import page
+from assay.app.report.folder import METRICS, SAMPLES
+from assay.app.report.page_runs import CONFIG, below, is_held
+from assay.core.errors import AssayError
+from assay.core.store import LOCK
+
+log = logging.getLogger(__name__)
+WATCHED = (METRICS, SAMPLES, CONFIG, LOCK)
+POLL_MS = 2000
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class Source:
+    """The folder's data, gathered again only when a journal has changed, and by one thread at a time."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lock = Path(folder), threading.Lock()
+        self.seen: object = None
+        self.data: dict[str, Any] = {}
+        self.text, self.tag = "", ""
+        self.looked, self.cost = -1e9, 0.0
+
+    def signature(self) -> list[tuple[str, int, int]]:
+        """Name, size and time of every file that the page shows, and which runs are held."""
+        found = []
+        for run in below(self.folder):
+            found.append((str(run), int(is_held(run)), 0))
+            for name in WATCHED:
+                try:
+                    state = os.stat(run / name)
+                except OSError:
+                    continue
+                found.append((str(run / name), state.st_size, state.st_mtime_ns))
+        return found
+
+    def current(self) -> tuple[dict[str, Any], str, str]:
+        """Data, its JSON and its tag; looks at the disk for at most a fifth of the time."""
+        with self.lock:
+            begun = time.monotonic()
+            if begun - self.looked < min(4 * self.cost, 30.0):
+                return self.data, self.text, self.tag
+            now = self.signature()
+            if now != self.seen:
+                self.seen, self.data = now, self.gathered()
+                self.text = page.encoded(self.data)
+                self.tag = f'"{hashlib.sha256(self.text.encode()).hexdigest()[:24]}"'
+            self.looked = time.monotonic()
+            self.cost = self.looked - begun
+            return self.data, self.text, self.tag
+
+    def gathered(self) -> dict[str, Any]:
+        """The page's data; a folder without runs is a sentence, since runs may still come."""
+        try:
+            data = page.gather([self.folder])
+        except AssayError as error:
+            data = page.nothing(f"{error}; the page looks again by itself")
+        return data | {"live": True, "poll": POLL_MS}
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one connection."""
+
+    server: Server
+    server_version, sys_version = "assay", ""
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """The page or its data."""
+        if not self.is_for_us():
+            self.answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "This server answers to its own address only.\n")
+        elif self.path == "/":
+            data, _, tag = self.server.source.current()
+            self.answer(HTTPStatus.OK, "text/html", page.document(data | {"tag": tag}))
+        elif self.path == "/data.json":
+            _, text, tag = self.server.source.current()
+            is_known = self.headers.get("If-None-Match") == tag
+            status = HTTPStatus.NOT_MODIFIED if is_known else HTTPStatus.OK
+            self.answer(status, "application/json", "" if is_known else text, {"ETag": tag})
+        else:
+            self.answer(HTTPStatus.NOT_FOUND, "text/plain", "Only / and /data.json exist.\n")
+
+    do_HEAD = do_GET
+
+    def refuse(self) -> None:
+        """Every other method."""
+        self.close_connection = True
+        self.answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", "Read-only.\n", {"Allow": "GET, HEAD"})
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = refuse
+
+    def is_for_us(self) -> bool:
+        """Whether the Host header names this server and not a name that was pointed at it."""
+        given = [name.lower() for name in self.headers.get_all("Host") or ()]
+        return len(given) == 1 and (given[0] in self.server.names or self.server.is_open_to(given[0]))
+
+    def answer(self, status: HTTPStatus, kind: str, text: str, headers: dict[str, str] | None = None) -> None:
+        """One response with the headers that all have."""
+        body = text.encode()
+        self.send_response(status)
+        policy = page.policy(live=True) + "; frame-ancestors 'none'"
+        special = {"Content-Type": f"{kind}; charset=utf-8", "Content-Security-Policy": policy} | (headers or {})
+        for name, value in (HEADERS | special).items():
+            self.send_header(name, value)
+        if status != HTTPStatus.NOT_MODIFIED:
+            self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            try:
+                self.wfile.write(body)
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """What the base class refuses, in words and with the headers of every answer; an unknown method is 405."""
+        self.command, self.close_connection = self.command or "", True
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            self.refuse()
+        else:
+            self.answer(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}.\n")
+
+    def log_message(self, format: str, *values: Any) -> None:
+        """Requests are no news."""
+        log.debug(format, *values)
+
+
+class Server(ThreadingHTTPServer):
+    """The server of one folder; `url` is where it is."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, folder: Path, host: str, port: int, names: tuple[str, ...] = ()) -> None:
+        self.source = Source(folder)
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        super().__init__((host, port), Handler)
+        self.host, self.port = host, int(self.server_address[1])
+        self.shown = f"[{host}]" if ":" in host else host
+        hosts = {self.shown, *names} | ({"localhost", "127.0.0.1"} if is_loopback(host) else set())
+        self.names = {f"{name}:{self.port}".lower() for name in hosts} | ({*hosts} if self.port == 80 else set())
+
+    @property
+    def url(self) -> str:
+        """The address to open."""
+        return f"http://{self.shown}:{self.port}/"
+
+    def is_open_to(self, name: str) -> bool:
+        """Whether a Host that is a number may be answered: beyond the loopback there is no telling which are ours."""
+        found = re.fullmatch(r"\[?([0-9a-f.:]+?)\]?(?::(\d+))?", name)
+        if is_loopback(self.host) or not found:
+            return False
+        try:
+            ipaddress.ip_address(found[1])
+        except ValueError:
+            return False
+        return True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A failed request is logged and the others go on."""
+        log.warning("a request from %s failed: %s", client_address, sys.exc_info()[1])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach an address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def make_server(folder: Path, host: str = "127.0.0.1", port: int = 8000, names: tuple[str, ...] = ()) -> Server:
+    """A server that is bound but not yet answering; port 0 takes a free one. `names`: further hosts it answers to."""
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise AssayError(f"{folder} is not a folder: give a run folder or a folder that holds some")
+    if not 0 <= port < 65536:
+        raise AssayError(f"a port lies between 0 and 65535, got {port}")
+    try:
+        return Server(folder, host, port, names)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise AssayError(
+            f"cannot serve at {host}:{port} ({why}): choose another with --port, 0 takes a free one"
+        ) from error
+
+
+def serve(
+    folder: Path,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    *,
+    names: tuple[str, ...] = (),
+    announce: Callable[[str], None] = print,
+) -> None:
+    """Serves the folder's page until Ctrl-C; `announce` gets one line with the address, and the warning if any."""
+    with make_server(folder, host, port, names) as server:
+        if not is_loopback(host):
+            announce(f"warning: {host} can be reached from other machines; everyone who reaches it can read these runs")
+        announce(f"watching {folder} at {server.url} (Ctrl-C ends it)")
+        try:
+            server.serve_forever(poll_interval=0.5)
+        except KeyboardInterrupt:
+            announce("stopped")

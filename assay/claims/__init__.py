@@ -1,0 +1,1 @@
+"""What methods claim, and the probes that exact claims are computed with."""

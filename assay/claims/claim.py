@@ -1,0 +1,220 @@
+"""Methods and what they promise: exact claims (identities, every commit) and measured ones (paired seeds against a
+rival).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.recipes.worlds import World
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How an exact claim came out."""
+
+    claim: str
+    value: float
+    expected: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A number that must equal, or be at most or at least, another: true for every seed, milliseconds.
+
+    Exactly one of `equals`, `at_most`, `at_least` is given; `tolerance` belongs to `equals`.
+    """
+
+    name: str
+    function: Callable[[], Any]
+    equals: float | None = None
+    at_most: float | None = None
+    at_least: float | None = None
+    tolerance: float = 1e-6
+
+    def __post_init__(self) -> None:
+        given = [bound for bound in (self.equals, self.at_most, self.at_least) if bound is not None]
+        if len(given) != 1:
+            raise AssayError(f"exact claim '{self.name}' needs exactly one of equals, at_most, at_least")
+
+    def run(self) -> Finding:
+        """Computes the number and compares it."""
+        value = self.function()
+        number = float(value.detach()) if isinstance(value, torch.Tensor) else float(value)
+        if self.equals is not None:
+            return Finding(
+                self.name,
+                number,
+                f"= {self.equals:g} (within {self.tolerance:g})",
+                abs(number - self.equals) <= self.tolerance,
+            )
+        if self.at_most is not None:
+            return Finding(self.name, number, f"<= {self.at_most:g}", number <= self.at_most)
+        assert self.at_least is not None
+        return Finding(self.name, number, f">= {self.at_least:g}", number >= self.at_least)
+
+
+# ---------------------------------------------------------------------------------------------------- measured
+class Expect(Enum):
+    """What a measured claim says of d = ours - theirs, on the seeds' mean."""
+
+    ABOVE = "d > margin"
+    BELOW = "d < -margin"
+    WITHIN = "-margin <= d <= margin"
+
+    def verdict(self, low: float, high: float, margin: float) -> str:
+        """holds or fails where the interval [low, high] of d leaves no doubt, else inconclusive."""
+        if self is Expect.BELOW:
+            low, high = -high, -low
+        if self is Expect.WITHIN:
+            inside, outside = -margin <= low and high <= margin, low > margin or high < -margin
+        else:
+            inside, outside = low > margin, high < margin
+        return "holds" if inside else "fails" if outside else "inconclusive"
+
+
+Curves = Sequence[Mapping[str, Any]]
+"""The lines of metrics.jsonl."""
+
+
+@dataclass(frozen=True)
+class Final:
+    """The last value of a metric; `evaluation` is the held-out score."""
+
+    metric: str = "evaluation"
+
+    def __call__(self, curves: Curves) -> float:
+        """The last one there is."""
+        return values_of(curves, self.metric)[-1]
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The last value of a metric minus the first."""
+
+    metric: str = "evaluation"
+
+    def __call__(self, curves: Curves) -> float:
+        """Last minus first."""
+        values = values_of(curves, self.metric)
+        return values[-1] - values[0]
+
+
+@dataclass(frozen=True)
+class Dip:
+    """The lowest value of a metric minus the first: how much was lost on the way; 0 where nothing was."""
+
+    metric: str = "evaluation"
+
+    def __call__(self, curves: Curves) -> float:
+        """Never above 0."""
+        values = values_of(curves, self.metric)
+        return min(values) - values[0]
+
+
+@dataclass(frozen=True)
+class Average:
+    """The mean of a metric over the last `share` of the steps."""
+
+    metric: str
+    share: float = 1.0
+
+    def __call__(self, curves: Curves) -> float:
+        """Over the lines that have it."""
+        begin = (1.0 - self.share) * curves[-1]["step"]
+        late = values_of([row for row in curves if row["step"] >= begin], self.metric)
+        return sum(late) / len(late)
+
+
+@dataclass(frozen=True)
+class DecisionsTo:
+    """Decisions until a metric first is at least `level`; a run that never gets there counts its whole budget."""
+
+    level: float
+    metric: str = "evaluation"
+
+    def __call__(self, curves: Curves) -> float:
+        """From the first line that reaches it."""
+        reached = [row for row in curves if row.get(self.metric) is not None and row[self.metric] >= self.level]
+        return float((reached[0] if reached else curves[-1]).get("decisions_total", 0))
+
+
+def values_of(curves: Curves, metric: str) -> list[float]:
+    """The metric's values; says which metrics there are when it is missing."""
+    values = [float(row[metric]) for row in curves if row.get(metric) is not None]
+    if not values:
+        known = ", ".join(sorted({name for row in curves for name in row} - {"step", "time"}))
+        raise AssayError(f"no step has the metric '{metric}'; there are {known}")
+    return values
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A comparison on paired seeds whose decision rule is stated in advance.
+
+        d = mean over seeds of metric(ours) - metric(theirs)
+
+    holds where the 95 % interval of d lies inside what `expect` and `margin` allow, fails where it lies outside, else
+    inconclusive. A margin below 0 makes ABOVE a claim of not being worse. A side is a recipe, trained on `task`, or a
+    function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides, None each
+    recipe's own; `minutes` is what it took when it was planned.
+    """
+
+    name: str
+    task: str
+    ours: Recipe | Callable[[int], float]
+    theirs: Recipe | Callable[[int], float] | float
+    metric: Callable[[Curves], float] = Final()
+    expect: Expect = Expect.ABOVE
+    margin: float = 0.0
+    seeds: int = 10
+    minutes: float = 5.0
+    steps: int | None = None
+    warmup: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.seeds < 2:
+            raise AssayError(f"measured claim '{self.name}' has {self.seeds} seeds; an interval needs at least 2")
+        if self.expect is Expect.WITHIN and self.margin < 0:
+            raise AssayError(f"measured claim '{self.name}' has margin {self.margin}; give 0 or more")
+
+    @property
+    def rule(self) -> str:
+        """The decision rule in words."""
+        words = f"d = ours - theirs on {self.seeds} paired seeds, its 95 % interval decides"
+        return f"{words}: {self.expect.value}, margin {self.margin:g}"
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method: its recipe as a function of the world, its paper, how it departs from it, what it claims.
+
+    `worlds` names the worlds it works in, `home` the task it is shown on. The formula is the module's docstring. `key`
+    is its name where that is not the module's with dashes.
+    """
+
+    paper: str
+    recipe: Callable[..., Recipe]
+    worlds: tuple[World, ...]
+    home: str
+    departs: tuple[str, ...] = ()
+    claims: tuple[Exact | Measured, ...] = ()
+    key: str = ""
+
+    @property
+    def exact(self) -> tuple[Exact, ...]:
+        """Its exact claims."""
+        return tuple(claim for claim in self.claims if isinstance(claim, Exact))
+
+    @property
+    def measured(self) -> tuple[Measured, ...]:
+        """Its measured claims."""
+        return tuple(claim for claim in self.claims if isinstance(claim, Measured))

@@ -1,0 +1,72 @@
+"""Instruments for exact statements: what a recipe's loss and gradient are, without a run.
+
+`loss` evaluates a recipe on given tensors, `gradient` on a given actor. On a bandit, or on sequences short enough to be
+listed, `expected_gradient` and `compare` give a recipe's expected gradient and variance by enumeration, no sampling.
+
+Signs: what belongs to a recipe is the gradient of its loss (descend); what is called exact is the gradient of the
+expected reward (ascend). `Bias` holds both as ascent.
+"""
+
+from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
+from assay.claims.probes.estimators import (
+    Bias,
+    bandit_grad,
+    compare,
+    exact_bandit_gradient,
+    exact_table_gradient,
+    expected_gradient,
+    expected_table_gradient,
+    gradient_variance,
+    table_of,
+)
+from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
+from assay.claims.probes.gradients import Given, Witness, gradient, witness
+from assay.claims.probes.posterior import Posterior, divergence, posterior
+from assay.claims.probes.preferences import preference_push
+from assay.claims.probes.process import evaluate_table
+from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
+from assay.claims.probes.search import beam_search
+from assay.claims.probes.tensors import Probe, credited, decision_weights, loss
+from assay.claims.probes.training import distance_from_posterior, trained_table
+from assay.claims.probes.values import exact_values
+
+__all__ = [
+    "AllEpisodes",
+    "AllGames",
+    "Bias",
+    "CostlyBandit",
+    "Given",
+    "HandedOut",
+    "Posterior",
+    "Probe",
+    "Witness",
+    "all_games",
+    "bandit_episodes",
+    "bandit_experience",
+    "bandit_grad",
+    "beam_search",
+    "compare",
+    "credited",
+    "decision_weights",
+    "distance_from_posterior",
+    "divergence",
+    "evaluate_table",
+    "exact_bandit_gradient",
+    "exact_game_gradient",
+    "exact_table_gradient",
+    "exact_values",
+    "expected_game_gradient",
+    "expected_gradient",
+    "expected_table_gradient",
+    "gradient",
+    "gradient_variance",
+    "handed_out",
+    "loss",
+    "posterior",
+    "preference_push",
+    "spelling",
+    "table_of",
+    "token_episodes",
+    "trained_table",
+    "witness",
+]

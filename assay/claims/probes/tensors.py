@@ -1,0 +1,206 @@
+"""A recipe's loss on given tensors, without a model. Axes: B sequences, T decisions.
+
+    loss = sum over terms of (sum of the term / count of the term)
+
+For trainers that bring their own model: score the experience, hand the log-probabilities in, call backward on the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe, Stage
+from assay.core.record import Draw, Experience, Loss, Need, Progress, Scored
+from assay.core.slots import Term
+from assay.core.spaces import Context
+from assay.ops import random
+
+CREDIT = frozenset({"advantage", "chosen"})
+"""Columns by which an experience shows that its credit has been computed."""
+
+
+class NoModelError(AssayError):
+    """A term asks for a model that was not given."""
+
+
+@dataclass(frozen=True)
+class TensorView:
+    """What a term may look at when there is no model: the given tensors, under the names the models would have."""
+
+    scored: Scored
+    outputs: Mapping[str, Callable[[Context], Tensor]]
+
+    def model(self, name: str) -> Any:
+        """A function that gives the tensor which stands for the model's output."""
+        if name not in self.outputs:
+            given = ", ".join(self.outputs) or "none"
+            raise NoModelError(f"a term asks for the model '{name}' (given: {given}); probes.gradient takes models")
+        return self.outputs[name]
+
+    @property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """Not to be had without an actor."""
+        raise NoModelError("a term asks for the actor's own decisions; probes.gradient takes models")
+
+    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
+        """Uniform numbers of this tag."""
+        return random.uniform_tensor(Draw(0, (tag,)), shape)
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A recipe's loss on one experience.
+
+    `sums` and `counts` are each term's, by class name: a trainer that splits a batch adds both over its parts and
+    divides at the end. `metrics` are (sum, count) too; `means` divides them. `left_out` names critic losses that ask
+    for a model; `experience` has the columns that credit wrote.
+    """
+
+    loss: Tensor
+    sums: Mapping[str, Tensor]
+    counts: Mapping[str, Tensor]
+    metrics: Mapping[str, tuple[Tensor, Tensor]]
+    experience: Experience
+    left_out: tuple[str, ...] = field(default=())
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Metrics as numbers."""
+        return {name: float(value.detach()) / max(1.0, float(count)) for name, (value, count) in self.metrics.items()}
+
+
+def loss(
+    recipe: Recipe,
+    experience: Experience,
+    logp: Tensor,
+    *,
+    entropy: Tensor | None = None,
+    logits: Tensor | None = None,
+    logp_ref: Tensor | None = None,
+    value: Tensor | None = None,
+    stage: str | None = None,
+) -> Probe:
+    """Credit, objectives, regularizers and critic losses of a recipe on given tensors.
+
+    `logp` [B, T] is under the current policy, `experience.logp` under whoever acted. Gradient flows into `logp`,
+    `entropy`, `logits` and `value`; never into `logp_ref`. Credit is computed unless the column `advantage` (or
+    `chosen`) is there; constraints have their first multipliers; schedules stand at their start (`recipe.at(progress)`
+    moves them). All stages are summed unless `stage` names one. What `logp`, `entropy` and `logp_ref` hold where the
+    mask is false changes nothing; `value` counts in the column after a truncated decision.
+    """
+    recipe = recipe.at(Progress())
+    stages = [chosen for chosen in recipe.stages if stage in (None, chosen.name)]
+    if not stages:
+        names = ", ".join(chosen.name for chosen in recipe.stages)
+        raise AssayError(f"recipe '{recipe.name}' has no stage '{stage}'; it has {names}")
+    given = {"logp": logp, "entropy": entropy, "logp_ref": logp_ref, "value": value}
+    check_shapes(experience, given)
+    mask = experience.mask
+    if logp_ref is not None:
+        experience = experience.add({"logp_ref": torch.where(mask, logp_ref.detach(), 0)})
+    if value is not None:
+        experience = experience.add({"value": value.detach()})
+    check_needs(recipe, stages, experience, entropy, logits)
+    experience = credited(recipe, experience)
+    scored = Scored(torch.where(mask, logp, 0), None if entropy is None else torch.where(mask, entropy, 0), logits)
+    outputs: dict[str, Callable[[Context], Tensor]] = {} if value is None else {"value": lambda context: value}
+    return evaluated(stages, experience, TensorView(scored, outputs))
+
+
+def evaluated(stages: Sequence[Stage], experience: Experience, view: TensorView) -> Probe:
+    """The terms of the stages, added as the engine adds them."""
+    total = view.scored.logp.new_zeros(())
+    sums: dict[str, Tensor] = {}
+    counts: dict[str, Tensor] = {}
+    metrics: dict[str, tuple[Tensor, Tensor]] = {}
+    left_out: list[str] = []
+    for stage in stages:
+        for term in stage.terms:
+            name = free_name(type(term).__name__, [*sums, *left_out])
+            value = term_or_none(term, term in stage.critic, experience, view)
+            if value is None:
+                left_out.append(name)
+                continue
+            sums[name], counts[name] = value.sum, term.count(experience)
+            total = total + value.sum / counts[name].clamp(min=1)
+            for metric, (amount, count) in value.metrics.items():
+                old_amount, old_count = metrics.get(metric, (0.0, 0))
+                metrics[metric] = (amount + old_amount, count + old_count)
+    return Probe(total, sums, counts, metrics, experience, tuple(left_out))
+
+
+def term_or_none(term: Term, is_critic: bool, experience: Experience, view: TensorView) -> Loss | None:
+    """The term's value; None for a critic loss that asks for a model, since no given tensor can stand for it."""
+    try:
+        return term(experience, view)
+    except NoModelError:
+        if is_critic:
+            return None
+        raise
+
+
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """The name, numbered from the second of its kind on."""
+    same = sum(other.split(" ")[0] == name for other in taken)
+    return name if not same else f"{name} {same + 1}"
+
+
+def credited(recipe: Recipe, experience: Experience) -> Experience:
+    """The experience after the recipe's credit and constraints, in the loop's order; as it is where credit is there."""
+    if not CREDIT.isdisjoint(experience.extra):
+        return experience
+    for part in recipe.credit:
+        experience = part(experience)
+    for constraint in recipe.constraints:
+        experience = constraint(experience, constraint.init())
+    return experience
+
+
+def decision_weights(
+    recipe: Recipe, experience: Experience, logp: Tensor, *, logp_ref: Tensor | None = None, value: Tensor | None = None
+) -> Tensor:
+    """-d loss / d logp, [B, T]: how hard the recipe pushes each recorded decision up (or, negative, down)."""
+    logp = logp.detach().requires_grad_()
+    objectives = [replace(stage, regularizers=(), critic=()) for stage in recipe.stages if stage.objective]
+    probe = loss(replace(recipe, stages=tuple(objectives)), experience, logp, logp_ref=logp_ref, value=value)
+    (slope,) = torch.autograd.grad(probe.loss, logp, allow_unused=True, materialize_grads=True)
+    return -slope
+
+
+def check_shapes(experience: Experience, given: Mapping[str, Tensor | None]) -> None:
+    """One number for each decision."""
+    for name, tensor in given.items():
+        if tensor is not None and tensor.shape != experience.mask.shape:
+            shapes = f"{tuple(tensor.shape)}, the experience {tuple(experience.mask.shape)}"
+            raise AssayError(f"{name} has shape {shapes}; give one number for each decision")
+
+
+def check_needs(
+    recipe: Recipe, stages: Sequence[Stage], experience: Experience, entropy: Tensor | None, logits: Tensor | None
+) -> None:
+    """Refuses what the recipe reads and nobody gave."""
+    needs = frozenset().union(*(stage.needs for stage in stages))
+    if CREDIT.isdisjoint(experience.extra):
+        needs = needs.union(*(part.needs for part in recipe.credit))
+    there = {
+        Need.LOGP: True,
+        Need.ENTROPY: entropy is not None,
+        Need.LOGITS: logits is not None,
+        Need.VALUE: "value" in experience.extra,
+        Need.REFERENCE: "logp_ref" in experience.extra,
+    }
+    for column in sorted(need.column for need in needs if not isinstance(need, Need)):
+        if column not in experience.extra:
+            raise AssayError(f"recipe '{recipe.name}' reads the column '{column}'; add it to the experience")
+    for need in sorted((need for need in needs if isinstance(need, Need)), key=lambda need: need.name):
+        if need is Need.HIDDEN:
+            raise AssayError(f"recipe '{recipe.name}' reads {need.value}; use probes.gradient, which takes the actor")
+        if not there[need]:
+            name = "logp_ref" if need is Need.REFERENCE else need.name.lower()
+            raise AssayError(f"recipe '{recipe.name}' reads {need.value}; give it to probes.loss as {name}=...")

@@ -1,0 +1,88 @@
+"""Training a table on a task whose episodes are listed: the engine's own updates, without a run. Axes: P, N, S, A."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.claims.probes.episodes import AllEpisodes
+from assay.claims.probes.estimators import table_of
+from assay.claims.probes.gradients import NOWHERE, Given
+from assay.claims.probes.posterior import divergence, posterior
+from assay.claims.probes.tensors import credited
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Progress
+from assay.engine.engine import Engine, Placement
+from assay.ops import distributions, random
+
+
+def trained_table(
+    recipe: Recipe,
+    episodes: AllEpisodes,
+    logits_SA: Tensor,
+    *,
+    steps: int,
+    members: int,
+    groups: int = 1,
+    seed: int = 0,
+    behaviour_SA: Tensor | None = None,
+    reference_SA: Tensor | None = None,
+) -> Tensor:
+    """The table [S, A] after `steps` updates, each on `groups` groups of `members` new episodes of every prompt.
+
+    The policy itself acts, or a fixed `behaviour_SA`. Credit, stages, optimizer and copies are the recipe's; its
+    rollout, rewards, selection and source are not used. `reference_SA` is where the copy `reference` stands, the
+    starting table unless told.
+    """
+    if recipe.critics:
+        raise AssayError(f"recipe '{recipe.name}' has critics ({', '.join(recipe.critics)}); only an actor is a table")
+    engine = Engine(replace(recipe, actor=Given(table_of(logits_SA.double()))), NOWHERE, 0, Placement())
+    if reference_SA is not None:
+        engine.models["reference"].load_state_dict(table_of(reference_SA.double()).state_dict())
+    table = engine.models["actor"].get_parameter("table")
+    episodes = repeated(episodes, groups)
+    for step in range(steps):
+        now = recipe.at(Progress(step, steps))
+        acting = table.detach() if behaviour_SA is None else behaviour_SA.detach().double()
+        record = episodes.record(drawn(episodes, acting, members, Draw(seed, (step,))), acting)
+        batch = credited(now, engine.annotate(record, now.needs))
+        for stage in now.stages:
+            if engine.updates % stage.every == 0:
+                engine.update(stage, batch)
+        engine.follow(now.copies)
+    return table.detach().clone()
+
+
+def repeated(episodes: AllEpisodes, num: int) -> AllEpisodes:
+    """Every prompt `num` times."""
+    state, action, mask, reward = (
+        column.repeat(num, 1, 1) for column in (episodes.state, episodes.action, episodes.mask, episodes.reward)
+    )
+    return replace(episodes, state=state, action=action, mask=mask, reward=reward)
+
+
+def drawn(episodes: AllEpisodes, logits_SA: Tensor, members: int, draw: Draw) -> Tensor:
+    """Numbers of `members` episodes of each prompt, [P, N], drawn from the table."""
+    logp_BY = episodes.logp(logits_SA).repeat_interleave(members, 0)
+    uniform_B = torch.from_numpy(random.uniform(draw, np.arange(len(logp_BY))))
+    return distributions.categorical_sample(logp_BY, uniform_B).view(episodes.num_prompts, members)
+
+
+def distance_from_posterior(
+    recipe: Recipe,
+    episodes: AllEpisodes,
+    beta: float,
+    behaviour_SA: Tensor | None = None,
+    *,
+    steps: int,
+    members: int,
+    seed: int = 0,
+) -> float:
+    """KL(pi || pi*) after training from the uniform table, which is the reference; see `trained_table`."""
+    start = torch.zeros(episodes.num_states, episodes.num_actions, dtype=torch.float64)
+    table = trained_table(recipe, episodes, start, steps=steps, members=members, seed=seed, behaviour_SA=behaviour_SA)
+    return float(divergence(episodes.logp(table), posterior(episodes, start, beta).logp))

@@ -1,0 +1,1 @@
+"""The record, spaces, slots, recipes and settings: what everything else is written in terms of."""

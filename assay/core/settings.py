@@ -1,0 +1,180 @@
+"""Parts as trees: every setting by its path, read, changed, parsed, resolved and described."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, is_dataclass, replace
+from difflib import get_close_matches
+from functools import partial
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.core.record import Progress
+
+
+def children(value: Any) -> list[tuple[str, Any]]:
+    """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's
+    name; the second of a class in one tuple is Class-2).
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init]
+    if isinstance(value, Mapping):
+        return [(str(name), item) for name, item in value.items()]
+    if isinstance(value, tuple) and any(is_dataclass(item) for item in value):
+        return list(zip(numbered([own_name(item) for item in value]), value, strict=True))
+    return []
+
+
+def own_name(part: Any) -> str:
+    """A part's own name where it has one (stages and phases do), else its class's."""
+    return getattr(part, "name", None) or type(part).__name__
+
+
+def numbered(names: Sequence[str]) -> list[str]:
+    """The names, each different: a, b, a -> a, b, a-2."""
+    seen: Counter[str] = Counter()
+    result = []
+    for name in names:
+        seen[name] += 1
+        result.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
+    return result
+
+
+def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
+    """Every setting by its full path, in order; a schedule is a setting, and so are its own numbers."""
+    below = children(value)
+    if not below:
+        return {above: value} if not is_dataclass(value) else {}
+    found: dict[tuple[str, ...], Any] = {above: value} if is_schedule(value) else {}
+    for name, item in below:
+        found |= settings(item, (*above, name))
+    return found
+
+
+def read(value: Any, path: tuple[str, ...]) -> Any:
+    """The part or setting at a full path."""
+    for name in path:
+        value = dict(children(value))[name]
+    return value
+
+
+def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
+    """The one full path that `path` can mean: its words in order, the last one at the end; a full path means itself.
+
+    A setting of the recipe itself goes before one of its phases.
+    """
+    words = path.split(".")
+    known = settings(recipe)
+    if tuple(words) in known:
+        return tuple(words)
+    matches = [full for full in known if full[-1] == words[-1] and is_subsequence(words, full)]
+    matches = [full for full in matches if full[0] != "before"] or matches
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        options = ", ".join(".".join(full) for full in matches)
+        raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'; it can mean {options}")
+    names = [".".join(full) for full in known]
+    near = get_close_matches(path, names, 1, 0.3) or get_close_matches(words[-1], [full[-1] for full in known], 1, 0.0)
+    raise AssayError(
+        f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} "
+        "lists all)"
+    )
+
+
+def is_subsequence(words: list[str], full: tuple[str, ...]) -> bool:
+    """Whether `words` occur in `full` in this order."""
+    rest = iter(full)
+    return all(word in rest for word in words)
+
+
+def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
+    """A copy of the tree with the value at `path` replaced."""
+    if not path:
+        return new
+    if isinstance(value, Mapping):
+        return {name: changed(item, path[1:], new) if name == path[0] else item for name, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(changed(item, path[1:], new) if name == path[0] else item for name, item in children(value))
+    return replace(value, **{path[0]: changed(getattr(value, path[0]), path[1:], new)})
+
+
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", tuple: "values separated by commas"}
+
+
+def coerced(path: str, old: Any, new: Any) -> Any:
+    """`new` as a value of the same kind as `old`; text is parsed, what does not fit is refused."""
+    kind = float if is_schedule(old) else type(old)
+    text = isinstance(new, str)
+    try:
+        if issubclass(kind, bool):
+            return parsed_bool(new)
+        if issubclass(kind, int | float) and not is_schedule(new):
+            return parsed_number(new, kind)
+        if issubclass(kind, tuple):
+            inner = type(old[0]) if old else int
+            words = new.strip("() ").split(",") if text else list(new)
+            return tuple(inner(word) for word in words if str(word).strip())
+    except (TypeError, ValueError):
+        wanted = next(words for known, words in KINDS.items() if issubclass(kind, known))
+        raise AssayError(f"{path} is {old!r}, so '{new}' does not fit: give {wanted}") from None
+    if text and not issubclass(kind, str):
+        raise AssayError(f"{path} is a part ({kind.__name__}); it can be replaced in Python, not on the command line")
+    return new
+
+
+def parsed_number(value: Any, kind: type) -> Any:
+    """An int or a float; a fraction is no int."""
+    if isinstance(value, bool):
+        raise ValueError
+    result = float(value)
+    if issubclass(kind, int) and not result.is_integer():
+        raise ValueError
+    return kind(result)
+
+
+def parsed_bool(value: Any) -> bool:
+    """true/false, yes/no, 1/0."""
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() not in words:
+        raise ValueError
+    return words[str(value).lower()]
+
+
+def is_schedule(value: Any) -> bool:
+    """Whether a value moves with progress (a recipe, which has `at` too, is none)."""
+    return is_dataclass(value) and callable(getattr(value, "at", None)) and getattr(value, "stages", None) is None
+
+
+def has_schedule(value: Any) -> bool:
+    """Whether anything in the tree moves with progress."""
+    return is_schedule(value) or any(has_schedule(item) for _, item in children(value))
+
+
+def resolved(value: Any, progress: Progress) -> Any:
+    """The tree with schedules replaced by numbers."""
+    if is_schedule(value):
+        return value.at(progress)
+    for name, item in children(value):
+        if has_schedule(item):
+            value = changed(value, (name,), resolved(item, progress))
+    return value
+
+
+def describe(value: Any) -> Any:
+    """A part as JSON: its class and settings, all the way down; fields that a repr leaves out are left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = [f.name for f in fields(value) if f.init and f.repr]
+        return {"part": type(value).__name__} | {name: describe(getattr(value, name)) for name in shown}
+    if isinstance(value, Mapping):
+        return {str(name): describe(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [describe(item) for item in value]
+    if isinstance(value, partial):
+        return [describe(value.func), *(describe(item) for item in value.args), describe(value.keywords)]
+    if callable(value):
+        return f"{value.__module__}.{value.__qualname__}"
+    return value

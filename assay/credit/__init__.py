@@ -1,1 +1,0 @@
-"""Which decision earned it."""

@@ -1,1 +1,0 @@
-"""Learned values and their losses."""

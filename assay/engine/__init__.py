@@ -1,0 +1,1 @@
+"""The loop, the engine, and what they use: batching, placement, guards, evaluation."""

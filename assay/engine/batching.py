@@ -1,0 +1,105 @@
+"""Which rows of a batch go through the models together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.ops import packing
+
+
+def units(batch: Experience, together: frozenset[str]) -> Tensor:
+    """A label for each row, equal for rows that have equal values of a named column."""
+    label = torch.arange(len(batch))
+    for name in sorted(together):
+        column = getattr(batch, name)
+        if column is not None:
+            # Rows of one unit take the smallest label of the unit; groups contain episodes, so one pass a column is
+            # enough.
+            _, index = torch.unique(column.cpu(), return_inverse=True)
+            smallest = torch.full((int(index.max()) + 1,), len(batch)).scatter_reduce(0, index, label, "amin")
+            label = smallest[index]
+    return label
+
+
+def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: int) -> list[Tensor]:
+    """Row indices of micro-batches of at most `tokens` columns x rows, and of at most `rows` rows (0: any number); or
+    of one unit where it alone is more. The longest come first: what is too much for the memory fails at once. A batch
+    without rows is one part without rows.
+    """
+    if not len(batch):
+        return [torch.empty(0, dtype=torch.int64)]
+    there = batch.context.get("valid", batch.mask)
+    columns = torch.arange(1, batch.num_columns + 1, device=there.device)
+    length = (there * columns).amax(1).cpu()
+    label = units(batch, together)
+    longest = torch.zeros_like(length).scatter_reduce(0, label, length, "amax")[label]
+    order = torch.argsort(longest * (len(batch) + 1) + label, descending=True, stable=True)
+    found: list[list[int]] = []
+    begin, room = 0, rows or len(batch)
+    names, lengths = label[order].tolist(), longest[order].tolist()
+    sizes = Counter(names)
+    for place, name in enumerate(names):
+        if place and name == names[place - 1]:
+            continue  # its unit's first row has decided
+        size = sizes[name]
+        held = place - begin + size
+        if found and (held > room or held * lengths[begin] > tokens):
+            begin = place
+        if begin == place:
+            found.append([])
+        found[-1] += order[place : place + size].tolist()
+    return [torch.tensor(some) for some in found]
+
+
+def by_reach(batch: Experience, together: frozenset[str], tokens: int, rows: int) -> list[Tensor]:
+    """Row indices of micro-batches whose packed tokens are at most `tokens`, a shared prompt counted once in each, and
+    of at most `rows` rows (0: any number); or of one unit where it alone is more. Rows with one prompt stand together;
+    they are parted where a micro-batch is full.
+    """
+    if not len(batch):
+        return [torch.empty(0, dtype=torch.int64)]
+    home = batch.on_cpu
+    needs = packing.reach(home.context["tokens"], home.mask, home.group)
+    label = units(batch, together).numpy()
+    # Units in the order of their first row's prompt; a unit's rows stay together.
+    first = needs.label_B[label]
+    order = np.lexsort((np.arange(len(batch)), label, first))
+    found: list[list[int]] = []
+    held, prompts = 0, set[int]()
+    for unit in np.split(order, np.flatnonzero(np.diff(label[order])) + 1):
+        new = {int(needs.label_B[row]): int(needs.prompt_B[row]) for row in unit}
+        own = int((needs.length_B - needs.prompt_B)[unit].sum())
+        more = own + sum(size for name, size in new.items() if name not in prompts)
+        if not found or held + more > tokens or (rows and len(found[-1]) + len(unit) > rows):
+            found.append([])
+            held, prompts, more = 0, set(), own + sum(new.values())
+        found[-1] += unit.tolist()
+        held, prompts = held + more, prompts | new.keys()
+    return [torch.tensor(some) for some in found]
+
+
+def widen(column: Tensor, num_columns: int) -> Tensor:
+    """[b, t, ...] with zeros up to `num_columns`; a column without the axis T as it is."""
+    missing = num_columns - column.shape[1] if column.dim() > 1 else 0
+    return torch.cat([column, column.new_zeros(len(column), missing, *column.shape[2:])], 1) if missing else column
+
+
+def whole_units(batch: Experience, together: frozenset[str], size: int) -> Iterator[Tensor]:
+    """Row indices of micro-batches of about `size` rows that keep equal values of the named columns in one part."""
+    label = units(batch, together)
+    start: list[Tensor] = []
+    held = 0
+    for unit in torch.unique(label):
+        members = (label == unit).nonzero().squeeze(1)
+        if start and held + len(members) > size:
+            yield torch.cat(start)
+            start, held = [], 0
+        start.append(members)
+        held += len(members)
+    yield torch.cat(start)

@@ -1,0 +1,84 @@
+"""How good a policy is: held-out starts, the same ones for every method and seed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.core.record import Certified, Draw, Need
+from assay.core.slots import Certificate, GameTask, PairedTask, Reward, Task, UncertainTask
+from assay.core.spaces import Vocabulary
+
+PROMPTS, EPISODES = 256, 20
+"""Held-out starts of one evaluation, for token tasks and for control."""
+FIRST_CERTIFIED = 1_000_000
+"""The held-out start with which certificates begin, far from those of evaluations."""
+
+
+def default_starts(task: Task) -> int:
+    """How many starts an evaluation uses unless told; as many for each regime of an uncertain task."""
+    if isinstance(task, UncertainTask):
+        return EPISODES * len(task.regimes)
+    return PROMPTS if isinstance(task.spec.action, Vocabulary) else EPISODES
+
+
+@torch.no_grad()
+def scores(
+    actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
+) -> np.ndarray:
+    """Score of each (start, sample), [num * samples], on split 1.
+
+    Unless told, a token policy is scored as it samples (temperature 1), which is what training improves, and a control
+    policy by its mode. A player is scored as it samples too: where strategies are mixed, the mode is another strategy.
+    Preference pairs are scored by whether the policy finds the chosen completion likelier than the rejected one.
+    """
+    return outcomes(actor, task, num=num, samples=samples, greedy=greedy)[0]
+
+
+@torch.no_grad()
+def outcomes(
+    actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
+) -> tuple[np.ndarray, dict[str, float]]:
+    """`scores`, and where the task has costs `evaluation_cost`: what an episode costs, all costs added, on average;
+    where it is uncertain `evaluation_worst`: the mean score under the regime with the smallest one.
+    """
+    if isinstance(task, PairedTask):
+        return pair_scores(actor, task, 64 if num is None else num), {}
+    count = default_starts(task) if num is None else num
+    if greedy is None:
+        greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)
+    starts = np.repeat(np.arange(count, dtype=np.int64), samples)
+    which = np.tile(np.arange(samples, dtype=np.int64), count)
+    played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
+    result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
+    more = {}
+    if isinstance(task, UncertainTask):
+        by_start, num = result.reshape(count, samples), len(task.regimes)
+        more["evaluation_worst"] = min(float(by_start[regime::num].mean()) for regime in range(min(num, count)))
+    if played.cost is not None:
+        more["evaluation_cost"] = float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))
+    return result, more
+
+
+@torch.no_grad()
+def certified(certificate: Certificate, rewards: Sequence[Reward], actor: Any, task: Task) -> Certified:
+    """What a certificate says of a policy that acts as it does in training (samples), on held-out starts of its own;
+    the recipe's rewards write the costs.
+    """
+    starts = FIRST_CERTIFIED + np.arange(certificate.num_starts, dtype=np.int64)
+    played = task.play(actor, starts, np.zeros_like(starts), Draw(0, (8,)), split=1, greedy=False)
+    played = task.judge(played, 1)
+    for reward in rewards:
+        played = reward(played, task, 1)
+    return certificate(played)
+
+
+def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:
+    """1 where log pi(chosen) > log pi(rejected), else 0, for each held-out pair."""
+    pairs = task.pairs(np.arange(num, dtype=np.int64), 1).to(next(actor.parameters()).device)
+    logp = actor.score(pairs, frozenset({Need.LOGP})).logp.sum(1)
+    result: np.ndarray = (logp[0::2] > logp[1::2]).double().cpu().numpy()
+    return result

@@ -1,0 +1,139 @@
+"""A model as the engine sees it: parameters in one flat tensor, modules that grow beside them, and what an update asks
+of those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.record import Fit, State
+from assay.core.slots import Grown
+
+
+class Flat:
+    """A model's trained parameters as views into one tensor: optimizer, clipping and copies work on it at once; and
+    beside them its modules that grow, which have none. Parameters that are frozen (those below an adapter) stay where
+    they are: nothing steps, follows or saves them.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        named = {name: tensor for name, tensor in model.named_parameters() if tensor.requires_grad}
+        self.num_parameters = sum(tensor.numel() for tensor in model.parameters())
+        self.names, self.tensors = tuple(named), tuple(named.values())
+        device = next(chain(self.tensors, model.buffers()), torch.empty(0)).device
+        self.values = joined([tensor.detach() for tensor in self.tensors], device)
+        self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
+        for tensor, place in zip(self.tensors, self.split(self.values), strict=True):
+            tensor.data = place
+
+    def split(self, values: Tensor) -> list[Tensor]:
+        """Views of a flat tensor, one for each parameter."""
+        parts = values.split([tensor.numel() for tensor in self.tensors])
+        return [part.view_as(tensor) for part, tensor in zip(parts, self.tensors, strict=True)]
+
+    def snapshot(self) -> State:
+        """Parameters and growth by name."""
+        growth = {name: module.growth() for name, module in self.grown.items()}
+        return {**dict(zip(self.names, self.split(self.values), strict=True)), **growth}
+
+    def restore(self, state: State) -> None:
+        """Overwrites the parameters in place, and grows again what had grown."""
+        for name, place in zip(self.names, self.split(self.values), strict=True):
+            place.copy_(state[name])
+        for name, module in self.grown.items():
+            module.regrow(state[name])
+
+    def follow(self, other: Flat, rate: float) -> None:
+        """Goes a share of the way to another model of the same kind; all of it at rate 1."""
+        self.values.lerp_(other.values, rate)
+        for mine, theirs in zip(self.grown.values(), other.grown.values(), strict=True):
+            mine.follow(theirs, rate)
+
+    def follow_where(self, goes: Tensor, other: Flat, rate: float) -> None:
+        """`follow`, if the answer is yes; with an answer for each member, those along the first axis of every parameter
+        that may go. What is grown has no members.
+        """
+        if not goes.dim():
+            if bool(goes):
+                self.follow(other, rate)
+            return
+        for mine, theirs in zip(self.tensors, other.tensors, strict=True):
+            where = goes.to(mine.device).view(-1, *[1] * (mine.dim() - 1))
+            mine.copy_(torch.where(where, mine.lerp(theirs, rate), mine))
+
+
+def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
+    """The model, with the frozen parameters of another of the same kind in place of its own: they never differ."""
+    for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
+        if not theirs.requires_grad:
+            mine.data = theirs.data
+    return model
+
+
+class Gradient:
+    """The gradient of several models, one flat tensor for each, in which micro-batches are added up: in float32 or
+    wider, because bfloat16 would lose what they add. What has no gradient has zeros.
+    """
+
+    def __init__(self, models: Sequence[Flat]) -> None:
+        kinds = [torch.promote_types(model.values.dtype, torch.float32) for model in models]
+        self.flat = [torch.zeros_like(model.values, dtype=kind) for model, kind in zip(models, kinds, strict=True)]
+        both = zip(models, self.flat, strict=True)
+        self.places = [place for model, flat in both for place in model.split(flat)]
+        self.is_empty = True
+
+    def add(self, gradients: Sequence[Tensor | None]) -> None:
+        """Those of one micro-batch, one for each parameter; the first are copied, so that they keep their bits."""
+        there = [(place, own) for place, own in zip(self.places, gradients, strict=True) if own is not None]
+        if there:
+            into, new = ([pair[side] for pair in there] for side in (0, 1))
+            (torch._foreach_copy_ if self.is_empty else torch._foreach_add_)(into, new)
+        self.is_empty = False
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Copies of all that a model has learned, parameters and growth, by full names; what is frozen beside trained
+    parameters was not learned.
+    """
+    named = dict(model.named_parameters())
+    learned = {name: tensor for name, tensor in named.items() if tensor.requires_grad} or named
+    growth = {
+        f"{name}.{key}": tensor
+        for name, module in model.named_modules()
+        if isinstance(module, Grown)
+        for key, tensor in module.growth().items()
+    }
+    return {name: tensor.detach().clone() for name, tensor in {**learned, **growth}.items()}
+
+
+def joined(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
+    """All numbers in one row; an empty row of none, on `device`."""
+    return torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else torch.empty(0, device=device)
+
+
+def fits_of(outputs: Sequence[tuple[str, Any, Tensor, Tensor]], gradients: Sequence[Tensor], mask: Tensor) -> list[Fit]:
+    """What each recorded (model, module, inputs, outputs) is asked for; outputs are of the batch's first columns, and
+    where the mask is false nothing was decided.
+    """
+    fits = []
+    for (name, module, inputs, output), gradient in zip(outputs, gradients, strict=True):
+        decided = mask[:, : output.shape[1]]
+        fits.append(Fit(name, module, inputs.detach()[decided], gradient[decided]))
+    return fits
+
+
+def merged(parts: Sequence[Sequence[Fit]]) -> list[Fit]:
+    """The fits of all micro-batches as one for each module."""
+    by_module: dict[int, list[Fit]] = {}
+    for fit in (fit for part in parts for fit in part):
+        by_module.setdefault(id(fit.module), []).append(fit)
+    return [
+        Fit(one.name, one.module, torch.cat([f.inputs for f in fits]), torch.cat([f.gradient for f in fits]))
+        for fits in by_module.values()
+        for one in fits[:1]
+    ]

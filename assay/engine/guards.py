@@ -1,0 +1,330 @@
+"""Guards: what every run watches by default, so that wrong maths cannot hide behind a plausible curve.
+
+A guard looks at a `Moment` of the loop and raises alarms. `stop` alarms end the run (its state is saved first), the
+others are logged, shown, and counted. Each message says what is wrong, where, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Experience, Need, Progress, State
+from assay.core.slots import Grown
+from assay.ops import groups
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One finding."""
+
+    guard: str
+    message: str
+    stop: bool = False
+
+
+class GuardError(AssayError):
+    """A guard stopped the run."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Moment:
+    """The loop after gathering (`metrics` empty) or after its updates."""
+
+    recipe: Recipe
+    progress: Progress
+    actor: Any
+    fresh: Experience | None
+    metrics: Mapping[str, float]
+    faults: tuple[str, ...] = ()
+    leaks: tuple[str, ...] = ()
+
+
+class Watch(Protocol):
+    """A guard: `gathered` sees fresh experience before credit, `updated` sees the step's metrics."""
+
+    def init(self) -> State:
+        """What it remembers."""
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Looks at fresh experience."""
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Looks at what the updates did."""
+
+
+@dataclass(frozen=True)
+class SampledEqualsTrained:
+    """The log-probabilities recorded when sampling equal those that training computes from the same weights.
+
+    Checked on `rows` sequences after every hand-over, on eight times as many at step 0. A gap here means stale weights,
+    another temperature, top-p left on, or a shifted mask: ratios and KL would silently be wrong. Where a rollout says
+    that it narrows (`Narrowed`), what it noted of the model itself is compared (`logp_model`). Weights in bfloat16
+    have `narrow` times the limits: two orders of summing them differ by 0.007 on average (Qwen3-0.6B's shape).
+    """
+
+    rows: int = 8
+    mean_limit: float = 1e-3
+    largest_limit: float = 5e-2
+    narrow: float = 20.0
+
+    def init(self) -> State:
+        """Nothing."""
+        return {}
+
+    @torch.no_grad()
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Compares both on some rows."""
+        fresh = moment.fresh
+        if fresh is None or Need.LOGP not in moment.recipe.needs:
+            return []
+        some = fresh.own().rows(slice(0, self.rows * (8 if moment.progress.step == 0 else 1)))
+        if not bool(some.mask.any()):
+            return []
+        somewhere = next(chain(moment.actor.parameters(), moment.actor.buffers()))
+        some = some.trim().to(somewhere.device)
+        recorded = some.extra.get("logp_model", some.logp)
+        gap = (moment.actor.score(some, frozenset({Need.LOGP})).logp - recorded).abs()[some.mask]
+        mean, largest = float(gap.mean()), float(gap.max())
+        factor = self.narrow if somewhere.dtype in (torch.bfloat16, torch.float16) else 1.0
+        if mean <= factor * self.mean_limit and largest <= factor * self.largest_limit:
+            return []
+        text = (
+            f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
+            f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight "
+            "hand-over, "
+            "temperature, top-p, masks and dtype of the actor"
+        )
+        return [Alarm("sampled equals trained", text, stop=True)]
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Nothing."""
+        return []
+
+
+@dataclass(frozen=True)
+class SaneRewards:
+    """Rewards are finite, one for each decision, and not constant for `patience` steps in a row."""
+
+    patience: int = 5
+
+    def init(self) -> State:
+        """Steps in a row with one value only."""
+        return {"constant": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Looks at the rewards."""
+        fresh = moment.fresh
+        if fresh is None:
+            return []
+        if fresh.reward.shape != fresh.mask.shape:
+            text = (
+                f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}: one "
+                f"reward for each decision"
+            )
+            return [Alarm("sane rewards", text, stop=True)]
+        bad = ~torch.isfinite(fresh.reward) & fresh.mask
+        if bool(bad.any()):
+            rows = bad.any(1).nonzero().squeeze(1)[:5].tolist()
+            return [
+                Alarm(
+                    "sane rewards",
+                    f"rewards of rows {rows} are not finite at step {moment.progress.step}; mend the reward",
+                    stop=True,
+                )
+            ]
+        outcome = groups.outcome(fresh)[fresh.mask.any(1)]
+        constant = len(outcome) > 1 and bool((outcome == outcome[0]).all()) and len(moment.recipe.credit) > 0
+        state["constant"] = state["constant"] + 1 if constant else 0
+        if state["constant"] and state["constant"] % self.patience == 0:
+            text = (
+                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: "
+                "nothing can be learnt. "
+                "Check the verifier, or start from an easier level or a longer warm-up"
+            )
+            return [Alarm("sane rewards", text)]
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Nothing."""
+        return []
+
+
+@dataclass(frozen=True)
+class LiveGroups:
+    """Some advantage is not zero: at least `least` of the groups, else an alarm after `patience` steps in a row."""
+
+    least: float = 0.05
+    patience: int = 5
+
+    def init(self) -> State:
+        """Steps in a row below the limit."""
+        return {"below": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Nothing."""
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Looks at the share of groups without advantage."""
+        share = moment.metrics.get("zero_advantage_groups")
+        if share is None:
+            return []
+        state["below"] = state["below"] + 1 if 1.0 - share < self.least else 0
+        if not state["below"] or state["below"] % self.patience:
+            return []
+        text = (
+            f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, "
+            "too hard or solved. "
+            "Change its level, raise the group size, or stop"
+        )
+        return [Alarm("live groups", text)]
+
+
+@dataclass(frozen=True)
+class EffectiveSamples:
+    """(sum ratio)^2 / (n * sum ratio^2) stays above `least`: below it a few decisions carry the whole update."""
+
+    least: float = 0.3
+
+    def init(self) -> State:
+        """Nothing."""
+        return {}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Nothing."""
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Looks at the ratios of the step's updates."""
+        share = moment.metrics.get("effective_samples")
+        if share is None or share >= self.least:
+            return []
+        text = (
+            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy "
+            "has moved far from the one that "
+            "sampled. Use fewer epochs, a smaller learning rate, or fresher data"
+        )
+        return [Alarm("effective samples", text)]
+
+
+@dataclass(frozen=True)
+class WeightsMove:
+    """After an update with a gradient the weights that sample have changed, with learning rate 0 they have not; and
+    they are finite: a finite gradient times a step size may still be more than a number holds.
+    """
+
+    def init(self) -> State:
+        """The last checksum of the actor."""
+        return {"checksum": None}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Remembers what sampled."""
+        state["checksum"] = checksum(moment.actor)
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Compares with what will sample next."""
+        before = state["checksum"]
+        if before is None:
+            return []
+        trained = [
+            stage.name
+            for stage in moment.recipe.stages
+            if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)
+        ]
+        norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
+        after = checksum(moment.actor)
+        if not math.isfinite(after):
+            text = f"the actor's weights are not finite after step {moment.progress.step}: lower the learning rate"
+            return [Alarm("weights move", text, stop=True)]
+        if not any(norm > 0 for norm in norms) or before != after:
+            return []
+        text = (
+            f"the actor's weights did not change at step {moment.progress.step} although its gradient is not zero: "
+            "the sampler keeps old weights or the optimizer trains a copy"
+        )
+        return [Alarm("weights move", text, stop=True)]
+
+
+def is_zero(value: Any) -> bool:
+    """Whether a setting is the number 0."""
+    return isinstance(value, int | float) and value == 0
+
+
+def checksum(actor: Any) -> float:
+    """A number that changes with the weights, and with what has grown."""
+    grown = [tensor for module in actor.modules() if isinstance(module, Grown) for tensor in module.growth().values()]
+    return float(
+        sum(
+            parameter.detach().double().sum() + parameter.detach().double().square().sum()
+            for parameter in (*actor.parameters(), *grown)
+        )
+    )
+
+
+@dataclass(frozen=True)
+class FiniteSteps:
+    """No gradient that is not finite is applied; after `patience` skipped updates in a row the run stops."""
+
+    patience: int = 3
+
+    def init(self) -> State:
+        """Skipped updates in a row, and in all."""
+        return {"in_a_row": 0, "total": 0}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Nothing."""
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Counts skipped updates."""
+        if not moment.faults:
+            state["in_a_row"] = 0
+            return []
+        state["in_a_row"] += 1
+        state["total"] += len(moment.faults)
+        stop = state["in_a_row"] >= self.patience
+        text = f"step {moment.progress.step}: {moment.faults[0]}; the update was skipped ({state['total']} so far)"
+        return [Alarm("finite steps", text + ("; the run stops, its state is saved" if stop else ""), stop=stop)]
+
+
+@dataclass(frozen=True)
+class MaskedDecisions:
+    """No loss has a gradient at a decision that the mask leaves out: prompts, padding, tool output, other players."""
+
+    def init(self) -> State:
+        """Nothing."""
+        return {}
+
+    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
+        """Nothing."""
+        return []
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Looks at what the first update found."""
+        if not moment.leaks:
+            return []
+        terms = ", ".join(dict.fromkeys(moment.leaks))
+        text = f"{terms} trains on masked decisions (step {moment.progress.step}): multiply its loss by batch.mask"
+        return [Alarm("masked decisions", text, stop=True)]
+
+
+STANDARD: tuple[Watch, ...] = (
+    SampledEqualsTrained(),
+    SaneRewards(),
+    LiveGroups(),
+    EffectiveSamples(),
+    WeightsMove(),
+    MaskedDecisions(),
+    FiniteSteps(),
+)

@@ -1,0 +1,290 @@
+"""The one loop. It knows no method: it draws starts, gathers, rewards, credits, and steps the recipe's stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Progress, State, Sums, concatenate
+from assay.core.slots import Task
+from assay.engine.engine import Engine, Placement, Update
+from assay.engine.guards import STANDARD, Alarm, Moment, Watch
+from assay.ops import groups
+from assay.sampling import release
+
+
+@dataclass
+class Step:
+    """What one pass of the loop did."""
+
+    progress: Progress
+    metrics: dict[str, float] = field(default_factory=dict)
+    fresh: Experience | None = None
+    alarms: list[Alarm] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Adds the time spent inside to a phase."""
+        begin = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - begin
+
+
+class Loop:
+    """A recipe at work on a task. All that it remembers is in `snapshot`; randomness is a function of (seed,
+    ordinal).
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        task: Task,
+        *,
+        seed: int,
+        num_steps: int,
+        placement: Placement = Placement(),
+        guards: tuple[Watch, ...] = STANDARD,
+    ) -> None:
+        self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
+        self.engine = Engine(recipe, task.spec, seed, placement)
+        self.progress = Progress(num_steps=num_steps)
+        self.states: State = {
+            "sources": [feed.source.init(task) for feed in recipe.feeds],
+            "rollout": recipe.rollout.init(task) if recipe.rollout else {},
+            "curriculum": recipe.curriculum.init() if recipe.curriculum else {},
+            "constraints": [part.init() for part in recipe.constraints],
+            "guards": [guard.init() for guard in guards],
+        }
+
+    @property
+    def actor(self) -> Any:
+        """Who gathers and learns."""
+        return self.engine.models["actor"]
+
+    @property
+    def policy(self) -> Any:
+        """Who is evaluated and handed out."""
+        return self.recipe.policy(self.engine.models)
+
+    def step(self) -> Step:
+        """Gather, reward, credit, update, observe: one pass."""
+        recipe, step = self.recipe.at(self.progress), Step(self.progress)
+        draw = Draw(self.seed, (self.progress.step,))
+        fresh = self.gather(recipe, draw, step) if recipe.rollout else None
+        if fresh is not None:
+            release(self.engine.models[recipe.behaviour])  # the update needs the memory
+            fresh = self.prepare(recipe, fresh, step)
+            step.fresh = fresh
+        updates: list[Update] = []
+        found: list[Sums] = []
+        with step.timed("update"):
+            for place, feed in enumerate(recipe.feeds):
+                needs, copies = feed.needs(recipe), feed.copies(recipe)
+                own = draw.at(8, place) if place else draw
+                for batch in feed.source(self.task, fresh, own, self.states["sources"][place]):
+                    batch = self.engine.annotate(batch, needs)
+                    for stage in feed.stages:
+                        if self.engine.updates % stage.every == 0:
+                            updates.append(self.engine.update(stage, batch))
+                            found.append(updates[-1].sums)
+                    found.append(self.engine.follow(copies))
+            for update in updates:
+                update.settle()  # the host waits for the device here, once a step
+        self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
+        step.metrics.update(means(found))
+        faults = tuple(update.fault for update in updates if update.fault)
+        self.watch(recipe, step, "updated", fresh, faults, tuple(name for update in updates for name in update.leaks))
+        return step
+
+    def gather(self, recipe: Recipe, draw: Draw, step: Step) -> Experience:
+        """Fresh, rewarded experience; gathers again where the recipe's selection asks for more.
+
+        Selection keeps at most as many groups as one round has, in a game as many starts with all their players. Where
+        it keeps none, nothing is left to learn from: the step has no decisions.
+        """
+        assert recipe.rollout is not None
+        who = self.engine.models[recipe.behaviour]
+        kept: list[Experience] = []
+        asked = missing = recipe.rollout.num_starts
+        for _ in range(recipe.select.max_rounds if recipe.select else 1):
+            starts = np.empty(0, dtype=np.int64)
+            if recipe.curriculum is not None:
+                starts = recipe.curriculum(asked, draw, self.states["curriculum"])
+            with step.timed("sample"):
+                fresh = recipe.rollout(self.task, who, starts, Draw(self.seed, (0,)), self.states["rollout"])
+            with step.timed("reward"):
+                fresh = self.task.judge(fresh, 0)
+                for reward in recipe.rewards:
+                    fresh = reward(fresh, self.task, 0)
+            self.watch(recipe, step, "gathered", fresh, actor=who)
+            own = fresh.own()
+            self.progress = replace(self.progress, decisions=self.progress.decisions + int(own.mask.sum()))
+            step.metrics.update(outcome_metrics(own))
+            if recipe.select is None:
+                return fresh
+            rows = recipe.select(fresh)
+            step.metrics["selected"] = float(rows.float().mean())
+            if bool(rows.any()):
+                part = fresh.rows(rows)
+                found = groups.linked_groups(part)
+                kept.append(part.rows(found.index < missing))
+                missing -= min(missing, found.num)
+            if not missing:
+                break
+        return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
+
+    def prepare(self, recipe: Recipe, fresh: Experience, step: Step) -> Experience:
+        """Adds the columns that parts need, then shaping, credit and constraints in order; last, the curriculum sees
+        how its starts went and what credit they got.
+        """
+        with step.timed("credit"):
+            fresh = self.engine.annotate(fresh, recipe.needs)
+            for part in recipe.credit:
+                fresh = part(fresh)
+            for constraint, state in zip(recipe.constraints, self.states["constraints"], strict=True):
+                fresh = constraint(fresh, state)
+                step.metrics.update(constraint.observe(fresh, state))
+        if recipe.curriculum is not None:
+            recipe.curriculum.observe(fresh, self.states["curriculum"])
+        step.metrics.update(credit_metrics(fresh))
+        return fresh
+
+    def watch(
+        self,
+        recipe: Recipe,
+        step: Step,
+        when: str,
+        fresh: Experience | None,
+        faults: tuple[str, ...] = (),
+        leaks: tuple[str, ...] = (),
+        actor: Any = None,
+    ) -> None:
+        """Shows the moment to every guard; `actor` is who gathered, where that is not the actor."""
+        who = self.actor if actor is None else actor
+        moment = Moment(recipe, step.progress, who, fresh, step.metrics, faults, leaks)
+        for guard, state in zip(self.guards, self.states["guards"], strict=True):
+            step.alarms += getattr(guard, when)(moment, state)
+
+    # ------------------------------------------------------------------------------------------------ state
+    def snapshot(self) -> State:
+        """Everything the run remembers, as a tree of plain values."""
+        return {
+            "engine": self.engine.snapshot(),
+            "states": frozen(self.states),
+            "progress": dict(vars(self.progress)),
+            "seed": self.seed,
+        }
+
+    def restore(self, state: State) -> None:
+        """Goes on exactly where `snapshot` was taken."""
+        if state["seed"] != self.seed:
+            raise AssayError(f"the checkpoint is of seed {state['seed']}, this run has seed {self.seed}")
+        self.engine.restore(state["engine"])
+        self.states = thawed(self.states, state["states"])
+        self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
+
+
+def frozen(value: Any) -> Any:
+    """A state tree with live objects (simulations) replaced by their snapshots."""
+    if isinstance(value, dict):
+        return {name: frozen(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [frozen(item) for item in value]
+    return value.snapshot() if callable(getattr(value, "snapshot", None)) else value
+
+
+def thawed(mine: Any, saved: Any) -> Any:
+    """The saved tree; live objects of mine take their snapshots back."""
+    if callable(getattr(mine, "restore", None)) and not isinstance(mine, dict):
+        mine.restore(saved)
+        return mine
+    if isinstance(saved, dict):
+        return {name: thawed(mine.get(name) if isinstance(mine, dict) else None, item) for name, item in saved.items()}
+    if isinstance(saved, list) and isinstance(mine, list) and len(mine) == len(saved):
+        return [thawed(own, item) for own, item in zip(mine, saved, strict=True)]
+    return saved
+
+
+# ---------------------------------------------------------------------------------------------------- metrics
+def means(found: Sequence[Sums]) -> dict[str, float]:
+    """(sum, count) metrics of all updates as means."""
+    sums: Sums = {}
+    for name, entries in chain.from_iterable(some.items() for some in found):
+        sums.setdefault(name, []).extend(entries)
+    flat = numbers_of([number for entries in sums.values() for entry in entries for number in entry])
+    rest = zip(flat[::2], flat[1::2], strict=True)
+    return averages({name: list(islice(rest, len(entries))) for name, entries in sums.items()})
+
+
+def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, float]:
+    """Sums over counts of each metric's entries; and the effective share of samples from the ratios."""
+    result = {
+        name: sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
+        for name, some in numbers.items()
+    }
+    squared = result.pop("ratio_squared", None)
+    if squared:
+        result["effective_samples"] = result["ratio"] ** 2 / squared
+    return result
+
+
+def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
+    """Single numbers, read all at once from each device that they are on."""
+    by_device: dict[torch.device, list[int]] = {}
+    for place, tensor in enumerate(tensors):
+        by_device.setdefault(tensor.device, []).append(place)
+    numbers = [0.0] * len(tensors)
+    for places in by_device.values():
+        read = torch.stack([tensors[place].double() for place in places]).tolist()
+        for place, number in zip(places, read, strict=True):
+            numbers[place] = number
+    return numbers
+
+
+def outcome_metrics(fresh: Experience) -> dict[str, float]:
+    """Reward and length of what the policy itself just did, of the episodes that ended; `longest` is how many decisions
+    the longest row has, for which the others wait.
+    """
+    decisions = fresh.mask.sum()
+    rows = ((fresh.terminal | fresh.truncated) & fresh.mask).any(1)
+    metrics = {
+        "decisions": float(decisions),
+        "longest": float(fresh.mask.sum(1).max()) if len(fresh) else 0.0,
+        "reward_per_decision": float((fresh.reward * fresh.mask).sum() / decisions.clamp(min=1)),
+    }
+    if "episode_return" in fresh.extra:
+        over = fresh.terminal | fresh.truncated
+        if bool(over.any()):
+            metrics["reward"] = float(fresh.extra["episode_return"][over].mean())
+            metrics["length"] = float(fresh.extra["episode_length"][over].mean())
+    elif "score" in fresh.extra and bool(rows.any()):
+        metrics["reward"] = float(fresh.extra["score"][rows].mean())
+        metrics["length"] = float(decisions / rows.sum())
+        metrics["cut"] = float((fresh.truncated & fresh.mask).any(1)[rows].float().mean())
+    if "infra_fault" in fresh.extra:
+        metrics["infra_faults"] = float(fresh.extra["infra_fault"].sum())
+    return metrics
+
+
+def credit_metrics(fresh: Experience) -> dict[str, float]:
+    """Share of groups without advantage, and the spread of advantages."""
+    if "advantage" not in fresh.extra:
+        return {}
+    advantage, mask = fresh.extra["advantage"], fresh.mask
+    metrics = {"advantage_spread": float(advantage[mask].std()) if int(mask.sum()) > 1 else 0.0}
+    if fresh.group is not None:
+        by_group = groups.row_groups(fresh)
+        largest = groups.total((advantage.abs() * mask).amax(1), by_group)
+        metrics["zero_advantage_groups"] = float((largest < 1e-8).float().mean())
+    return metrics

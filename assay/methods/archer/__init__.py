@@ -1,0 +1,79 @@
+"""archer: a critic of whole turns, learned off-policy from replay, gives each utterance one advantage.
+
+    Q(s_k, u_k) <- R_k + discount * V'(s_k+1);   V(s_k) <- E_pi min_i Q'_i(s_k, u)
+    loss = -mean_episodes sum_k (min_i Q_i(s_k, u_k) - V(s_k)) * log pi(u_k | s_k)
+
+Zhou et al. 2024. Two levels: between turns a temporal-difference critic that uses all turns so far, inside a turn a
+plain policy gradient over its tokens. Where each decision is a turn (control) it is actor-critic with Q - V.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
+from assay.core.recipe import Recipe
+from assay.methods.archer.base import turn_critic
+from assay.methods.archer.credit import TurnAdvantage
+from assay.recipes.worlds import EVERY, LANGUAGE, World
+
+EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
+LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
+
+
+def recipe(world: World = LANGUAGE) -> Recipe:
+    return replace(turn_critic(world), name="archer")
+
+
+def distance_from_reinforce() -> torch.Tensor:
+    """One turn an episode, exact critics: against the outcome minus V(start) in reinforce."""
+    record = probes.exact_values(EPISODES, LOGITS_SA, turn_length=4)
+    value = record.column("value")
+    given = record.add({"advantage": (record.reward.sum(1, keepdim=True) - value[:, :1]) * record.mask})
+    ours = probes.decision_weights(recipe(), record, record.logp, value=value)
+    return (ours - probes.decision_weights(recipes.reinforce(), given, record.logp)).abs().max()
+
+
+def slopes(turn_length: int) -> torch.Tensor:
+    """The gradient of each episode, [Y, S * A], under exact critics."""
+    logits = LOGITS_SA.clone().requires_grad_()
+    advantage = TurnAdvantage()(probes.exact_values(EPISODES, LOGITS_SA, turn_length)).column("advantage")
+    episodes = (advantage * EPISODES.decision_logp(logits)[0]).sum(1)
+    return torch.stack([torch.autograd.grad(one, logits, retain_graph=True)[0].flatten() for one in episodes])
+
+
+def bias() -> torch.Tensor:
+    chance, exact = EPISODES.logp(LOGITS_SA).exp().T, probes.exact_table_gradient(EPISODES, LOGITS_SA).flatten()
+    return torch.stack([((chance * slopes(length)).sum(0) - exact).abs().max() for length in (1, 2, 3)]).max()
+
+
+def variance_left() -> torch.Tensor:
+    """Of the gradient of an episode: turns of two tokens against whole episodes."""
+    chance = EPISODES.logp(LOGITS_SA).exp().T
+    spreads = [(chance * (found - (chance * found).sum(0)).square()).sum() for found in (slopes(2), slopes(4))]
+    return spreads[0] / spreads[1]
+
+
+METHOD = Method(
+    paper="arXiv:2402.19446",
+    recipe=recipe,
+    worlds=EVERY,
+    home="twenty-questions",
+    departs=(
+        "V is fitted on recorded utterances weighed by min(1, pi / mu); the paper samples new ones at replayed states",
+        "one V for the smaller of two Q, in a network of its own; the authors' code has two of each on one encoder",
+        "the policy learns from fresh turns, whose credit is the critics' of one step before; their code has new "
+        "utterances at replayed states, after the critics' step",
+        "small transformers from scratch, not RoBERTa; no discount between turns, which are few",
+    ),
+    claims=(
+        Exact("one turn and exact critics: reinforce with a baseline", distance_from_reinforce, equals=0.0),
+        Exact("with exact critics the expected gradient is exact", bias, equals=0.0),
+        Exact("what follows a turn adds no variance", variance_left, at_most=1.0),
+        Measured("wins 55 % of its games after fewer decisions than reinforce", "twenty-questions-2", recipe(),
+                 recipes.reinforce(), metric=DecisionsTo(0.55, "reward"), expect=Expect.BELOW, seeds=5, minutes=6.0,
+                 steps=24, warmup=120),
+    ),
+)  # fmt: skip

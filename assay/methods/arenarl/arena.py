@@ -1,0 +1,140 @@
+"""Rewards that exist only inside a group: a judge compares two members, a tournament ranks them. Axes: B, T, M matches.
+
+reward_i = 1 - rank_i / (n - 1)   rank 0 is the best of the n members of a group; equal standings share their mean rank
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.record import Draw, Experience
+from assay.core.slots import Reward, Task
+from assay.methods.arenarl.tournaments import Pairs, SeededElimination, Topology
+from assay.ops import distributions, groups, random
+
+
+class PairwiseJudge(Protocol):
+    """Compares two sequences of one group. Law: it knows rows by what they are, not by where they stand."""
+
+    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
+        """Scores [M, 2] of the rows `first_M` and `second_M`, the larger one wins."""
+
+
+# ---------------------------------------------------------------------------------------------------- judges
+@dataclass(frozen=True)
+class OutcomeJudge:
+    """A judge that is a program: each side's total reward plus noise of standard deviation `noise`.
+
+    The noise belongs to (group, own sample, other's sample): a match that is repeated gives the same scores, and both
+    orders of a pair are one match, so that there is no position bias to remove.
+    """
+
+    noise: float = 0.0
+    seed: int = 0
+    not_a_part: ClassVar[str] = "a setting of Arena"
+
+    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
+        """Two scores a match."""
+        outcome = groups.outcome(experience).double()
+        label, sample = labels(experience)
+        sides = []
+        for own, other in ((first_M, second_M), (second_M, first_M)):
+            uniform = random.uniform(
+                Draw(self.seed, (8,)), label[own.numpy()], sample[own.numpy()], sample[other.numpy()]
+            )
+            sides.append(outcome[own] + self.noise * distributions.normal_sample(torch.from_numpy(uniform)))
+        return torch.stack(sides, 1)
+
+
+@dataclass(frozen=True)
+class FunctionJudge:
+    """A user's judge: `function(a, b)` gets two descriptions (a dict with prompt, completion, ...) and returns two
+    numbers. It is asked in both orders and the scores are averaged, against position bias.
+    """
+
+    function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
+    not_a_part: ClassVar[str] = "a setting of Arena"
+
+    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
+        """Two scores a match."""
+        scores = []
+        for one, other in zip(first_M.tolist(), second_M.tolist(), strict=True):
+            a, b = task.describe(experience, one), task.describe(experience, other)
+            forth, back = self.function(a, b), self.function(b, a)
+            scores.append(((forth[0] + back[1]) / 2, (forth[1] + back[0]) / 2))
+        return torch.tensor(scores, dtype=torch.float64).view(-1, 2)
+
+
+def labels(experience: Experience) -> tuple[np.ndarray, np.ndarray]:
+    """Group and sample number of each row; rows that nobody numbered are numbered in order."""
+    rows = torch.arange(len(experience))
+    group = rows if experience.group is None else experience.group.cpu()
+    return group.numpy(), experience.extra.get("sample", rows).cpu().numpy()
+
+
+# ---------------------------------------------------------------------------------------------------- the reward
+@dataclass(frozen=True)
+class Arena(Reward):
+    """The quantile of each episode's rank in its group, on its last decision; what was there is replaced.
+
+    `score` keeps the task's own number. Members are numbered by their `sample`. Degenerate: a group of one gets 1/2;
+    rows without a decision take no part.
+    """
+
+    judge: PairwiseJudge = OutcomeJudge()
+    topology: Topology = SeededElimination()
+
+    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+        """The experience with quantiles as rewards."""
+        reward = torch.zeros_like(experience.reward)
+        by_group, (_, sample) = groups.row_groups(experience), labels(experience)
+        enters = last_rows(experience)
+        for group in range(by_group.num):
+            rows = ((by_group.index == group) & enters).nonzero().squeeze(1).tolist()
+            rows.sort(key=lambda row: int(sample[row]))
+            if not rows:
+                continue
+
+            def match(pairs: Pairs, rows: list[int] = rows) -> list[tuple[float, float]]:
+                first, second = (
+                    torch.tensor([rows[pair[side]] for pair in pairs], dtype=torch.long) for side in (0, 1)
+                )
+                return [(one, other) for one, other in self.judge(experience, task, first, second).tolist()]
+
+            for row, rank in zip(rows, self.topology(len(rows), match), strict=True):
+                last = int(experience.mask[row].nonzero()[-1])
+                reward[row, last] = 1.0 - rank / (len(rows) - 1) if len(rows) > 1 else 0.5
+        return replace(experience, reward=reward)
+
+
+def last_rows(experience: Experience) -> Tensor:
+    """Bool [B]: the last row with a decision of each episode, which stands for it."""
+    there = experience.mask.any(1)
+    episodes = groups.episode_groups(experience)
+    row = torch.where(there, torch.arange(len(there), device=there.device), -1)
+    last = row.new_full((episodes.num,), -1).scatter_reduce(0, episodes.index, row, "amax")
+    return there & (row == last[episodes.index])
+
+
+@dataclass(frozen=True)
+class JudgedAlone(Reward):
+    """The judge's score of each episode on its own, on its last decision: the pointwise rival of Arena.
+
+    The judge is asked about a row against itself, so that both rivals share its noise.
+    """
+
+    judge: PairwiseJudge = OutcomeJudge()
+
+    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+        """The experience with the judge's scores as rewards."""
+        reward = torch.zeros_like(experience.reward)
+        rows = last_rows(experience).nonzero().squeeze(1)
+        for row, score in zip(rows.tolist(), self.judge(experience, task, rows, rows)[:, 0].tolist(), strict=True):
+            reward[row, int(experience.mask[row].nonzero()[-1])] = score
+        return replace(experience, reward=reward)

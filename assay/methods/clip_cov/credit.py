@@ -1,0 +1,93 @@
+"""Decisions by how much they contribute to the covariance of log-probability and advantage. Axes: B, T decisions.
+
+    c_t = (log pi_old(a_t) - mean log pi_old) * (A_t - mean A),   means over all decisions of the batch
+
+A step along the policy gradient changes the entropy by minus this covariance, summed up (arXiv:2505.22617): the few
+decisions with a large c_t are those that use it up. Both parts follow a credit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.record import Draw, Experience, Need
+from assay.core.slots import Credit, Prepare
+from assay.ops import random
+
+
+def covariance_of(experience: Experience) -> Tensor:
+    """c_t, [B, T]; 0 where masked."""
+    count = experience.mask.sum().clamp(min=1)
+    centred = [
+        column - torch.where(experience.mask, column, 0.0).sum() / count
+        for column in (experience.logp, experience.column("advantage"))
+    ]
+    return torch.where(experience.mask, centred[0] * centred[1], 0.0)
+
+
+def smallest(value: Tensor, candidate: Tensor, num: int) -> Tensor:
+    """Bool, as `value`: the `num` candidates with the smallest values, and those that equal the last of them."""
+    found = value[candidate]
+    if not len(found):
+        return torch.zeros_like(candidate)
+    last = found.sort().values[min(num, len(found)) - 1]
+    return candidate & (value <= last)
+
+
+def num_of(share: float, experience: Experience) -> int:
+    """A share of the decisions, rounded down, at least one."""
+    return max(1, int(share * int(experience.mask.sum())))
+
+
+def lots(experience: Experience) -> Tensor:
+    """A uniform number for each decision, [B, T] float64."""
+    start, sample = (experience.column(name).cpu().numpy()[:, None] for name in ("start", "sample"))
+    values = random.uniform(Draw(0, (7,)), start, sample, np.arange(experience.num_columns)[None])
+    return torch.from_numpy(values).to(experience.mask.device)
+
+
+@dataclass(frozen=True)
+class DropHighCovariance(Credit):
+    """Sets to 0 the advantage of a random `share` of all decisions, drawn among those with low < c_t < high: Clip-Cov.
+
+    Without an advantage a decision has no policy gradient. The draw is a function of (start, sample index, time).
+    Degenerate: no decision in the band, or equal advantages, change nothing.
+    """
+
+    share: float = 2e-4
+    low: float = 1.0
+    high: float = 5.0
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    centred: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Rewrites `advantage`; `dropped` says where."""
+        covariance = covariance_of(experience)
+        in_band = (covariance > self.low) & (covariance < self.high) & experience.mask
+        dropped = smallest(lots(experience), in_band, num_of(self.share, experience))
+        advantage = experience.column("advantage") * (experience.mask & ~dropped)
+        return experience.add({"advantage": advantage, "dropped": dropped})
+
+
+@dataclass(frozen=True)
+class MarkHighCovariance(Prepare):
+    """Marks the `share` of all decisions with the largest c_t, as far as it is above 0, and their equals: KL-Cov.
+
+    Writes `high_covariance` [B, T]. Degenerate: equal advantages mark nothing.
+    """
+
+    share: float = 2e-4
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes the marks."""
+        covariance = covariance_of(experience)
+        positive = (covariance > 0) & experience.mask
+        return experience.add({"high_covariance": smallest(-covariance, positive, num_of(self.share, experience))})

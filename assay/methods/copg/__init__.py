@@ -1,0 +1,81 @@
+"""copg: two samples of a prompt, from anybody, are each other's baseline for the regularised reward.
+
+    d(y) = R(y) - beta (log pi(y) - log pi_ref(y)),   loss = mean over pairs of (d(y) - d(y'))^2 / (4 beta)
+
+Flet-Berliac et al. 2024. A policy gradient without importance weights: the loss is right for samples of any policy,
+because at its minimum, pi_ref exp(R / beta) / Z, all y have the same d.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.core.recipe import Recipe, Stage
+from assay.methods.copg.base import with_kl_loss
+from assay.methods.copg.objectives import ContrastivePairs
+from assay.parts.credit.shaping import KlInReward
+from assay.recipes.worlds import EVERY, LANGUAGE, PREFERENCES, TABLE, World
+
+EPISODES = probes.token_episodes(lambda tokens: 0.3 * tokens[0] + tokens[0] * tokens[1], num_tokens=2, horizon=2)
+REFERENCE_SA, NOW_SA = torch.linspace(-0.5, 0.7, 6).view(3, 2), torch.linspace(1.0, -1.0, 6).view(3, 2)
+BETA = 0.5
+
+
+def recipe(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+    stage = Stage("pairs", trains=("actor",), objective=(ContrastivePairs(beta),), optimizer=world.optimizer)
+    return replace(recipes.dpo(world), name="copg", credit=(), stages=(stage,))
+
+
+def distance_from_ipo() -> torch.Tensor:
+    """IPO (arXiv:2310.12036) asks for a margin of 1 / (2 tau) = 1 / beta; its loss times beta / 4 is ours."""
+    pair = probes.bandit_experience([0, 1], [1.0, 0.0], torch.zeros(2))
+    logp, logp_ref = torch.tensor([[-0.2], [-1.9]]).double(), torch.tensor([[-0.9], [-0.4]]).double()
+    loss = probes.loss(recipe(beta=BETA), pair, logp, logp_ref=logp_ref).loss
+    margin = (logp - logp_ref)[0, 0] - (logp - logp_ref)[1, 0]
+    return loss - BETA / 4 * (margin - 1 / BETA) ** 2
+
+
+def gradient(learner: Recipe, at_SA: torch.Tensor) -> torch.Tensor:
+    others = {"behaviour_SA": NOW_SA, "reference_SA": REFERENCE_SA}
+    return probes.expected_table_gradient(learner, EPISODES, at_SA, 2, **others)
+
+
+def gradient_at_the_optimum() -> torch.Tensor:
+    return gradient(recipe(beta=BETA), probes.posterior(EPISODES, REFERENCE_SA, BETA).table).norm()
+
+
+def distance_from_rloo_on_policy() -> torch.Tensor:
+    rloo = replace(recipes.dpo(), credit=(KlInReward(BETA), *recipes.rloo().credit), stages=recipes.rloo().stages)
+    return (gradient(recipe(beta=BETA), NOW_SA) - gradient(rloo, NOW_SA)).norm()
+
+
+def distance_after(learner: Recipe, seed: int) -> float:
+    """KL(pi || pi*) on the paper's kind of bandit: somebody else, with a taste of their own, pulls the arms."""
+    draw = torch.Generator().manual_seed(seed)
+    reward, behaviour = torch.rand(10, generator=draw), 2 * torch.randn(1, 10, generator=draw)
+    arms = probes.bandit_episodes(reward)
+    return probes.distance_from_posterior(learner, arms, BETA, behaviour, steps=400, members=32, seed=seed)
+
+
+METHOD = Method(
+    "arXiv:2406.19185",
+    recipe,
+    worlds=(*EVERY, PREFERENCES),
+    home="addition",
+    departs=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",
+             "pairs are sampled from the current policy at every step unless a file of pairs is the task"),
+    claims=(
+        Exact("with rewards 1 and 0 it is IPO", distance_from_ipo, equals=0.0),
+        Exact("no gradient at the optimum, whoever acted", gradient_at_the_optimum, equals=0.0),
+        Exact("on-policy it is rloo with the KL in its reward", distance_from_rloo_on_policy, equals=0.0),
+        Measured("off-policy it ends nearer the optimum than with a value baseline", "",
+                 lambda seed: distance_after(recipe(TABLE, BETA), seed),
+                 lambda seed: distance_after(with_kl_loss(recipes.reinforce(TABLE), BETA), seed),
+                 expect=Expect.BELOW, seeds=5, minutes=0.3),
+        Measured("scores higher than dpo after 100 steps", "sorting-5", recipe(), recipes.dpo(), seeds=5, minutes=4.0,
+                 steps=100, warmup=60),
+    ),
+)  # fmt: skip

@@ -1,0 +1,83 @@
+"""Acting in chunks once training is over: the policy sees what it saw when it learned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.sampling.narrowing import Decodes
+
+
+@dataclass(frozen=True)
+class InChunks:
+    """Completions are decided as the rollout `Chunks` has them: `chunk` tokens after the prompt, then again and again
+    `chunk` - `carry` tokens after the prompt and the last `carry` tokens.
+
+    A policy that learned under resets has never seen a longer context, nor what stands at later positions: evaluated
+    on whole answers it is another policy. A chunk as long as the answers changes nothing. The number of chunks is not
+    limited as it is in training: an answer ends by itself, or at the task's limit.
+    """
+
+    chunk: int = 4
+    carry: int = 2
+    not_a_part: ClassVar[str] = "the frame of the rollout `Chunks`"
+    actor: ClassVar[str] = "actor"
+    reads: ClassVar[tuple[str, ...]] = ("actor",)
+
+    def around(self, models: Mapping[str, Any]) -> Any:
+        """The actor that is evaluated and handed out."""
+        if not isinstance(models["actor"], Decodes):
+            raise AssayError(f"chunks need an actor of tokens, this is {type(models['actor']).__name__}; drop them")
+        return ChunkedActor(models["actor"], self)
+
+
+class ChunkedActor:
+    """A token actor in the place of the one inside. It decodes with the actor's own cache: rows go in step, and what
+    they see is new after every chunk.
+    """
+
+    def __init__(self, actor: Any, size: InChunks) -> None:
+        self.actor, self.size = actor, size
+
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> ChunkedDecoder:
+        """Rows that decode together, `repeats` of each prompt."""
+        return ChunkedDecoder(self.actor, prompts, repeats, self.size)
+
+
+class ChunkedDecoder:
+    """The decoder's face; at the end of a chunk it reads the prompts and tails anew."""
+
+    def __init__(self, actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], size: InChunks) -> None:
+        self.actor, self.size, self.left = actor, size, size.chunk
+        self.prompts = [list(prompt) for prompt, many in zip(prompts, repeats, strict=True) for _ in range(many)]
+        self.tails: list[list[int]] = [[] for _ in self.prompts]
+        self.decoder = actor.decoder(prompts, repeats, size.chunk)
+
+    def logits(self) -> Tensor:
+        """[N, V] for the next token."""
+        logits: Tensor = self.decoder.logits()
+        return logits
+
+    def push(self, tokens: Tensor) -> None:
+        """Appends one token to each row."""
+        carry = self.size.carry
+        for tail, token in zip(self.tails, tokens.tolist(), strict=True):
+            tail.append(token)
+            del tail[: max(0, len(tail) - carry)]
+        self.left -= 1
+        if self.left:
+            self.decoder.push(tokens)
+            return
+        self.left = self.size.chunk - carry
+        seen = [prompt + tail for prompt, tail in zip(self.prompts, self.tails, strict=True)]
+        self.decoder = self.actor.decoder(seen, [1] * len(seen), self.left)
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only."""
+        self.prompts = [self.prompts[row] for row in rows.tolist()]
+        self.tails = [list(self.tails[row]) for row in rows.tolist()]
+        self.decoder.keep(rows)

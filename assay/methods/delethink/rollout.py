@@ -1,0 +1,87 @@
+"""Thinking in chunks: an episode of several sequences, each of which sees the prompt and the tail of the one before."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, State, concatenate
+from assay.core.slots import ResumableTask, Rollout, Task
+from assay.core.spaces import Vocabulary
+from assay.methods.delethink.in_chunks import InChunks
+from assay.parts.rollouts.episodes import group_rows
+from assay.playing import text
+from assay.sampling.narrowing import LOGP_MODEL
+
+OWN = ("start", "sample", "split", LOGP_MODEL)
+"""Columns of a chunk. `answer` is not one of them: what is verified are the decisions of all chunks, each once."""
+
+
+@dataclass(frozen=True)
+class Chunks(Rollout):
+    """Groups of episodes that are decided in at most `chunks` chunks (Delethink, arXiv:2510.06557).
+
+    The first chunk has up to `chunk` decisions after the prompt; each later one sees prompt + the last `carry` tokens
+    decided so far, and decides up to `chunk` - `carry` more. A row is one chunk: mask on its own decisions, `episode`
+    names the whole, `segment` the chunk's place. An episode that runs out of chunks is terminal and truncated. With one
+    chunk as long as the task allows it is `Episodes`.
+    """
+
+    starts: int = 32
+    members: int = 8
+    chunk: int = 4
+    carry: int = 2
+    chunks: int = 8
+
+    def init(self, task: Task) -> State:
+        """Nothing to remember."""
+        if not isinstance(task, ResumableTask) or not isinstance(task.spec.action, Vocabulary):
+            raise AssayError(f"Chunks needs a task of prompts, and '{task.name}' is none; use Episodes")
+        if not 0 <= self.carry < self.chunk:
+            raise AssayError(
+                f"carry {self.carry} leaves no room in a chunk of {self.chunk}; take less than {self.chunk}"
+            )
+        return {}
+
+    @property
+    def num_starts(self) -> int:
+        """The starts it asks for."""
+        return self.starts
+
+    @property
+    def frame(self) -> InChunks:
+        """Who learned in chunks decides in chunks."""
+        return InChunks(self.chunk, self.carry)
+
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """All chunks of `len(starts)` x `members` episodes; the random numbers are those of the undivided episode."""
+        assert isinstance(task, ResumableTask)
+        rows, samples = group_rows(starts, self.members)
+        begun = task.begin(rows, 0)
+        episode = torch.from_numpy(rows * self.members + samples)
+        played = []
+        for place in range(self.chunks):
+            limit = self.chunk - (self.carry if place else 0)
+            one = task.resume(actor, begun, samples, draw, split=0, limit=limit)
+            goes_on = ~(one.terminal | one.truncated).any(1)
+            is_cut = text.is_last_true(one.mask) & goes_on.unsqueeze(1) & (place + 1 == self.chunks)
+            own = {name: one.extra[name] for name in OWN if name in one.extra}
+            one = replace(one, terminal=one.terminal | is_cut, truncated=one.truncated | is_cut, episode=episode)
+            played.append(replace(one, segment=torch.full(one.mask.shape, place), extra=own))
+            if not bool(goes_on.any()):
+                break
+            begun, episode, samples = self.carried(one.rows(goes_on)), episode[goes_on], samples[goes_on.numpy()]
+        return concatenate(played)
+
+    def carried(self, one: Experience) -> Experience:
+        """The prompt and the last `carry` decided tokens of each row."""
+        told, valid, tokens = one.column("answer"), one.context["valid"], one.context["tokens"]
+        prompts = [row[there].tolist() for row, there in zip(tokens, valid & ~told, strict=True)]
+        decided = [row[there].tolist() for row, there in zip(tokens, told, strict=True)]
+        tails = [row[len(row) - min(self.carry, len(row)) :] for row in decided]
+        begun = text.written(prompts, tails, one.column("start"), 0)
+        return replace(begun, source=None).add({"answer": begun.mask, "elapsed": one.column("elapsed")})

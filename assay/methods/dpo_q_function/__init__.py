@@ -1,0 +1,81 @@
+"""dpo-q-function: a policy trained on preferences holds soft values: its log-ratio is credit for each token.
+
+    beta log(pi*(a|s) / pi_ref(a|s)) = Q*(s, a) - V*(s) = r(s, a) + V*(s') - V*(s)
+
+Rafailov et al. 2024. The loss is dpo's; new is what it is read for: credit, and beam search as search with values.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Exact, Measured, Method
+from assay.core.recipe import Recipe
+from assay.methods.dpo_q_function.credit import ImplicitReward
+from assay.recipes.worlds import EVERY, LANGUAGE, PREFERENCES, TABLE, World
+
+BETA = 0.5
+EPISODES = probes.token_episodes(lambda tokens: tokens[0] * 2.0 - tokens[1] * tokens[2], num_tokens=2, horizon=3)
+REFERENCE_SA, NOW_SA = (torch.linspace(first, -first, 14).double().view(7, 2) for first in (-0.5, 1.0))
+TARGET = probes.posterior(EPISODES, REFERENCE_SA, BETA)
+
+
+def recipe(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+    credit = (*recipes.dpo().credit, ImplicitReward(beta))
+    return replace(recipes.dpo(world, beta), name="dpo-q-function", credit=credit)
+
+
+def implicit(table_SA: Tensor, reference_SA: Tensor, episodes: probes.AllEpisodes = EPISODES) -> Tensor:
+    every = episodes.record(torch.arange(episodes.num_episodes).expand(episodes.num_prompts, -1), table_SA)
+    columns = {"logp_ref": episodes.decision_logp(reference_SA).flatten(0, 1)}
+    return ImplicitReward(BETA)(every.add(columns)).column("advantage").view(episodes.mask.shape)
+
+
+def bellman_error() -> Tensor:
+    value = TARGET.value[EPISODES.state]
+    change = torch.nn.functional.pad(value[..., 1:], (0, 1)) - value
+    return (implicit(TARGET.table, REFERENCE_SA) - EPISODES.reward - change).abs().max()
+
+
+def decline_of_answers_from_the_reference() -> Tensor:
+    prior, implied = EPISODES.logp(REFERENCE_SA), implicit(NOW_SA, REFERENCE_SA).sum(-1)
+    return (prior.exp() * implied).sum() + BETA * probes.divergence(prior, EPISODES.logp(NOW_SA))
+
+
+def words_prior_and_learnt(seed: int) -> tuple[probes.AllEpisodes, Tensor, Tensor]:
+    words, draw = probes.spelling(seed, num_tokens=3, horizon=4, num_prompts=8), torch.Generator().manual_seed(~seed)
+    prior = torch.randn(words.num_states, words.num_actions, generator=draw).double()
+    table = probes.trained_table(recipe(TABLE, BETA), words, prior, steps=300, members=2, groups=8, behaviour_SA=prior)
+    return words, prior, table
+
+
+def found(seed: int, by_reference: bool) -> float:
+    """How often a word's lowest number is at its one difference from the best word."""
+    words, prior, table = words_prior_and_learnt(seed)
+    differs = words.action != words.action[0, words.outcome.argmax(1)].unsqueeze(1)
+    number = words.decision_logp(prior) if by_reference else implicit(table, prior, words)
+    return float((number.argmin(-1) == differs.long().argmax(-1))[differs.sum(-1) == 1].double().mean())
+
+
+def beamed(seed: int, width: int) -> float:
+    words, _, table = words_prior_and_learnt(seed)
+    return float(words.outcome.gather(1, probes.beam_search(words, table, width).unsqueeze(1)).mean())
+
+
+METHOD = Method(
+    "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), home="sorting-5",
+    departs=("the credit is to be read, no loss uses it", "claims use tables and a random reference"),
+    claims=(
+        Exact("at the optimum the log-ratio obeys Bellman's equation", bellman_error, equals=0.0),
+        Exact("there dpo pulls no answer", equals=0.0, function=lambda: probes.preference_push(
+            recipe(beta=BETA), EPISODES, TARGET.table, REFERENCE_SA).norm()),
+        Exact("answers of the reference lose beta KL", decline_of_answers_from_the_reference, equals=0.0),
+        Measured("finds the spoilt letter more often than the reference's log-probability", "",
+                 lambda seed: found(seed, False), lambda seed: found(seed, True), seeds=5, minutes=1.0),
+        Measured("a beam of 5 finds better words than greedy decoding", "", lambda seed: beamed(seed, 5),
+                 lambda seed: beamed(seed, 1), seeds=5, minutes=1.0),
+    ),
+)  # fmt: skip

@@ -1,0 +1,49 @@
+"""dr_grpo: grpo without its two biases: no division by the deviation, none by the sequence's own length.
+
+    A_i = R_i - mean R,  loss = -1/n sum_i 1/L sum_t min(rho_t A_i, clip(rho_t) A_i),  L a constant
+
+Liu et al. 2025. On-policy its expected gradient points exactly along the gradient of the expected reward.
+"""
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.recipes.worlds import EVERY
+
+LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
+REWARD_PA = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
+
+
+def direction_on_uneven_prompts() -> float:
+    return probes.compare(recipes.dr_grpo(), probes.bandit_episodes(REWARD_PA), LOGITS_PA, members=3).cosine
+
+
+METHOD = Method(
+    paper="arXiv:2503.20783",
+    recipe=recipes.dr_grpo,
+    worlds=EVERY,
+    home="countdown",
+    departs=("the constant length is 64 unless set (objective.aggregate.length)",),
+    claims=(
+        Exact(
+            "the expected gradient has the exact direction, easy and hard prompts alike",
+            direction_on_uneven_prompts,
+            equals=1.0,
+        ),
+        Measured(
+            "scores like grpo after 100 steps",
+            "sorting-5",
+            recipes.dr_grpo(),
+            recipes.grpo(),
+            expect=Expect.WITHIN,
+            margin=0.1,
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
+    ),
+    key="dr_grpo",
+)

@@ -1,0 +1,65 @@
+"""Curricula that choose between sources of starts. Axes: D sources.
+
+Start `ordinal` belongs to source `ordinal % D`, as in `tasks.mixture`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Curriculum
+from assay.ops import random
+
+
+@dataclass(frozen=True)
+class SourceBandit(Curriculum):
+    """Draws each start's source from softmax(U / temperature), U an upper confidence bound on mean |advantage|.
+
+        U_d = mean of the last `window` |A| of source d + sqrt(2 ln(N + 1) / (n_d + 1))
+
+    n_d counts the sequences of source d so far, N all of them; |A| of a sequence is that of its mean advantage. DUMP
+    (arXiv:2504.09710). Inside a source starts are taken in order. Assumes a credit that writes `advantage`. Degenerate:
+    a source not yet seen has mean 0, so that the first draw is uniform; sequences without a decision count nothing.
+    """
+
+    num_sources: int = 6
+    temperature: float = 0.1
+    window: int = 300
+
+    def init(self) -> State:
+        """Per source: the next start, recent |A|, and how many sequences there were."""
+        num = self.num_sources
+        return {"next": [0] * num, "recent": [[] for _ in range(num)], "count": [0] * num}
+
+    def probabilities(self, state: State) -> np.ndarray:
+        """The share of each source now, [D]."""
+        count = np.array(state["count"], dtype=np.float64)
+        mean = np.array([np.mean(recent) if recent else 0.0 for recent in state["recent"]])
+        bound = mean + np.sqrt(2.0 * np.log(max(1.0, count.sum()) + 1.0) / (count + 1.0))
+        weight = np.exp((bound - bound.max()) / self.temperature)
+        return weight / weight.sum()
+
+    def __call__(self, num_starts: int, draw: Draw, state: State) -> np.ndarray:
+        """The next starts of the sources that were drawn."""
+        begin = sum(state["next"])  # starts drawn so far: another call of the same step draws other numbers
+        point = random.uniform(draw.at(8), np.arange(begin, begin + num_starts))
+        upper = self.probabilities(state).cumsum()
+        source = np.searchsorted(upper, point * upper[-1], side="right").clip(max=self.num_sources - 1)
+        starts = np.empty(num_starts, dtype=np.int64)
+        for index, chosen in enumerate(source.tolist()):
+            starts[index] = state["next"][chosen] * self.num_sources + chosen
+            state["next"][chosen] += 1
+        return starts
+
+    def observe(self, experience: Experience, state: State) -> None:
+        """Remembers |mean advantage| of each sequence under its start's source."""
+        mask = experience.mask
+        size = (experience.column("advantage") * mask).sum(1).abs() / mask.sum(1).clamp(min=1)
+        source = experience.column("start") % self.num_sources
+        there = mask.any(1)
+        for chosen, value in zip(source[there].tolist(), size[there].tolist(), strict=True):
+            state["recent"][chosen] = [*state["recent"][chosen], value][-self.window :]
+            state["count"][chosen] += 1

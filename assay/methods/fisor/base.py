@@ -1,0 +1,57 @@
+"""Safe offline learning by reachability: critics of reward and of harm, and a diffusion actor cloned by weight."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.core.optimizers import Adam
+from assay.core.recipe import Copy, Recipe, Stage
+from assay.methods.fisor.candidates import BestOf
+from assay.methods.fisor.critics import LowExpectile, WorstToCome
+from assay.methods.fisor.diffusion import Diffusion
+from assay.methods.fisor.objectives import Feasible
+from assay.parts.critics.conservative import Expectile
+from assay.parts.critics.dual import ActionValue, ToNextValue
+from assay.parts.critics.value import StateValue
+from assay.parts.objectives.denoising import Alike, Denoising
+from assay.parts.sources.logged import Log, Logged
+from assay.recipes.worlds import CONTINUOUS, World
+
+MIXED = Logged((Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True)), batch=128, updates=10)
+"""As many episodes of somebody careful as of somebody who does not mind costs, both disturbed."""
+STEP = Adam(1e-3, clip_norm=0.0)
+
+
+def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
+    """FISOR (arXiv:2401.10700): three losses that do not wait for each other, no multiplier; the safest of `num`
+    candidates acts.
+    """
+    wide, q = StateValue((128, 128)), ActionValue((128, 128))
+    return Recipe(
+        name="fisor",
+        actor=Diffusion((128, 128)),
+        critics={"value": wide, "q": q, "harm": wide, "harm_q": q},
+        copies={
+            "q_target": Copy(of="q", rate=0.02),
+            "harm_q_target": Copy(of="harm_q", rate=0.02),
+            "average": Copy(of="actor", rate=0.01),
+        },
+        source=MIXED,
+        stages=(
+            Stage("actor", trains=("actor",), objective=(Denoising(Feasible(sharpness=10.0)),), optimizer=STEP),
+            Stage("value", trains=("value",), critic=(Expectile(0.9),), optimizer=STEP),
+            Stage("q", trains=("q",), critic=(ToNextValue(0.95),), optimizer=STEP),
+            Stage("harm", trains=("harm",), critic=(LowExpectile(),), optimizer=STEP),
+            Stage("harm q", trains=("harm_q",), critic=(WorstToCome(0.9, harm=5.0),), optimizer=STEP),
+        ),
+        wrapper=BestOf(num, "average", "harm_q_target", lowest=True, enough=-0.9),
+        steps=200,
+    )
+
+
+def cloned_diffusion(world: World = CONTINUOUS) -> Recipe:
+    """The same actor of the same log with every decision alike, one candidate."""
+    base = fisor(world)
+    actor = replace(base.stages[0], objective=(Denoising(Alike()),))
+    copies = {"average": base.copies["average"]}
+    return replace(base, name="cloned", critics={}, copies=copies, stages=(actor,), wrapper=None)

@@ -1,0 +1,40 @@
+"""How much recorded decisions count where some states can be kept safe and others cannot. Axes: B, T, N critics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.core.slots import View
+from assay.parts.objectives.weighted import exponential_weight
+
+
+@dataclass(frozen=True)
+class Feasible:
+    """Rewarding decisions among those that stay safe, and where nothing is safe the least harmful ones:
+
+        V_h(s) <= 0:  [Q_h(s, a) <= 0] * min(exp(sharpness * (Q(s, a) - V(s))), limit)
+        else:         min(exp(caution * (V_h(s) - Q_h(s, a))), harm_limit)
+
+    FISOR (arXiv:2401.10700). Q = min_i, Q_h = max_i of the copies `q_target`, `harm_q_target`; V and V_h of the critics
+    `value` and `harm`. A safe state in which nothing recorded is safe has weight 0: nothing is learned there.
+    """
+
+    sharpness: float = 3.0
+    caution: float = 5.0
+    limit: float = 100.0
+    harm_limit: float = 150.0
+    not_a_part: ClassVar[str] = "a setting of an objective"
+
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """The weights."""
+        context, action = batch.context, batch.action
+        harm, harm_q = view.model("harm")(context), view.model("harm_q_target")(context, action).amax(0)
+        gain = view.model("q_target")(context, action).amin(0) - view.model("value")(context)
+        safe = exponential_weight(gain, self.sharpness, self.limit) * (harm_q <= 0)
+        least = exponential_weight(harm - harm_q, self.caution, self.harm_limit)
+        return torch.where(harm <= 0, safe, least)

@@ -1,0 +1,40 @@
+"""Any on-policy recipe with trees in place of networks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.core.optimizers import Adam
+from assay.core.recipe import Recipe, Stage
+from assay.methods.gbrl.actor import Trees
+from assay.methods.gbrl.critics import TreeValue
+from assay.methods.gbrl.optimizer import Boost, Oblivious, SquaredError
+from assay.parts.sources.fresh import FreshDecisions
+from assay.recipes.actor_critic import ppo
+from assay.recipes.worlds import CONTROL, World
+
+
+def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:
+    """The recipe's losses, in one stage, on a policy and a value of trees."""
+    first = base.stages[0]
+    stage = Stage(
+        first.name,
+        trains=("actor", *base.critics),
+        objective=tuple(term for stage in base.stages for term in stage.objective),
+        regularizers=tuple(term for stage in base.stages for term in stage.regularizers),
+        critic=tuple(term for stage in base.stages for term in stage.critic),
+        optimizer=boost,
+    )
+    critics = {name: TreeValue(codes) for name in base.critics}
+    return replace(base, actor=Trees(codes), critics=critics, stages=(stage,))
+
+
+BOOST = Boost(0.2, rates={"value": 0.5}, tree=Oblivious(score=SquaredError()), inner=Adam(3e-3, clip_norm=0.0))
+
+
+def gbrl(world: World = CONTROL, codes: tuple[int, ...] = ()) -> Recipe:
+    """GBRL (arXiv:2407.08250): PPO whose policy and value are trees of one structure with step sizes of their own.
+
+    Every update is a tree that all later decisions pay for, so a batch serves twelve updates in every world.
+    """
+    return replace(boosted(ppo(world), BOOST, codes), name="gbrl", source=FreshDecisions(epochs=3, minibatches=4))

@@ -1,0 +1,150 @@
+"""Gradient boosting as an optimizer: every update adds one tree, fitted to the gradient in the outputs.
+
+Axes: R rows, F features, P outputs, D levels, L leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
+from assay.core.record import Fit, State, Sums
+from assay.core.slots import Optimizer, Schedule, number
+from assay.methods.gbrl.splits import Conditions, conditions, leaf_means, leaf_numbers, separation
+
+NOWHERE = 3e38
+"""The value of a level at which no condition separates anything."""
+
+
+class Score(Protocol):
+    """How good a condition is, from the sums of squares that it separates."""
+
+    def scaled(self, gradient_RP: Tensor) -> Tensor:
+        """The gradients that are to be told apart."""
+
+    def of(self, separation: Tensor) -> Tensor:
+        """The score of a node, from |S_L|^2 / n_L + |S_R|^2 / n_R; scores of nodes are added."""
+
+
+@dataclass(frozen=True)
+class Cosine:
+    """sqrt(|S_L|^2 / n_L + |S_R|^2 / n_R): (sum of G . leaf) / |leaf|, the cosine of gradients and leaves up to |G|.
+
+    Outputs with larger gradients choose the tree.
+    """
+
+    not_a_part: ClassVar[str] = "a setting of Boost"
+
+    def scaled(self, gradient_RP: Tensor) -> Tensor:
+        """As they are."""
+        return gradient_RP
+
+    def of(self, separation: Tensor) -> Tensor:
+        """The root."""
+        return separation.clamp(min=0).sqrt()
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """How much a split lowers the squared error of the gradients, every output in units of its own deviation."""
+
+    not_a_part: ClassVar[str] = "a setting of Boost"
+
+    def scaled(self, gradient_RP: Tensor) -> Tensor:
+        """Centred, over their standard deviation (n - 1); an output without spread is centred only."""
+        centred = gradient_RP - gradient_RP.mean(0)
+        spread = centred.square().sum(0).div(max(1, len(centred) - 1)).sqrt()
+        return centred / torch.where(spread > 0, spread, 1.0)
+
+    def of(self, separation: Tensor) -> Tensor:
+        """As it is."""
+        return separation
+
+
+@dataclass(frozen=True)
+class Oblivious:
+    """A tree with one condition a level: the one with the largest sum of scores over the level's nodes.
+
+    Conditions are values of this batch, at most `bins` a numeric feature; none comes twice. A level at which none is
+    left separates nothing.
+    """
+
+    not_a_part: ClassVar[str] = "a setting of Boost"
+
+    depth: int = 4
+    bins: int = 256
+    score: Score = Cosine()
+
+    def __call__(self, inputs_RF: Tensor, gradient_RP: Tensor, categorical_F: Tensor) -> tuple[Tensor, Tensor]:
+        """(feature [D], value [D]) of each level."""
+        asked = conditions(inputs_RF, categorical_F, self.bins)
+        numbers, is_free = self.score.scaled(gradient_RP), asked.ask.clone()
+        node = torch.zeros(len(inputs_RF), dtype=torch.int64, device=inputs_RF.device)
+        feature = torch.zeros(self.depth, dtype=torch.int64, device=inputs_RF.device)
+        value = torch.full((self.depth,), NOWHERE, dtype=inputs_RF.dtype, device=inputs_RF.device)
+        for level in range(self.depth if bool(is_free.any()) else 0):
+            scores_FK = self.score.of(separation(asked, node, 2**level, numbers)).sum(0)
+            best = torch.where(is_free, scores_FK, -torch.inf).reshape(-1).argmax()
+            f, k = best // is_free.shape[1], best % is_free.shape[1]
+            if not bool(is_free[f, k]):
+                break
+            is_free[f, k] = False
+            feature[level], value[level] = f, asked.value[f, k]
+            node = 2 * node + answer(asked, f, k)
+        return feature, value
+
+
+def answer(asked: Conditions, f: Tensor, k: Tensor) -> Tensor:
+    """Whether condition k of feature f is true, row by row."""
+    return torch.where(asked.categorical[f], asked.code[f] == k, asked.code[f] > k)
+
+
+@dataclass(frozen=True)
+class Boost(Optimizer):
+    """f <- f - learning_rate * rates[model] * tree (arXiv:2407.08250): a leaf is the mean gradient of its rows.
+
+    The gradient is each row's own: the mean over R rows is undone, so that the step does not depend on the batch's
+    size. With `shared` the models of a stage have trees of one structure, fitted to all their outputs, and leaves of
+    their own. Parameters beside the trees (a Gaussian's deviation) are moved by `inner`.
+    """
+
+    learning_rate: float | Schedule = 0.1
+    rates: Mapping[str, float] = field(default_factory=dict)
+    tree: Oblivious = Oblivious()
+    shared: bool = True
+    inner: Optimizer = Adam(3e-4, clip_norm=0.0)
+    clip_norm: float = 0.0
+
+    def init(self, values: Sequence[Tensor]) -> State:
+        """What the inner optimizer remembers."""
+        return {"inner": self.inner.init(values)}
+
+    def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
+        """Moves parameters, where there are any."""
+        if any(len(each) for each in values):
+            self.inner.step(values, gradients, sums, state["inner"])
+
+    def grow(self, fits: Sequence[Fit], state: State) -> None:
+        """One tree for each model, of one structure where they share."""
+        for group in [fits] if self.shared else [[fit] for fit in fits]:
+            inputs, num = group[0].inputs, len(group[0].inputs)
+            if any(fit.inputs.shape != inputs.shape or not torch.equal(fit.inputs, inputs) for fit in group[1:]):
+                names = ", ".join(fit.name for fit in group)
+                raise AssayError(f"{names} saw different inputs in one update, so no tree fits all; set shared=False")
+            if num:
+                gradient = torch.cat([num * fit.gradient.double() for fit in group], 1)
+                self._add(group, inputs, gradient)
+
+    def _add(self, group: Sequence[Fit], inputs: Tensor, gradient_RP: Tensor) -> None:
+        categorical = group[0].module.categorical
+        feature, value = self.tree(inputs, gradient_RP, categorical)
+        leaf = leaf_numbers(inputs, feature[None], value[None], categorical)[0].long()
+        mean_LP = leaf_means(leaf, gradient_RP, 2 ** len(feature))
+        for fit, own in zip(group, mean_LP.split([fit.gradient.shape[1] for fit in group], 1), strict=True):
+            fit.module.add(feature, value, -number(self.learning_rate) * self.rates.get(fit.name, 1.0) * own)

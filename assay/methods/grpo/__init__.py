@@ -1,0 +1,69 @@
+"""grpo: outcomes centred and scaled inside a group, clipped ratio, mean within each sequence.
+
+    A_i = (R_i - mean R) / (std R + epsilon)
+    loss = -mean_i 1/|y_i| sum_t min(rho_t A_i, clip(rho_t, 1 - low, 1 + high) A_i)
+
+Shao et al. 2024. No critic. Two biases, which dr_grpo removes: dividing by the deviation weighs prompts by how even
+their outcomes are (shown below), and the mean within a sequence weighs short wrong answers more than long ones.
+"""
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Exact, Measured, Method
+from assay.recipes.worlds import EVERY
+
+EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
+REWARD_A = torch.tensor([1.0, 0.0])
+"""Two prompts with two answers, the first one right: drawn 95 times in 100 for the easy prompt, half the time for
+the even one.
+"""
+
+
+def advantage_of_equal_rewards() -> torch.Tensor:
+    experience = probes.bandit_experience([0, 1, 1], [1.0, 1.0, 1.0], EVEN_A)
+    return probes.credited(recipes.grpo(), experience).column("advantage").abs().max()
+
+
+def weight_of_easy_over_even() -> float:
+    """Expected over exact gradient of the easy prompt, divided by the same of the even one; 1 where there is no
+    bias.
+    """
+    both = (
+        probes.compare(recipes.grpo(), probes.bandit_episodes(REWARD_A), logits, members=6).scale
+        for logits in (EASY_A, EVEN_A)
+    )
+    easy, even = both
+    return easy / even
+
+
+METHOD = Method(
+    paper="arXiv:2402.03300",
+    recipe=recipes.grpo,
+    worlds=EVERY,
+    home="countdown",
+    departs=(
+        "no KL to a reference by default; add KlToReference",
+        "two minibatches a step instead of one epoch of many",
+        "deviation with n - 1, epsilon 1e-4, as in the common public code",
+    ),
+    claims=(
+        Exact("equal rewards give no advantage", advantage_of_equal_rewards, equals=0.0),
+        Exact(
+            "dividing by the deviation weighs an easy prompt more than an even one",
+            weight_of_easy_over_even,
+            at_least=1.1,
+        ),
+        Measured(
+            "scores higher than reinforce after 100 steps",
+            "sorting-5",
+            recipes.grpo(),
+            recipes.reinforce(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
+    ),
+)

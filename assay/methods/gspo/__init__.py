@@ -1,0 +1,46 @@
+"""gspo: the clipped ratio is the whole sequence's, as a geometric mean over its tokens.
+
+    s_i = (pi(y_i) / pi_old(y_i))^(1/|y_i|),  loss = -mean_i min(s_i A_i, clip(s_i, 1 - low, 1 + high) A_i)
+
+Zheng et al. 2025. A sequence is kept or cut as a whole, as it was rewarded as a whole; on-policy it is grpo.
+"""
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Average, Exact, Measured, Method
+from assay.recipes.worlds import EVERY
+
+EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
+LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2).view(-1, 2)
+
+
+def distance_from_grpo_on_policy() -> torch.Tensor:
+    ours, theirs = (
+        probes.expected_table_gradient(base(), EPISODES, LOGITS_SA, members=2) for base in (recipes.gspo, recipes.grpo)
+    )
+    return (ours - theirs).norm()
+
+
+METHOD = Method(
+    paper="arXiv:2507.18071",
+    recipe=recipes.gspo,
+    worlds=EVERY,
+    home="countdown",
+    departs=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
+    claims=(
+        Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
+        Measured(
+            "cuts off a larger share of tokens than grpo",
+            "sorting-5",
+            recipes.gspo(),
+            recipes.grpo(),
+            metric=Average("clipped"),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
+    ),
+)

@@ -1,0 +1,169 @@
+"""Costs that are certified on episodes which training never saw, and trained for with that test in mind.
+
+Axes: B sequences, N episodes, T decisions, K costs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Certified, Experience, Need, State
+from assay.core.slots import Annotation, Certificate, Constraint
+from assay.evidence.student import student_quantile
+from assay.ops import groups
+from assay.parts.constraints.cost import channel_of, priced
+
+
+# ---------------------------------------------------------------------------------------------------- bounds
+class UpperBound(Protocol):
+    """What a mean is at most, but for a chance of `failure`."""
+
+    def __call__(self, cost_N: Tensor, failure: float) -> float:
+        """The bound from independent costs; infinite where they are too few to say anything."""
+
+
+@dataclass(frozen=True)
+class StudentBound:
+    """mean + t(1 - failure, n - 1) s / sqrt(n): exact for normal costs, nearly so for many; infinite for one."""
+
+    not_a_part: ClassVar[str] = "a setting of a certificate"
+
+    def __call__(self, cost_N: Tensor, failure: float) -> float:
+        """s with n - 1."""
+        if len(cost_N) < 2:
+            return math.inf
+        return float(cost_N.mean()) + student_width(failure, len(cost_N)) * float(cost_N.std())
+
+
+@dataclass(frozen=True)
+class HoeffdingBound:
+    """mean + largest sqrt(log(1 / failure) / 2n): holds for all costs between 0 and `largest`, whatever they are like.
+
+    A cost outside that range says nothing: infinite.
+    """
+
+    largest: float = 1.0
+    not_a_part: ClassVar[str] = "a setting of a certificate"
+
+    def __call__(self, cost_N: Tensor, failure: float) -> float:
+        """Wider than Student's, and never wrong more often than it says."""
+        if not len(cost_N) or bool((cost_N < 0).any()) or bool((cost_N > self.largest).any()):
+            return math.inf
+        return float(cost_N.mean()) + self.largest * math.sqrt(math.log(1.0 / failure) / (2 * len(cost_N)))
+
+
+def student_width(failure: float, num: float) -> float:
+    """t(1 - failure, n - 1) / sqrt(n), for at least two values and a failure below one half."""
+    return student_quantile(1.0 - failure, max(1, round(num) - 1)) / math.sqrt(max(2.0, num))
+
+
+# ---------------------------------------------------------------------------------------------------- certificate
+@dataclass(frozen=True)
+class CostCertificate(Certificate):
+    """Whether an episode costs at most `limit` on average: an upper bound of the mean on `num_starts` held-out starts.
+
+        holds where  bound(costs, failure) <= limit,   else no solution
+
+    So a policy whose true cost is above the limit passes with probability at most `failure` (delta), as far as the
+    bound is true; HC-RLHF's safety test (arXiv:2506.08266). That is of one policy tested once: training again until one
+    passes is another test. Episodes without a decision (infrastructure faults) are left out; one is never enough.
+    """
+
+    limit: float = 1.0
+    failure: float = 0.1
+    num_starts: int = 200
+    bound: UpperBound = StudentBound()
+    channel: int = 0
+
+    def __call__(self, experience: Experience) -> Certified:
+        """The verdict on whole episodes."""
+        episodes = groups.episode_groups(experience)
+        decided = groups.total(experience.mask.sum(1), episodes) > 0
+        cost_N = groups.total(channel_of(experience, self.channel).sum(1).double(), episodes)[decided]
+        upper, mean = self.bound(cost_N, self.failure), float(cost_N.mean()) if len(cost_N) else 0.0
+        said = "at most" if upper <= self.limit else "not shown to be at most"
+        statement = (
+            f"with confidence {1.0 - self.failure:g} the mean cost of an episode is {said} {self.limit:g} "
+            f"(mean {mean:.3g}, upper bound {upper:.3g}, {len(cost_N)} held-out episodes)"
+        )
+        numbers = {"mean": mean, "upper": upper, "limit": self.limit, "episodes": float(len(cost_N))}
+        return Certified(upper <= self.limit, statement, numbers)
+
+
+def episode_costs(experience: Experience, channel: int) -> Tensor:
+    """The whole cost of each row's episode, [B]."""
+    return groups.over_episode(channel_of(experience, channel).sum(1), experience)
+
+
+# ---------------------------------------------------------------------------------------------------- constraint
+def augmented_cost(cost: Tensor, mean: float, deviation: float, factor: float) -> Tensor:
+    """Costs whose expected score-function gradient is that of mean + factor * deviation:
+
+    c + factor (c^2 - 2 c mean) / (2 deviation);   c alone where nothing deviates.
+    """
+    if deviation < 1e-8:
+        return cost
+    return cost + factor * (cost.square() - 2.0 * mean * cost) / (2.0 * deviation)
+
+
+@dataclass(frozen=True)
+class PessimisticLagrange(Constraint):
+    """Prices a cost so that a later test will pass: the multiplier holds an inflated bound at the limit, not the mean.
+
+        factor = now * t(1 - failure, n - 1) / sqrt(n) + later * t(1 - failure, m - 1) / sqrt(m)
+        multiplier <- max(0, multiplier + rate * (mean + factor * s - limit))
+        advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier)
+
+    HC-RLHF (arXiv:2506.08266). n episodes are in this batch, m = `test.num_starts` in the test to come. The deviation s
+    has a gradient too: the cost advantage is of `augmented_cost`, against the mean of the group's others (of the
+    batch's where there are no groups), the same on every decision. Rows are whole episodes. now = later = 0 is the
+    plain multiplier. Follows the credit.
+    """
+
+    test: CostCertificate = CostCertificate()
+    now: float = 4.0
+    later: float = 2.0
+    rate: float = 0.01
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+
+    def init(self) -> State:
+        """The multiplier starts at 0."""
+        return {"multiplier": 0.0}
+
+    def statistics(self, experience: Experience) -> tuple[float, float, float]:
+        """Mean and deviation of the episodes' costs in this batch, and the factor of the deviation."""
+        cost = episode_costs(experience, self.test.channel).double()
+        share = groups.row_groups(experience).share
+        num = float(share.sum())
+        mean = float((cost * share).sum()) / max(1.0, num)
+        deviation = math.sqrt(float(((cost - mean).square() * share).sum()) / max(1.0, num - 1.0))
+        return mean, deviation, self.factor(num)
+
+    def factor(self, num: float) -> float:
+        """How many deviations the bound lies above the mean, for a batch of so many episodes."""
+        failure = self.test.failure
+        return self.now * student_width(failure, num) + self.later * student_width(failure, self.test.num_starts)
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience, state: State) -> Experience:
+        """Merges the cost into `advantage`."""
+        mean, deviation, factor = self.statistics(experience)
+        cost = augmented_cost(episode_costs(experience, self.test.channel), mean, deviation, factor)
+        alone = experience.with_columns(group=torch.zeros_like(experience.mask[:, 0], dtype=torch.long))
+        others = groups.row_groups(experience if experience.group is not None else alone)
+        caused = (cost - groups.mean_of_others(cost, others)).unsqueeze(1) * experience.mask
+        advantage = priced(experience, state["multiplier"], caused)
+        return experience.add({"cost_advantage": caused, "advantage": advantage})
+
+    def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
+        """Moves the multiplier by how far the inflated bound is from the limit."""
+        mean, deviation, factor = self.statistics(experience)
+        bound = mean + factor * deviation
+        state["multiplier"] = max(0.0, state["multiplier"] + self.rate * (bound - self.test.limit))
+        return {"cost": mean, "cost_bound": bound, "multiplier": state["multiplier"]}

@@ -1,0 +1,74 @@
+"""hl-gauss: the critic is a classifier over bins, its targets Gaussians cut into them; the rest is dqn, sac or ppo.
+
+    V = sum_i centre_i * softmax(l)_i;   loss = -sum_i p_i(y) log softmax(l)_i,  p_i(y) = N(y, (0.75 width)^2) in bin i
+
+Farebrother et al. 2024. y is the base's own target, from decoded values. The gradient in the logits is softmax - p:
+bounded however far off the value is, so that noisy and moving targets, which values are made of, do less harm.
+"""
+
+from typing import Any
+
+import torch
+
+from assay import recipes
+from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.core.spaces import Context
+from assay.methods.hl_gauss.base import hl_gauss
+from assay.methods.hl_gauss.claims import tracking_error
+from assay.methods.hl_gauss.critics import BinnedValue
+from assay.methods.hl_gauss.losses import HlGauss, TwoHot, cross_entropy
+from assay.parts.critics.value import StateValue
+from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+
+CRITIC = BinnedValue(-4.0, 36.0, num=101)
+BINS = CRITIC.bins
+TARGET = torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
+
+
+def largest_gradient() -> torch.Tensor:
+    """Sum of |d loss / d logits| for targets from near to absurd."""
+    logits = torch.linspace(-5.0, 5.0, 101, dtype=torch.float64).expand(3, 101).clone().requires_grad_()
+    loss = cross_entropy(logits, torch.tensor([16.0, -4.0, 1e9], dtype=torch.float64), BINS, HlGauss())
+    return torch.autograd.grad(loss.sum(), logits)[0].abs().sum(-1).max()
+
+
+def error_of_mean(label: HlGauss | TwoHot) -> torch.Tensor:
+    return (label(TARGET, BINS) @ BINS.centres(TARGET) - TARGET).abs().max() / BINS.width
+
+
+def classified(seed: int, noise: float = 0.0) -> float:
+    def loss(critic: Any, context: Context, target: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(critic.outputs(context), target, BINS, HlGauss())
+
+    return tracking_error(CRITIC, loss, seed, noise)
+
+
+def regressed(seed: int, noise: float = 0.0) -> float:
+    return tracking_error(StateValue((64, 64)), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise)
+
+
+def classified_noisy(seed: int) -> float:
+    return classified(seed, noise=2.0)
+
+
+def regressed_noisy(seed: int) -> float:
+    return regressed(seed, noise=2.0)
+
+
+METHOD = Method(
+    paper="arXiv:2403.03950",
+    recipe=hl_gauss,
+    worlds=(LANGUAGE, CONTROL, CONTINUOUS, TABLE),
+    home="cartpole",
+    departs=("targets beyond the bins are moved to their end", "the range is a guess from the task's rewards"),
+    claims=(
+        Exact("the gradient in the logits is at most 2, however wrong", largest_gradient, at_most=2.0),
+        Exact("a label's mean is its target within 5e-6 widths", lambda: error_of_mean(HlGauss()), at_most=5e-6),
+        Exact("a two-hot label's mean is its target", lambda: error_of_mean(TwoHot()), equals=0.0, tolerance=1e-9),
+        Measured("follows moving targets better than regression", "", classified, regressed,
+                 expect=Expect.BELOW, seeds=5, minutes=1.0),
+        Measured("follows noisy moving targets better than regression", "", classified_noisy, regressed_noisy,
+                 expect=Expect.BELOW, seeds=5, minutes=1.0),
+        Measured("scores higher than dqn", "cartpole", hl_gauss(CONTROL), recipes.dqn(), seeds=5, minutes=5.0),
+    ),
+)  # fmt: skip

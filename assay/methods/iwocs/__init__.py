@@ -1,0 +1,78 @@
+"""iwocs: a robust policy from a sequence of ordinary problems, each in the worst regime for the policy so far.
+
+    Q_j = Q* of regime T_j, T_0 nominal;   pi(s) = argmax_a min_j Q_j(s, a);   T_{j+1} = argmin_T V^pi_T(s_0)
+    stop when V^pi_T{j+1}(s_0) is not below min_j V_j(s_0)
+
+Zouitine, Geist & Rachelson 2024. Where nature chooses for each (s, a) by itself, a regime that is held is as bad as
+one that changes, and max_pi min_T = min_T max_pi: the lowest of some optima is a bound that the policy can meet.
+"""
+
+from assay.claims.claim import Exact, Expect, Final, Measured, Method
+from assay.methods.iwocs import claims as robust
+from assay.methods.iwocs.base import iwocs, quick_dqn
+from assay.recipes.worlds import CONTROL
+
+SMALL = [robust.random_table(seed, num_states=3) for seed in range(3)]
+WALKS = [robust.windy_walk(seed) for seed in range(6)]
+
+
+def from_brute_force() -> float:
+    """Worst value of what the search found against all policies and regimes, one by one."""
+    return max(abs(robust.worst_case_search(t).value - robust.best_worst_value(t)) for t in SMALL)
+
+
+def duality_gap() -> float:
+    """The best policy's worst value against the lowest optimum of all regimes, one by one."""
+    return max(abs(robust.best_worst_value(table) - robust.lowest_optimum(table)) for table in SMALL)
+
+
+def from_robust_value_iteration() -> float:
+    return max(abs(robust.worst_case_search(walk).value - float(walk.robust()[0].max())) for walk in WALKS)
+
+
+def most_problems() -> int:
+    return max(robust.worst_case_search(walk).solved for walk in WALKS)
+
+
+def found(seed: int) -> float:
+    return robust.worst_case_search(robust.windy_walk(100 + seed)).value
+
+
+def nominal(seed: int) -> float:
+    walk = robust.windy_walk(100 + seed)
+    return walk.worst_value(walk.optimal(walk.nominal).argmax(1))
+
+
+def on_average(seed: int) -> float:
+    walk = robust.windy_walk(100 + seed)
+    return walk.worst_value(robust.best_on_average(walk))
+
+
+def by_value_iteration(seed: int) -> float:
+    return float(robust.windy_walk(100 + seed).robust()[0].max())
+
+
+METHOD = Method(
+    paper="arXiv:2410.06212",
+    recipe=iwocs,
+    worlds=(CONTROL,),
+    home="windy-walk",
+    departs=(
+        "dqn solves the problems, and the worst of a list of regimes is sought, not one between bounds",
+        "every network counts everywhere; the authors ignore one where it has no data, by a test not looked up",
+        "at most as many problems as the program has phases",
+        "regimes held for an episode are no rectangular set: with wind 0.2 in windy-walk pi waits for ever in the calm",
+    ),
+    claims=(
+        Exact("its worst value is the best of all, by brute force", from_brute_force, equals=0.0),
+        Exact("the best worst value is the lowest optimum", duality_gap, equals=0.0),
+        Exact("on windy walks it finds robust value iteration's value", from_robust_value_iteration, equals=0.0),
+        Exact("on windy walks it solves at most 3 problems", most_problems, at_most=3),
+        Measured("windy walks: worst value above the nominal policy's", "", found, nominal, minutes=0.1),
+        Measured("windy walks: above domain randomisation's", "", found, on_average, minutes=0.1),
+        Measured("windy walks: robust value iteration's", "", found, by_value_iteration,
+                 expect=Expect.WITHIN, margin=1e-6, minutes=0.1),
+        Measured("with dqn: worst return above dqn's", "windy-walk", iwocs(), quick_dqn().set("steps", 600),
+                 metric=Final("evaluation_worst"), seeds=5, minutes=7.0),
+    ),
+)  # fmt: skip

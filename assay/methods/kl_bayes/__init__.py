@@ -1,0 +1,81 @@
+"""kl-bayes: reward minus KL to a reference is inference: its only optimum is the posterior, which can be matched too.
+
+    pi*(y) = pi_ref(y) exp(R(y) / beta) / Z,   E[R] - beta KL(pi || pi_ref) = beta log Z - beta KL(pi || pi*)
+
+Korbak et al. 2022. Reward alone collapses onto the best answers. The recipe is rloo with the KL in its reward, which is
+variational inference; `matching` goes to the same pi* by KL(pi* || pi): the posterior's weight is the credit.
+"""
+
+from dataclasses import replace
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.core.recipe import Copy, Recipe
+from assay.methods.kl_bayes.credit import PosteriorWeight
+from assay.parts.credit.shaping import KlInReward
+from assay.recipes.worlds import EVERY, LANGUAGE, TABLE, World
+
+EPISODES = probes.token_episodes(lambda tokens: (3.0, 0.5, 1.0)[sum(tokens)] * tokens[0], num_tokens=2, horizon=2)
+REFERENCE_SA, NOW_SA = (torch.linspace(first, -first, 6).double().view(3, 2).requires_grad_() for first in (-0.5, 1.0))
+BETA = 0.5
+TARGET = probes.posterior(EPISODES, REFERENCE_SA, BETA)
+
+
+def recipe(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+    credit = (KlInReward(beta), *recipes.rloo(world).credit)
+    return replace(recipes.rloo(world), name="kl-bayes", copies={"reference": Copy(of="actor")}, credit=credit)
+
+
+def matching(world: World = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
+    return replace(recipe(world), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
+
+
+def objective_and_distance_to_the_posterior() -> torch.Tensor:
+    logp, prior = EPISODES.logp(NOW_SA), EPISODES.logp(REFERENCE_SA)
+    objective = (logp.exp() * (EPISODES.outcome - BETA * (logp - prior))).sum()
+    return objective + BETA * probes.divergence(logp, TARGET.logp) - BETA * TARGET.log_z.sum()
+
+
+def bias_of_kl_rl() -> torch.Tensor:
+    (exact,) = torch.autograd.grad(-BETA * probes.divergence(EPISODES.logp(NOW_SA), TARGET.logp), NOW_SA)
+    return probes.compare(recipe(beta=BETA), EPISODES, NOW_SA, 3, reference_SA=REFERENCE_SA, exact=exact).bias.norm()
+
+
+def bias_of_matching() -> torch.Tensor:
+    """Every sequence once, written by nobody in particular: the group's estimate of Z is then Z."""
+    (exact,) = torch.autograd.grad(probes.divergence(TARGET.logp, EPISODES.logp(NOW_SA)), NOW_SA)
+    all_once = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), torch.zeros_like(NOW_SA))
+    actor, models = probes.table_of(NOW_SA), {"reference": probes.table_of(REFERENCE_SA)}
+    return (probes.gradient(matching(beta=BETA, centre=False), all_once, actor, models=models)["table"] - exact).norm()
+
+
+def matching_at_the_posterior() -> torch.Tensor:
+    found = probes.compare(matching(beta=BETA), EPISODES, TARGET.table, 2, reference_SA=REFERENCE_SA)
+    return found.expected.norm() + found.variance.sum()
+
+
+def distance_after(learner: Recipe, seed: int) -> float:
+    reward = torch.rand(3, 3, 3, generator=torch.Generator().manual_seed(seed))
+    words = probes.token_episodes(lambda tokens: float(reward[tokens]), num_tokens=3, horizon=3)
+    return probes.distance_from_posterior(learner, words, BETA, steps=400, members=16, seed=seed)
+
+
+METHOD = Method(
+    "arXiv:2205.11275",
+    recipe,
+    worlds=EVERY, home="sorting-5",
+    departs=("the paper is theory: rloo is our choice of estimator, and Z of `matching` is estimated in each group",),
+    claims=(
+        Exact("objective + beta KL(pi || pi*) = beta log Z", objective_and_distance_to_the_posterior, equals=0.0),
+        Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),
+        Exact("matching is the gradient of KL(pi* || pi)", bias_of_matching, equals=0.0),
+        Exact("at pi* no group moves matching", matching_at_the_posterior, equals=0.0),
+        Measured("ends nearer pi* than reward alone", "", lambda seed: distance_after(recipe(TABLE, BETA), seed),
+                 lambda seed: distance_after(recipes.rloo(TABLE), seed), expect=Expect.BELOW, seeds=5, minutes=0.5),
+        Measured("so does matching", "", lambda seed: distance_after(matching(TABLE, BETA), seed),
+                 lambda seed: distance_after(recipes.rloo(TABLE), seed), expect=Expect.BELOW, seeds=5, minutes=0.5),
+    ),
+)  # fmt: skip

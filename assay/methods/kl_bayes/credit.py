@@ -1,0 +1,52 @@
+"""Credit as the weight of a target distribution instead of a reward. Axes: B sequences, T decisions, G groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Credit
+from assay.ops import groups
+
+
+@dataclass(frozen=True)
+class PosteriorWeight(Credit):
+    """advantage_b = w_b - 1,  w_b = P(y_b) / q(y_b) over its mean in the group,  P(y) = pi_ref(y) exp(R(y) / beta).
+
+    With it -A log pi is the gradient of KL(pi* || pi), pi* = P / Z: distribution matching (DPG, GDC; arXiv:2012.11635,
+    2205.11275). q is whoever acted; Z is estimated inside the group, which is biased by about 1 / members. The 1 is a
+    baseline: exact where the policy itself acted; where others did, `centre` false leaves it out.
+    Degenerate: a group of one has weight 1 and advantage 0; equal rewards at the reference give 0.
+    """
+
+    beta: float = 0.1
+    centre: bool = True
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
+
+    @property
+    def centred(self) -> bool:
+        """Whether advantages sum to zero in each group."""
+        return self.centre
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage` and `posterior_weight` [B]."""
+        row = ((experience.column("logp_ref") - experience.logp) * experience.mask).sum(1)
+        log_weight = groups.over_episode(row, experience) + groups.outcome(experience) / self.beta
+        weight = over_group_mean(log_weight, groups.row_groups(experience))
+        advantage = (weight - float(self.centre)).unsqueeze(1) * experience.mask
+        return experience.add({"advantage": advantage, "posterior_weight": weight})
+
+
+def over_group_mean(log_weight_B: Tensor, by_group: groups.Groups) -> Tensor:
+    """exp(log weight) divided by its mean over the group's episodes, without overflow; 0 for rows that left."""
+    there = by_group.share > 0
+    held = torch.where(there, log_weight_B, -torch.inf)
+    top = held.new_full((by_group.num,), -torch.inf).scatter_reduce(0, by_group.index, held, "amax")
+    weight = torch.where(there, (held - top[by_group.index]).exp(), 0.0)
+    mean = groups.mean(weight, by_group)
+    return weight / torch.where(mean > 0, mean, 1.0)

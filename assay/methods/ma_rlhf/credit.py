@@ -1,0 +1,113 @@
+"""Credit over segments: runs of decisions that are credited as one. Axes: B sequences, T decisions.
+
+A part that writes the column `segment` says where segments begin; `SegmentGae` reads it. Equal numbers on neighbouring
+decisions of a row are one segment, an episode's end always closes one, and without the column every decision is its
+own. Macro actions of tokens, turns of an agent and chunks of torques are the same thing here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Credit, Prepare
+from assay.ops import returns
+
+
+def decision_before(mask_BT: Tensor) -> tuple[Tensor, Tensor]:
+    """(whether the row has a decision before this column, that decision's column or 0), both [B, T]."""
+    column = torch.arange(mask_BT.shape[1], device=mask_BT.device)
+    last = torch.where(mask_BT, column, -1).cummax(1).values
+    before = pad(last[:, :-1], (1, 0), value=-1)
+    return before >= 0, before.clamp(min=0)
+
+
+def segment_begins(experience: Experience, goes_on_BT: Tensor) -> Tensor:
+    """Bool [B, T]: the first decision of each segment."""
+    there, before = decision_before(experience.mask)
+    inside = there & goes_on_BT.gather(1, before)
+    segment = experience.segment
+    inside = inside & (segment.gather(1, before) == segment) if segment is not None else torch.zeros_like(inside)
+    return experience.mask & ~inside
+
+
+@dataclass(frozen=True)
+class Spans(Prepare):
+    """Segments of `length` decisions, counted from each episode's first decision in the row; the last is shorter.
+
+    Writes `segment`. MA-RLHF's fixed n-gram rule (arXiv:2410.02743). Degenerate: 1 makes every decision its own
+    segment, a length beyond the episode's makes the whole episode one.
+    """
+
+    length: int = 5
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Numbers the segments of each row from 1 on."""
+        mask = experience.mask
+        over = (experience.terminal | experience.truncated) & mask
+        count = mask.long().cumsum(1)
+        episode_begin = pad(torch.where(over, count, 0).cummax(1).values[:, :-1], (1, 0))
+        begins = mask & ((count - 1 - episode_begin) % self.length == 0)
+        return replace(experience, segment=begins.long().cumsum(1))
+
+
+@dataclass(frozen=True)
+class FallingPerplexity(Prepare):
+    """A segment goes on while its decisions grow likelier under the reference: MA-RLHF's perplexity rule.
+
+    Writes `segment`; a decision whose log-probability is below that of the decision before it begins a new one.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Numbers the segments of each row from 1 on."""
+        logp_ref, mask = experience.column("logp_ref"), experience.mask
+        there, before = decision_before(mask)
+        begins = mask & (~there | (logp_ref < logp_ref.gather(1, before)))
+        return replace(experience, segment=begins.long().cumsum(1))
+
+
+@dataclass(frozen=True)
+class SegmentGae(Credit):
+    """Generalised advantages of segments as single steps of a semi-Markov process, the same on all their decisions.
+
+        A_k = R_k + discount^n_k * V_(k+1) - V_k + discount^n_k * decay * A_(k+1),  R_k = sum_i discount^i r_(t_k + i)
+
+    V_k is the value at the segment's first state, so that credit is unbiased where the critic is right. Inside a
+    segment nothing decays: it is token GAE whose `decay` applies once at each segment's end. `return` is each state's
+    own: what A + V would be had the segment begun there. Terminal steps do not bootstrap, truncated ones and the end of
+    a fragment do. Degenerate: one decision a segment is Gae; one segment an episode is its return minus V(first state).
+    """
+
+    discount: float = 0.99
+    decay: float = 0.95
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
+    centred: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {
+        "episodes": "credit along time ends with its row; inside a segment a reward also reaches the decisions after it"
+    }
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage` and `return`."""
+        value, mask = experience.column("value"), experience.mask
+        after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)
+        begins = segment_begins(experience, goes_on)
+        column = torch.arange(mask.shape[1], device=mask.device)
+        here = torch.where(mask, column, len(column)).flip(1).cummin(1).values.flip(1)
+        following = pad(here[:, 1:], (0, 1), value=len(column))
+        leaves = pad(begins, (0, 1)).gather(1, following)
+        trace = goes_on * torch.where(leaves, value.new_tensor(self.decay), value.new_tensor(1.0))
+        delta = experience.reward + self.discount * after - value
+        own = returns.accumulate(delta, self.discount, mask, trace)
+        first = torch.where(begins, column, 0).cummax(1).values
+        return experience.add({"advantage": own.gather(1, first) * mask, "return": (own + value) * mask})

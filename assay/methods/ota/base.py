@@ -1,0 +1,45 @@
+"""The recipe of ota."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.core.optimizers import Adam
+from assay.core.recipe import Copy, Recipe, Stage
+from assay.methods.ota.actor import Hierarchical
+from assay.methods.ota.critics import ExpectileTd, GoalValue
+from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
+from assay.parts.sources.relabelled import Ahead, Mixed, Relabelled
+from assay.recipes.worlds import CONTROL, World
+
+STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
+
+
+def ota(
+    world: World = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
+) -> Recipe:
+    """OTA (arXiv:2505.12737): the value that subgoals are chosen by counts options of `option` steps; 1 is HIQL's.
+
+    `far` is how distant the goals are on which `right_signs` is reported.
+    """
+    jump = Stage("high value", ("high_value",), critic=(ExpectileTd("high_value", high_discount),), optimizer=STEP)
+    return Recipe(
+        name="ota",
+        actor=Hierarchical((64, 64)),
+        critics={"value": GoalValue((64, 64)), "high_value": GoalValue((64, 64))},
+        copies={"value_target": Copy("value", 0.02), "high_value_target": Copy("high_value", 0.02)},
+        source=Relabelled(goals=Mixed(discount=discount)),
+        stages=(
+            Stage("value", ("value",), critic=(ExpectileTd("value", discount),), optimizer=STEP),
+            replace(jump, source=Relabelled(goals=Mixed(discount=discount), jump=option)),
+            Stage("low actor", ("actor",), (TowardsSubgoal(),), optimizer=STEP, source=Relabelled(goals=Ahead(10))),
+            Stage(
+                "high actor",
+                trains=("actor",),
+                objective=(ProposeSubgoal(far=far),),
+                optimizer=STEP,
+                source=Relabelled(goals=Mixed(current=0.0, future=1.0, discount=1.0), jump=10),
+            ),
+        ),
+        steps=100,
+    )

@@ -1,0 +1,46 @@
+"""reinforce: raise the log-probability of what turned out better than the batch's mean.
+
+    loss = -mean over sequences of (R(y) - mean R) * log pi(y)
+
+Williams 1992. The baseline contains the sample itself, which scales the expected gradient by (n - 1) / n and nothing
+else. One on-policy step for each batch: no ratio, no clip.
+"""
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Exact, Gain, Measured, Method
+from assay.recipes.worlds import EVERY
+
+LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
+REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
+MEMBERS = 3
+
+
+def distance_from_the_scaled_gradient() -> torch.Tensor:
+    expected = -probes.expected_gradient(recipes.reinforce(), LOGITS_A, REWARD_A, MEMBERS)
+    return (expected - (MEMBERS - 1) / MEMBERS * probes.exact_bandit_gradient(LOGITS_A, REWARD_A)).norm()
+
+
+METHOD = Method(
+    paper="Williams 1992",
+    recipe=recipes.reinforce,
+    worlds=EVERY,
+    home="addition",
+    departs=("Adam instead of plain gradient ascent",),
+    claims=(
+        Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
+        Measured(
+            "learns: held-out score rises",
+            "sorting-5",
+            recipes.reinforce(),
+            0.0,
+            metric=Gain(),
+            seeds=5,
+            minutes=4.0,
+            steps=100,
+            warmup=60,
+        ),
+    ),
+)

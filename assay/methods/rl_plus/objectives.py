@@ -1,0 +1,86 @@
+"""One loss for the policy's own rows and for rows that somebody else acted. Axes: B sequences, T decisions.
+
+Whose a row is says the column `source`; a record without it is all the policy's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Loss, Need, Origin
+from assay.core.slots import Aggregation, Annotation, Objective, Over, TrustRegion, View
+from assay.parts.aggregations import TokenMean, Weighed
+from assay.parts.objectives.policy import ratio_metrics
+from assay.parts.objectives.trust import Clip, bounded_ratio
+
+
+def is_external(batch: Experience) -> Tensor:
+    """Bool [B]: whether somebody else than the policy acted."""
+    if batch.source is None:
+        return torch.zeros(len(batch), dtype=torch.bool, device=batch.mask.device)
+    return batch.source != int(Origin.POLICY)
+
+
+@dataclass(frozen=True)
+class LogpWhenShown(Annotation):
+    """The column `logp_shown`: log pi_old of what somebody else decided, by the policy that gathered; 0 in own rows."""
+
+    column: str = "logp_shown"
+    model: str = "actor"
+
+    def __call__(self, experience: Experience, over: Over) -> Tensor:
+        """[B, T]; only the rows of others are scored."""
+        found, rows = torch.zeros_like(experience.logp), is_external(experience).nonzero().squeeze(1)
+        if not len(rows):
+            return found
+
+        def score(actor: Any, part: Experience) -> Tensor:
+            logp: Tensor = actor.score(part, frozenset({Need.LOGP})).logp
+            return logp
+
+        return found.index_copy(0, rows, over(experience.rows(rows), score).to(found.dtype))
+
+
+@dataclass(frozen=True)
+class HybridPolicy(Weighed, Objective):
+    """Own rows by a trust region; the others by multiple importance sampling and an advantage for the unlikely.
+
+        own:       trust(rho, A),   rho = pi / pi_old
+        others:    -r A (1 - pi)^focus,   r = 2 pi / (pi_old + pi_other),   pi_other = (pi_old + uniform) / 2
+
+    RL-PLUS (arXiv:2508.00222). Who acted the other rows is unknown: pi_other is half the acting policy, half a uniform
+    one that gives each decision the probability `uniform`: 1 over the number of actions, or 1 as in the released code,
+    which bounds r by 4 pi. r is the balance heuristic's weight, at most 4/3 rho, and never clipped. No gradient flows
+    into (1 - pi)^focus, which lets go of what the policy would do anyway; focus (gamma) 0 leaves advantages as they
+    are. Densities above 1 count as 1 there. No other rows: the plain policy gradient.
+    """
+
+    trust: TrustRegion = Clip()
+    focus: float = 0.5
+    uniform: float = 1.0
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
+    first_order: ClassVar[bool] = True
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The weighed sum over all decisions."""
+        logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
+        external = is_external(batch).unsqueeze(1) & mask
+        logp_old = torch.where(external, batch.column("logp_shown"), batch.logp).detach()
+        log_ratio = (logp - logp_old) * mask
+        own, cut = self.trust(log_ratio, advantage, logp)
+        ratio = self.balanced_ratio(logp, logp_old)
+        unlikely = (1.0 - bounded_ratio(logp.detach()).clamp(max=1.0)) ** self.focus
+        loss = torch.where(external, -ratio * advantage * unlikely, torch.where(mask, own, 0.0))
+        shown = (torch.where(external, ratio.detach(), 0.0).sum(), external.sum())
+        metrics = ratio_metrics(log_ratio.detach(), cut, batch.with_columns(mask=mask & ~external))
+        return Loss((loss * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics | {"ratio_of_shown": shown})
+
+    def balanced_ratio(self, logp: Tensor, logp_old: Tensor) -> Tensor:
+        """2 pi / (pi_old + pi_other), [B, T]."""
+        old = bounded_ratio(logp_old)
+        return 2.0 * bounded_ratio(logp) / (1.5 * old + 0.5 * self.uniform)

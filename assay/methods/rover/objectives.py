@@ -1,0 +1,85 @@
+"""Policies as values of the uniform policy. Axes: B sequences, T decisions, V actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import Aggregation, Annotation, Objective, Over, View
+from assay.parts.aggregations import TokenMean, Weighed
+
+FORBIDDEN = -1e8
+"""Logits below this mark actions that can never be chosen; the uniform policy does not choose them either."""
+
+
+def uniform_logp(logits: Tensor | None, mask_BT: Tensor) -> Tensor:
+    """Mean over all possible actions of log pi(a|s), [B, T], zero where masked."""
+    if logits is None:
+        raise AssayError(
+            "values of the uniform policy need an actor with finitely many actions; use Mlp() on a discrete task"
+        )
+    possible = logits > FORBIDDEN
+    total = torch.where(possible, logits, 0.0).sum(-1) / possible.sum(-1).clamp(min=1)
+    return torch.where(mask_BT, total - logits.logsumexp(-1), 0.0)
+
+
+@dataclass(frozen=True)
+class UniformLogp(Annotation):
+    """The column `uniform_logp_old`: mean over all actions of the acting policy's log-probabilities."""
+
+    column: str = "uniform_logp_old"
+    model: str = "actor"
+
+    def __call__(self, experience: Experience, over: Over) -> Tensor:
+        """[B, T]."""
+
+        def mean(actor: Any, rows: Experience) -> Tensor:
+            return uniform_logp(actor.score(rows, frozenset({Need.LOGP, Need.LOGITS})).logits, rows.mask)
+
+        return over(experience, mean)
+
+
+@dataclass(frozen=True)
+class UniformValue(Weighed, Objective):
+    """Regression of Q(s, a) = temperature * log(pi / pi_old)(a|s) on the uniform policy's Bellman equation.
+
+        loss_t = (Q(s_t, a_t) - y_t)^2 / 2,   y_t = A_t + next_scale * mean over all a of Q(s_(t+1), a), no gradient
+
+    ROVER (arXiv:2509.24981). `advantage` stands for the centred reward, on every decision. The next term is 0 at an
+    episode's end, where the next column is no decision. At ratio one the gradient is temperature * REINFORCE's;
+    next_scale 0 regresses the log-ratio on the centred reward alone.
+    """
+
+    temperature: float = 1.0
+    next_scale: float = 1.0
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, Need.LOGITS, UniformLogp()})
+    first_order: ClassVar[bool] = True
+    breaks: ClassVar[dict[str, str]] = {
+        "zero_credit": "a regression: without credit it pulls the ratio to the next value"
+    }
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Half the squared Bellman error of each decision, weighed."""
+        mask = batch.mask
+        moved = torch.where(mask, view.scored.logp - batch.logp.detach(), 0.0)
+        target = batch.column("advantage").detach() + self.next_scale * self.next_value(batch, view)
+        error = torch.where(mask, self.temperature * moved - target, 0.0)
+        loss = 0.5 * error.square() * self.aggregate.weigh(batch)
+        metrics = {"bellman_error": (error.detach().square().sum(), batch.num_decisions)}
+        return Loss(loss.sum(), self.count(batch), metrics)
+
+    @torch.no_grad()
+    def next_value(self, batch: Experience, view: View) -> Tensor:
+        """The uniform policy's value of what follows each decision, [B, T]; 0 where nothing follows."""
+        logits = view.scored.logits
+        value = self.temperature * (
+            uniform_logp(None if logits is None else logits.detach(), batch.mask) - batch.column("uniform_logp_old")
+        )
+        goes_on = batch.mask[:, 1:] & ~(batch.terminal | batch.truncated)[:, :-1]
+        return torch.nn.functional.pad(torch.where(goes_on, value[:, 1:], 0.0), (0, 1))

@@ -1,0 +1,79 @@
+"""safe-rl-review: a constraint is a part that merges costs into the credit of any objective, tokens or torques.
+
+    Lagrange:   multiplier <- max(0, multiplier + rate * (J_C - limit))
+    PID:        multiplier <- max(0, P * e + I * sum e + D * growth),  e = J_C - limit
+    both:       advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier)
+    Projection: the nearest advantage along which the cost falls as the limit asks;  EndAtCost: a spent budget is an end
+
+Gu et al. 2022 map safe RL by how reward and cost are merged; these are the map's entries that need a cost, a limit and
+a cost critic, and nothing of the objective. Shown as ppo; `recipes.constrained.constrained` puts them on grpo
+unchanged.
+"""
+
+import torch
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Average, Exact, Expect, Measured, Method
+from assay.core.record import Experience
+from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.methods.safe_rl_review.projection import Projection
+from assay.parts.constraints.pid import PidLagrange
+from assay.recipes.constrained import constrained, safe_ppo
+from assay.recipes.worlds import EVERY
+
+WATCHED = constrained(recipes.ppo(), Lagrange(limit=1.0, rate=0.0))
+"""ppo with a multiplier that stays 0: it only reports the cost."""
+
+
+def costly(costs: list[float]) -> Experience:
+    """A bandit's decisions with costs and the first arm's advantage."""
+    record = probes.bandit_experience([0, 1] * (len(costs) // 2), [1.0, 0.0] * (len(costs) // 2), torch.zeros(2))
+    columns = {"cost": torch.tensor(costs).view(-1, 1, 1).to(record.reward)}
+    return record.with_columns(**columns).add({"advantage": 2.0 * record.reward - 1.0})
+
+
+def pid_minus_lagrange() -> float:
+    """How far an integral-only controller ever is from gradient ascent on the dual."""
+    pid, ascent, apart = PidLagrange(1.0, 0.0, 0.3, 0.0), Lagrange(1.0, rate=0.3), 0.0
+    states = pid.init(), ascent.init()
+    for cost in (3.0, 0.0, 0.0, 2.0, 5.0, 0.0, 0.0, 0.0, 0.0):
+        batch = costly([cost, cost])
+        pid.observe(batch, states[0])
+        ascent.observe(batch, states[1])
+        apart = max(apart, abs(states[0]["multiplier"] - states[1]["multiplier"]))
+    return apart
+
+
+def projected_cost() -> torch.Tensor:
+    """First-order change of the cost along a projected advantage, plus what the limit asks it to fall by: at most 0."""
+    part, batch = Projection(limit=1.0, rate=0.1), costly([4.0, 0.0, 3.0, 1.0])
+    state = part.init()
+    part.observe(batch, state)
+    merged = part(batch, state)
+    return (merged.column("advantage") * merged.column("cost_advantage")).mean() + 0.1 * (2.0 - 1.0)
+
+
+METHOD = Method(
+    paper="arXiv:2205.10330",
+    recipe=safe_ppo,
+    worlds=EVERY,
+    home="hazards",
+    departs=(
+        "a survey: of its map, Lagrangian, PID, projection and early termination; no shields, Lyapunov or models",
+        "projection uses the plain metric on advantages, not the Fisher metric on parameters",
+        "the task is a native point with hazards, not Safety-Gymnasium",
+    ),
+    claims=(
+        Exact("an integral-only controller is gradient ascent on the dual", pid_minus_lagrange, equals=0.0),
+        Exact("a projected step lowers the cost by what the limit asks", projected_cost, at_most=1e-6),
+        Measured(
+            "the constrained policy ends within a tenth of the limit",
+            "hazards", safe_ppo(), 1.1, metric=Average("cost", share=0.2), expect=Expect.BELOW, seeds=5, minutes=3.0,
+        ),
+        Measured(
+            "ppo without the constraint does not",
+            "hazards", WATCHED, 1.1, metric=Average("cost", share=0.2), seeds=5, minutes=2.0,
+        ),
+    ),
+)  # fmt: skip

@@ -1,0 +1,44 @@
+"""Gathering in games against opponents that do not learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import GameTask, Rollout, Task
+from assay.parts.rollouts.episodes import group_rows
+
+
+@dataclass(frozen=True)
+class FixedOpponents(Rollout):
+    """Groups of games in which the policy is `player` and the task's own fixed opponents are the others.
+
+    Only the policy's rows are there. Where `Episodes` is self-play, this is training on a static opponent.
+    """
+
+    starts: int = 32
+    members: int = 8
+    player: int = 0
+
+    def init(self, task: Task) -> State:
+        """Nothing to remember."""
+        if not isinstance(task, GameTask):
+            raise AssayError(f"FixedOpponents needs a game, and '{task.name}' is none; use Episodes")
+        if not 0 <= self.player < task.num_players:
+            raise AssayError(f"player {self.player} does not sit at '{task.name}'; take 0 to {task.num_players - 1}")
+        return {}
+
+    @property
+    def num_starts(self) -> int:
+        """The starts it asks for."""
+        return self.starts
+
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """`len(starts)` x `members` games; randomness belongs to (start, sample), not to the batch."""
+        assert isinstance(task, GameTask)
+        rows, samples = group_rows(starts, self.members)
+        return task.play_against(actor, rows, samples, draw, player=self.player, split=0)

@@ -1,0 +1,74 @@
+"""Credit of segments from rollouts that branch, and which decisions it is given to. Axes: B rows, T decisions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Credit, Prepare
+from assay.methods.spo.branches import backed_up
+from assay.parts.credit.outcome import OutcomeCredit
+
+
+@dataclass(frozen=True)
+class SegmentCredit(Credit):
+    """advantage = reward of the segment + V(its end) - V(its beginning), on every decision of the row.
+
+    Rows are edges of a tree (columns `parent` and `branch`); V(node) is the mean worth of the rows that hang from it,
+    without a critic (SPO, arXiv:2505.23564). With the column `probe` the value is the mean over probes alone, and
+    probes have no credit. Siblings that all count have advantages of sum 0; along a path they add up to the outcome
+    minus the root's value. A tree of depth 1, or a record without a tree, is outcome minus group mean. A row without
+    siblings has advantage 0.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    centred: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage`."""
+        if experience.parent is None or experience.branch is None:
+            advantage = OutcomeCredit()(experience).column("advantage")
+            return experience.add({"advantage": advantage})
+        mask = experience.mask
+        there = mask.any(1)
+        probe = experience.extra.get("probe")
+        reward = (experience.reward * mask).sum(1)
+        counts, trained = (there, there) if probe is None else (there & probe, there & ~probe)
+        worth, before, known = backed_up(reward, counts, experience.parent, experience.branch)
+        advantage = torch.where(trained & known, worth - before, 0.0)
+        return experience.add({"advantage": advantage.unsqueeze(1) * mask})
+
+
+@dataclass(frozen=True)
+class Uncertain(Prepare):
+    """Only decisions that were taken with a probability below `limit` are trained: SPO's probability mask.
+
+    Follows a credit: a decision that was all but certain had no alternative to credit. For discrete decisions; a
+    density is no probability. limit above 1 keeps all.
+    """
+
+    limit: float = 0.9
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Narrows the mask."""
+        return replace(experience, mask=experience.mask & (experience.logp < math.log(self.limit)))
+
+
+@dataclass(frozen=True)
+class WithCredit(Prepare):
+    """Only decisions whose credit is not 0 are trained: the others would only dilute means. Follows a credit."""
+
+    tolerance: float = 1e-8
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Narrows the mask."""
+        return replace(experience, mask=experience.mask & (experience.column("advantage").abs() > self.tolerance))

@@ -1,0 +1,141 @@
+"""Rollouts that branch: trees of segments, and chains with probes. Axes: B rows, T columns, K segments.
+
+A row is one segment: the whole sequence up to its end is context, its own decisions have the mask. `parent` [B] is the
+node it starts from, `branch` [B] the node it leads to.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, State, concatenate
+from assay.core.slots import ResumableTask, Rollout, Task
+from assay.parts.rollouts.episodes import group_rows
+from assay.playing.resumed import first_decisions
+
+
+def need_resumable(task: Task, who: str) -> ResumableTask:
+    """The task as one that can go on from any point."""
+    if not isinstance(task, ResumableTask):
+        raise AssayError(f"{who} needs a task that can go on from a prefix, and '{task.name}' cannot; use Episodes")
+    return task
+
+
+@dataclass(frozen=True)
+class Tree(Rollout):
+    """From every start a tree: `branching[d]` children of each node of depth d, `segment` decisions to each; those of
+    the last level run to the end. A child that ends early is a leaf. branching (G,) is `Episodes` with G members.
+    """
+
+    starts: int = 8
+    branching: tuple[int, ...] = (4, 4)
+    segment: int = 3
+
+    def init(self, task: Task) -> State:
+        """Nothing to remember."""
+        need_resumable(task, "Tree")
+        return {}
+
+    @property
+    def num_starts(self) -> int:
+        """The starts it asks for."""
+        return self.starts
+
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """Every edge of every tree, level by level; the random numbers of an edge belong to (start, node, time)."""
+        forest = need_resumable(task, "Tree")
+        size = 1 + sum(math.prod(self.branching[: depth + 1]) for depth in range(len(self.branching)))
+        begun, place, first = forest.begin(starts, 0), np.zeros(len(starts), dtype=np.int64), 0
+        edges = []
+        for depth, width in enumerate(self.branching):
+            rows, child = group_rows(np.arange(len(begun)), width)
+            parent, place = first + place[rows], place[rows] * width + child
+            first += math.prod(self.branching[:depth])
+            limit = None if depth + 1 == len(self.branching) else self.segment
+            grown = forest.resume(actor, begun.rows(torch.from_numpy(rows)), first + place, draw, split=0, limit=limit)
+            tree = grown.column("start") * size
+            above, below = tree + torch.from_numpy(parent), tree + torch.from_numpy(first + place)
+            edges.append(replace(grown, parent=above, branch=below))
+            goes_on = ~(grown.terminal | grown.truncated).any(1)
+            begun, place = grown.rows(goes_on), place[goes_on.numpy()]
+            if not len(begun):
+                break
+        return concatenate(edges)
+
+
+@dataclass(frozen=True)
+class Chain(Rollout):
+    """Whole episodes in groups, cut into segments; from the start and from every cut `probes` more episodes are played
+    for the value there. Probes are rows with column `probe` true: they are not to be trained.
+
+    A cut follows every `segment`-th decision of probability below `below`, so that what comes before it decides where
+    it lies: a stopping time, without which the credit is biased. `below` above 1 cuts at fixed lengths. There are at
+    most `most` segments; the last one runs to the end.
+    """
+
+    starts: int = 16
+    members: int = 4
+    segment: int = 2
+    below: float = 0.9
+    probes: int = 4
+    most: int = 8
+
+    def init(self, task: Task) -> State:
+        """Nothing to remember."""
+        need_resumable(task, "Chain")
+        return {}
+
+    @property
+    def num_starts(self) -> int:
+        """The starts it asks for."""
+        return self.starts
+
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """One row for each segment of each episode, then one for each probe."""
+        whole = task.play(actor, *group_rows(starts, self.members), draw, split=0, greedy=False)
+        uncertain = (whole.mask & (whole.logp < math.log(self.below))).long()
+        segment_BT = ((uncertain.cumsum(1) - uncertain) // self.segment).clamp(max=self.most - 1)
+        num_B = torch.where(whole.mask, segment_BT, 0).amax(1) + 1
+        row = torch.arange(len(whole)).repeat_interleave(num_B)
+        part = torch.cat([torch.arange(num) for num in num_B.tolist()])
+        spine = segments(whole.rows(row), segment_BT[row], part)
+        # Nodes of a start: 0 is the start itself, then `horizon` + 1 for each member.
+        room = task.spec.horizon + 1
+        own = 1 + spine.column("sample") * room + part
+        node = torch.where(part == 0, 0, own)
+        base = spine.column("start") * (1 + self.members * room)
+        spine = replace(spine, parent=base + node, branch=base + own + 1)
+        some = (part > 0) | (spine.column("sample") == 0)
+        given = (whole.mask[row] & (segment_BT[row] < part.unsqueeze(1))).sum(1)
+        played = self.probed(task, actor, first_decisions(whole.rows(row), given).rows(some), node[some], draw)
+        nodes = (base + node)[some].repeat_interleave(self.probes)
+        ends = -1 - nodes * self.probes - torch.arange(self.probes).repeat(int(some.sum()))
+        played = replace(played, parent=nodes, branch=ends).add({"probe": torch.ones(len(played), dtype=torch.bool)})
+        return concatenate([spine, played])
+
+    def probed(self, task: Task, actor: Any, begun: Experience, node: Tensor, draw: Draw) -> Experience:
+        """`probes` episodes from each row; their random numbers belong to (start, node and probe, time)."""
+        rows, which = group_rows(np.arange(len(begun)), self.probes)
+        samples = self.members + node.numpy()[rows] * self.probes + which
+        return need_resumable(task, "Chain").resume(actor, begun.rows(torch.from_numpy(rows)), samples, draw, split=0)
+
+
+def segments(whole: Experience, segment_BT: Tensor, part_B: Tensor) -> Experience:
+    """Row b with its decisions of segment `part_B[b]` alone; all its decisions are the `answer`."""
+    mask = whole.mask & (segment_BT == part_B.unsqueeze(1))
+    return replace(
+        whole,
+        mask=mask,
+        logp=whole.logp * mask,
+        reward=whole.reward * mask,
+        terminal=whole.terminal & mask,
+        truncated=whole.truncated & mask,
+        cost=None if whole.cost is None else whole.cost * mask.unsqueeze(-1),
+    ).add({"answer": whole.mask, "probe": torch.zeros(len(whole), dtype=torch.bool)})

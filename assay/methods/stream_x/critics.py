@@ -1,0 +1,117 @@
+"""Critics and losses for learning from a stream. Axes: B sequences, T decisions, A actions.
+
+The losses here are minus an output, not an error: their gradient is what an eligibility trace adds up, and the error
+reaches the optimizer as the metric `td_error`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.record import Experience, Loss
+from assay.core.slots import CriticLoss, CriticSpec, View
+from assay.core.spaces import Context, Spec
+from assay.methods.stream_x.networks import RunningScale, sparse_perceptron
+from assay.methods.stream_x.traces import decided_and_seen, td_error, trace_metrics
+from assay.models.bodies.perceptron import feature_size, features
+from assay.parts.aggregations import OverTransitions
+from assay.parts.critics.value import PerceptronValue
+
+
+@dataclass(frozen=True)
+class SparseValue(CriticSpec):
+    """V(s) by a sparse and normalised network."""
+
+    hidden: tuple[int, ...] = (32, 32)
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module for this task."""
+        module: Any = PerceptronValue(feature_size(spec), self.hidden)
+        module.net = sparse_perceptron(feature_size(spec), 1, self.hidden)
+        return module
+
+
+class ScaledValue(nn.Module):
+    """V of an observation in units of its running spread."""
+
+    def __init__(self, critic: nn.Module, num_inputs: int) -> None:
+        super().__init__()
+        self.critic, self.scale = critic, RunningScale(num_inputs)
+
+    def forward(self, context: Context) -> Tensor:
+        """State values [...]."""
+        value: Tensor = self.critic({"observation": self.scale(features(context))})
+        return value
+
+
+@dataclass(frozen=True)
+class NormalizedValue(CriticSpec):
+    """A state-value critic behind (x - mean) / spread of the observations so far; `FitMoments` keeps the moments."""
+
+    critic: SparseValue = SparseValue()
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module for this task."""
+        return ScaledValue(self.critic.build(spec), feature_size(spec))
+
+
+@dataclass(frozen=True)
+class FitMoments(OverTransitions, CriticLoss):
+    """sum (mean - x)^2 / 2 + (square - x^2)^2 / 2 over what was seen after each decision, for each of `models`.
+
+    Its minimiser is the mean and the mean square; the optimizer `Averaging` keeps exactly them. Reports how many
+    observations it saw as the metric `samples`.
+    """
+
+    models: tuple[str, ...] = ("actor", "value")
+    breaks: ClassVar[dict[str, str]] = {"ends": "an observation counts as seen, however its episode ended"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squared errors of the moments."""
+        now, seen = batch.now, features(batch.after.context).detach()
+        weight, total = now.weight.unsqueeze(-1), torch.zeros((), dtype=now.reward.dtype)
+        for name in self.models:
+            scale = view.model(name).scale
+            error = (scale.mean - seen).square() + (scale.square - seen.square()).square()
+            total = total + 0.5 * (error * weight).sum()
+        count = self.count(batch)
+        return Loss(total, count, {"samples": (count, count)})
+
+
+@dataclass(frozen=True)
+class TraceValue(OverTransitions, CriticLoss):
+    """loss = -V(s_t); the metric `td_error` is r + discount * V(s_next) - V(s_t): TD(lambda) by a tracing optimizer."""
+
+    discount: float = 0.99
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Minus the value, and its error as a metric."""
+        now, critic = decided_and_seen(batch), view.model("value")
+        value = critic(now.context)
+        with torch.no_grad():
+            delta = td_error(now, value, critic(batch.after.context), self.discount)
+        return Loss(-(value * now.weight).sum(), self.count(batch), trace_metrics(now, delta))
+
+
+@dataclass(frozen=True)
+class TraceQ(OverTransitions, CriticLoss):
+    """loss = -Q(s_t, a_t); `td_error` is r + discount * max Q(s_next, .) - Q(s_t, a_t): Watkins' Q(lambda).
+
+    A decision that was not greedy cuts the trace before it, so that the backward view is the cut lambda-return.
+    """
+
+    discount: float = 0.99
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Minus the value of what was done, its error, and whether it explored."""
+        now, actor = decided_and_seen(batch), view.model("actor")
+        values = actor.values(now.context)
+        chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)
+        with torch.no_grad():
+            delta = td_error(now, chosen, actor.values(batch.after.context).amax(-1), self.discount)
+            explored = chosen < values.amax(-1)
+        return Loss(-(chosen * now.weight).sum(), self.count(batch), trace_metrics(now, delta, explored))

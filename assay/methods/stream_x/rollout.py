@@ -1,0 +1,60 @@
+"""Gathering from one simulation as it goes on, with rewards in units of the return's spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Explore, Rollout, Task
+from assay.parts.rollouts.episodes import Fragments
+
+
+@dataclass(frozen=True)
+class Stream(Rollout):
+    """The next `steps` steps of a single simulation; reward <- reward / sqrt(variance of u + 1e-8).
+
+    u <- discount * u + reward, 0 again after an episode's end; its variance is Welford's, unbiased, and 1 before the
+    second reward. `episode_return` stays in the task's own units. One step is a stream in the strict sense.
+    """
+
+    steps: int
+    discount: float = 0.99
+    explore: Explore | None = None
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"steps": 24},)
+
+    @property
+    def fragments(self) -> Fragments:
+        """The simulation that goes on."""
+        return Fragments(instances=1, steps=self.steps, explore=self.explore)
+
+    @property
+    def num_starts(self) -> int:
+        """It starts by itself."""
+        return 0
+
+    def init(self, task: Task) -> State:
+        """The simulation, and no reward seen yet."""
+        return {"fragments": self.fragments.init(task), "trace": 0.0, "mean": 0.0, "squares": 0.0, "number": 0}
+
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """The next steps."""
+        record = self.fragments(task, actor, starts, draw, state["fragments"])
+        reward = record.reward.clone()
+        over = record.terminal | record.truncated
+        for t in record.mask[0].nonzero().squeeze(1).tolist():
+            reward[0, t] = self.scaled(float(reward[0, t]), bool(over[0, t]), state)
+        return replace(record, reward=reward)
+
+    def scaled(self, reward: float, is_over: bool, state: State) -> float:
+        """The reward in units of the spread of the discounted return so far, itself included."""
+        trace = self.discount * state["trace"] + reward
+        state["number"] += 1
+        change = trace - state["mean"]
+        state["mean"] += change / state["number"]
+        state["squares"] += change * (trace - state["mean"])
+        state["trace"] = 0.0 if is_over else trace
+        variance = state["squares"] / (state["number"] - 1) if state["number"] > 1 else 1.0
+        return float(reward / (variance + 1e-8) ** 0.5)

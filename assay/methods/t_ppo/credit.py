@@ -1,0 +1,67 @@
+"""Credit of decisions whose episode has not ended yet. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Credit, Prepare
+from assay.ops import returns
+
+
+def stops_open(experience: Experience) -> Tensor:
+    """Bool [B, T]: the last decision of a row whose episode goes on after it."""
+    later = experience.mask.long().flip(1).cumsum(1).flip(1) - experience.mask.long()
+    return experience.mask & (later == 0) & ~experience.terminal & ~experience.truncated
+
+
+@dataclass(frozen=True)
+class ExtendedGae(Credit):
+    """Generalised advantages of a window (T-PPO, arXiv:2506.15050): where a row stops before its episode's end, the
+    value after its last decision is taken to be the value before it, V(s_L) := V(s_(L-1)).
+
+    A_t = delta_t + discount * decay * A_(t+1), delta_t = r_t + discount * V(s_(t+1)) - V(s_t). With discount 1 the last
+    decision of such a row has advantage 0 and the others those of the window without it. Ended rows have GAE's.
+    """
+
+    discount: float = 1.0
+    decay: float = 0.95
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
+    centred: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage` and `return`."""
+        value, mask = experience.column("value"), experience.mask
+        after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)
+        after = torch.where(stops_open(experience), value, after)
+        delta = experience.reward + self.discount * after - value
+        advantage = returns.accumulate(delta, self.discount * self.decay, mask, goes_on)
+        return experience.add({"advantage": advantage, "return": (advantage + value) * mask})
+
+
+@dataclass(frozen=True)
+class WithoutTail(Prepare):
+    """Decisions in the last `num` places of a window are not trained: their credit is hardly more than the critic's
+    opinion. Follows a credit.
+
+    With the column `left` [B, T] (places left in the window after a decision) it holds for answers that ended there
+    too: else what was decided would decide whether it is trained, and the gradient be biased. Without it, rows that
+    ended keep all.
+    """
+
+    num: int = 1
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Narrows the mask."""
+        if "left" in experience.extra:
+            return replace(experience, mask=experience.mask & (experience.column("left") >= self.num))
+        is_open = stops_open(experience).any(1, keepdim=True)
+        left = experience.mask.long().flip(1).cumsum(1).flip(1)
+        return replace(experience, mask=experience.mask & ~(is_open & (left <= self.num)))

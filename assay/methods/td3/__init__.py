@@ -1,0 +1,43 @@
+"""td3: twin critics, smoothed targets, a delayed deterministic actor.
+
+    y = r + discount * (1 - terminal) * min_i Q'_i(s', clip(mu'(s') + clip(noise, -0.5, 0.5)))
+    critics: sum_i (Q_i(s, a) - y)^2 / 2,   actor every second update: -Q_1(s, mu(s))
+
+Fujimoto et al. 2018.
+"""
+
+from typing import Any
+
+import torch
+
+from assay import recipes
+from assay.claims.claim import Exact, Measured, Method
+from assay.core.spaces import Box, Spec
+from assay.recipes.worlds import CONTINUOUS
+
+SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
+
+
+def largest_action() -> torch.Tensor:
+    """Actions stay inside the task's bounds, however large the network's output is."""
+    actor: Any = recipes.td3().actor.build(SPEC)
+    return (
+        actor.decide({"observation": 1e3 * torch.randn(64, 3, generator=torch.Generator().manual_seed(0))}).abs().max()
+    )
+
+
+METHOD = Method(
+    paper="arXiv:1802.09477",
+    recipe=recipes.td3,
+    worlds=(CONTINUOUS,),
+    home="pendulum",
+    departs=(
+        "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
+        "8 steps and 8 updates in turn",
+        "noise falls from the half-range to a tenth of it over a fifth of the steps; theirs begins with random actions",
+    ),
+    claims=(
+        Exact("actions stay inside the bounds", largest_action, at_most=2.0),
+        Measured("swings the pendulum up: return above -300", "pendulum", recipes.td3(), -300.0, seeds=5, minutes=5),
+    ),
+)

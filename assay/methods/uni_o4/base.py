@@ -1,0 +1,89 @@
+"""One on-policy objective offline and online: PPO on states of a log, then PPO in the task."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.core.optimizers import Adam, Descent
+from assay.core.recipe import Copy, Phase, Recipe, Stage
+from assay.core.schedules import Linear
+from assay.core.slots import Gate
+from assay.methods.uni_o4.actor import Committee
+from assay.methods.uni_o4.critics import ClampedQ, LearnedDynamics, ModelScore, PredictNext
+from assay.methods.uni_o4.gates import Rising
+from assay.methods.uni_o4.objectives import DiverseLikelihood
+from assay.methods.uni_o4.rollout import OnStates
+from assay.parts.credit.judged import CriticAdvantage
+from assay.parts.credit.temporal import Whiten
+from assay.parts.critics.conservative import Expectile
+from assay.parts.critics.dual import ToNextValue
+from assay.parts.critics.value import StateValue
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.objectives.trust import Clip
+from assay.parts.rewards.scaled import ScaledReward
+from assay.parts.sources.fresh import FreshDecisions
+from assay.parts.sources.logged import Log, Logged
+from assay.recipes.actor_critic import ppo
+from assay.recipes.worlds import CONTINUOUS, World
+
+MEMBERS, DISCOUNT, SCALE, STEP = 4, 0.95, 0.1, Adam(learning_rate=1e-3, clip_norm=0.0)
+WIDE = (128, 128)
+LOG = Log(episodes=50, noise=0.5, reward_scale=SCALE)
+
+
+def cloned(log: Log) -> Recipe:
+    """The supervised phase: behaviour policies, values of the record, a model of the task."""
+    return Recipe(
+        name="uni-o4",
+        actor=Committee(MEMBERS),
+        critics={"value": StateValue(WIDE), "q": ClampedQ(WIDE), "dynamics": LearnedDynamics()},
+        copies={"q_target": Copy(of="q", rate=0.02)},
+        source=Logged((log,), batch=128),
+        stages=(
+            Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP),
+            Stage("value", trains=("value",), critic=(Expectile(0.7),), optimizer=STEP),
+            Stage("q", trains=("q",), critic=(ToNextValue(DISCOUNT),), optimizer=STEP),
+            Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=STEP),
+        ),
+        steps=400,
+    )
+
+
+def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
+    """Offline PPO: states of the log, actions of the gated old policy, advantages of the critics."""
+    policy = PolicyGradient(trust=Clip(0.25, 0.25))
+    rate = Linear(1e-4, 0.0)
+    return replace(
+        base,
+        copies={"old": Copy(of="actor", rate=1.0, every=10, gate=gate)},
+        rollout=OnStates(Logged((log,), batch=128, updates=1), MEMBERS),
+        behaviour="old",
+        credit=(CriticAdvantage(), Whiten()),
+        source=FreshDecisions(epochs=1, minibatches=1),
+        stages=(
+            Stage("policy", ("actor",), (policy,), optimizer=Adam(learning_rate=rate, clip_norm=0.5)),
+            Stage("score", trains=("actor",), critic=(ModelScore(10),), optimizer=Descent(), every=10),
+        ),
+        steps=100,
+    )
+
+
+def uni_o4(world: World = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
+    """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO; the member with the best score acts."""
+    first = cloned(log)
+    second, online = improved(first, log, gate), ppo(world)
+    everything = {name: name for name in ("actor", "value", "q", "dynamics")}
+    stages = tuple(replace(stage, optimizer=replace(world.optimizer, learning_rate=3e-4)) for stage in online.stages)
+    return replace(
+        online,
+        name="uni-o4",
+        actor=first.actor,
+        critics={"value": first.critics["value"]},
+        rewards=(ScaledReward(SCALE),),
+        stages=stages,
+        steps=20,
+        before=(
+            Phase("clone", first, first.steps, everything),
+            Phase("improve", second, second.steps, {"actor": "actor"}),
+        ),
+    )

@@ -1,0 +1,49 @@
+"""Deciding anew where somebody else has been: states of a data set, actions of the policy. Axes: B, T = 2 columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Rollout, Source, Task
+from assay.ops import random
+
+
+@dataclass(frozen=True)
+class OnStates(Rollout):
+    """One decision in every state of the source's next batch, by each of `members` members; nothing is carried out.
+
+    The second column is what the record had seen after its own action, rewards are 0: credit comes from critics
+    (offline PPO, arXiv:2302.11312). The context says in `member` who decides; an actor that is alone does not look.
+    """
+
+    source: Source
+    members: int = 1
+    num_starts: ClassVar[int] = 0
+
+    def init(self, task: Task) -> State:
+        """The source's state, and how often it was asked."""
+        return {"source": self.source.init(task), "time": 0}
+
+    @torch.no_grad()
+    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+        """Each state `members` times in a row; the source gives one batch."""
+        here = draw.at(7, state["time"])
+        batch = next(iter(self.source(task, None, here, state["source"])))
+        state["time"] += 1
+        row = torch.arange(len(batch)).repeat_interleave(self.members)
+        batch = batch.rows(row)
+        member = (torch.arange(len(batch)) % self.members).unsqueeze(1).expand(-1, batch.num_columns)
+        context = {**batch.context, "member": member.contiguous()}
+        uniform = random.uniform(here.at(1), np.arange(len(batch))[:, None], np.arange(actor.num_draws)[None])
+        first = {name: value[:, 0] for name, value in context.items()}
+        chosen, logp = actor.act(first, random.as_open_float32(uniform))
+        action, zeros = torch.zeros_like(batch.action), torch.zeros_like(batch.reward)
+        action[:, 0] = chosen
+        logp = torch.cat((logp.unsqueeze(1), zeros[:, 1:]), 1) * batch.mask
+        no = torch.zeros_like(batch.mask)
+        return Experience(context, action, batch.mask, logp, zeros, no, no)

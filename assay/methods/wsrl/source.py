@@ -1,0 +1,38 @@
+"""Replay that keeps a share of a fixed log. Axes: B sequences, T = 2 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from assay.core.record import Draw, Experience, State, concatenate
+from assay.core.slots import Source, Task
+from assay.parts.sources.logged import Logged
+from assay.parts.sources.replay import Replay
+
+
+@dataclass(frozen=True)
+class Retained(Source):
+    """Batches of which a share `kept` are rows of a fixed log and the rest of replay: RLPD's half (arXiv:2302.02948).
+
+    Rounded down to whole rows. kept 0 is the replay itself, row by row, and the log is not even made.
+    """
+
+    replay: Replay = Replay()
+    log: Logged = Logged()
+    kept: float = 0.0
+
+    def init(self, task: Task) -> State:
+        """An empty ring, and the log where some of it is kept."""
+        return {"replay": self.replay.init(task), "log": self.log.init(task) if self.kept else {}}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """As many batches as the replay has; the log's rows come last in each."""
+        rows = int(self.kept * self.replay.batch)
+        batches = self.replay(task, fresh, draw, state["replay"])
+        if not rows:
+            yield from batches
+            return
+        log = replace(self.log, batch=rows, updates=self.replay.updates)
+        for new, old in zip(batches, log(task, None, draw.at(9), state["log"]), strict=False):
+            yield concatenate([new.rows(slice(rows, None)), replace(old, source=None)])

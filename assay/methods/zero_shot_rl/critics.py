@@ -1,0 +1,180 @@
+"""Losses of forward-backward representations: which states follow, for every task z at once.
+
+Axes: K heads, R decisions of the batch, N action samples, D numbers. The model `actor` has F, B and pi_z, `target` is
+its copy. No reward is read. Every decision is compared with what followed every other one: the batch stays whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Loss
+from assay.core.slots import CriticLoss, View
+from assay.core.spaces import Box, Context
+from assay.parts.aggregations import OverTransitions
+
+
+def flat(context: Context) -> Context:
+    """The columns of a context as rows."""
+    return {name: column.flatten(0, 1) for name, column in context.items()}
+
+
+@dataclass
+class Rows:
+    """A batch's decisions as rows, each with a task z of its own, the same for all terms of an update."""
+
+    batch: Experience
+    view: View
+
+    @cached_property
+    def model(self) -> Any:
+        """F, B and pi_z."""
+        return self.view.model("actor")
+
+    @cached_property
+    def now(self) -> Context:
+        """What was seen."""
+        return flat(self.batch.now.context)
+
+    @cached_property
+    def after(self) -> Context:
+        """What was seen next."""
+        return flat(self.batch.after.context)
+
+    @cached_property
+    def action(self) -> Tensor:
+        """What was done."""
+        return self.batch.now.action.flatten(0, 1)
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """1 for a decision, else 0, [R]."""
+        return self.batch.now.weight.flatten()
+
+    @cached_property
+    def others(self) -> Tensor:
+        """[R, R]: weight of the pair (i, j), 0 on the diagonal, so that sums over it are means over the other rows."""
+        pairs = self.weight.unsqueeze(1) * self.weight - torch.diag(self.weight)
+        return pairs / (self.weight.sum() - 1.0).clamp(min=1.0)
+
+    @cached_property
+    def z(self) -> Tensor:
+        """Tasks [R, D], without gradient."""
+        uniform = self.view.uniform((*self.batch.now.mask.shape, self.model.size + 1), tag=3)
+        z: Tensor = self.model.tasks(self.batch.now.context["goal"], uniform).flatten(0, 1)
+        return z
+
+    def samples(self, num: int) -> Tensor | None:
+        """Torques [R, num + 2, A]: uniform ones, the policy's, the recorded one; None for choices, which are listed."""
+        space = self.model.space
+        if not isinstance(space, Box):
+            return None
+        low, high = (self.action.new_tensor(bound) for bound in (space.low, space.high))
+        uniform = self.view.uniform((*self.batch.now.mask.shape, num, space.size), tag=4).flatten(0, 1)
+        own = self.model.decide(self.now, self.z).detach()
+        return torch.cat([low + (high - low) * uniform, torch.stack([own, self.action], 1)], 1)
+
+
+@dataclass(frozen=True)
+class MeasureLoss(OverTransitions, CriticLoss):
+    """sum_k mean_{i != j} (M_k[i, j] - discount T[i, j])^2 / 2 - mean_i M_k[i, i]
+
+        M_k[i, j] = F_k(s_i, a_i, z_i) . B(s'_j);   T[i, j] = mean_k F'_k(s'_i, pi_z(s'_i), z_i) . B'(s'_j)
+
+    F' and B' are those of the copy `target`; T is 0 after a terminal step. Its minimum is the density of the states to
+    come, against the data's (arXiv:2103.07945). The diagonal stays out of the square: with it the estimate is biased.
+    A single decision has no pairs. The metric `mass`, all that follows, is 1 / (1 - discount) where it has settled.
+    """
+
+    discount: float = 0.98
+    together: ClassVar[str | None] = "source"
+    breaks: ClassVar[dict[str, str]] = {
+        "targets": "what is seen after a decision is what is predicted: B(s') learns",
+        "ends": "the state that a terminal step arrives in is counted too",
+    }
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squares over pairs, less the diagonal."""
+        rows, target, now = Rows(batch, view), view.model("target"), batch.now
+        model, z, after = rows.model, rows.z, rows.after
+        with torch.no_grad():
+            noise = view.uniform((*now.mask.shape, model.num_draws), tag=5).flatten(0, 1)
+            ahead = target.forward_of(after, model.decide(after, z, noise), z)
+            onward = (ahead @ target.backward_of(after["achieved"]).T).mean(0)
+            onward = self.discount * onward * (~now.terminal).flatten().unsqueeze(1)
+        measure = model.forward_of(rows.now, rows.action, z) @ model.backward_of(after["achieved"]).T
+        squares = 0.5 * ((measure - onward).square() * rows.others).sum()
+        arrived = (measure.diagonal(dim1=1, dim2=2) * rows.weight).sum()
+        mass = (measure.detach().mean(0) * rows.others).sum()
+        metrics = {"mass": (mass, now.num_decisions)}
+        return Loss(squares - arrived, self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class Orthonormal(OverTransitions, CriticLoss):
+    """weight * (mean_{i != j} (B(s'_i) . B(s'_j))^2 - 2 mean_i |B(s'_i)|^2): least where E[B B^T] is the identity."""
+
+    weight: float = 1.0
+    together: ClassVar[str | None] = "source"
+    breaks: ClassVar[dict[str, str]] = {
+        "targets": "it has no target: B(s') itself is learned",
+        "ends": "it is about states, however the step that led there ended",
+    }
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Squares over pairs, less the lengths."""
+        rows = Rows(batch, view)
+        back = rows.model.backward_of(rows.after["achieved"])
+        loss = ((back @ back.T).square() * rows.others).sum() - 2.0 * (back.square().sum(-1) * rows.weight).sum()
+        return Loss(self.weight * loss, self.count(batch))
+
+
+@dataclass(frozen=True)
+class ConservativeValues(OverTransitions, CriticLoss):
+    """weight * sum_k mean [log sum_a exp Q_k(s, a) - Q_k(s, a_data)],  Q_k = F_k(s, a, z) . z
+
+    VC-FB (arXiv:2309.15178): CQL's penalty (arXiv:2006.04779) for every task z at once, so that actions which the data
+    do not have are not overvalued. Choices are listed; of torques, `num_samples` uniform ones, the policy's and the
+    recorded one. Never below 0.
+    """
+
+    weight: float = 1.0
+    num_samples: int = 8
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Soft maximum over actions less the recorded one."""
+        rows = Rows(batch, view)
+        every = (rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) * rows.z.unsqueeze(-2)).sum(-1)
+        taken = (rows.model.forward_of(rows.now, rows.action, rows.z) * rows.z).sum(-1)
+        penalty = ((every.logsumexp(-1) - taken) * rows.weight).sum()
+        metrics = {"penalty": (penalty.detach() / len(every), batch.now.num_decisions)}
+        return Loss(self.weight * penalty, self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class ConservativeMeasures(OverTransitions, CriticLoss):
+    """The same with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
+
+    weight: float = 1.0
+    num_samples: int = 8
+    together: ClassVar[str | None] = "source"
+    breaks: ClassVar[dict[str, str]] = {
+        "targets": "the states to come are those after the batch's decisions: B(s') learns",
+        "ends": "it is about states, however the step that led there ended",
+    }
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Soft maximum over actions less the recorded one, for every state to come."""
+        rows = Rows(batch, view)
+        back = rows.model.backward_of(rows.after["achieved"])
+        every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) @ back.T
+        taken = rows.model.forward_of(rows.now, rows.action, rows.z) @ back.T
+        pairs = rows.weight.unsqueeze(1) * rows.weight / rows.weight.sum().clamp(min=1.0)
+        penalty = ((every.logsumexp(-2) - taken) * pairs).sum()
+        metrics = {"penalty": (penalty.detach() / len(every), batch.now.num_decisions)}
+        return Loss(self.weight * penalty, self.count(batch), metrics)

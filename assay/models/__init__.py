@@ -1,0 +1,1 @@
+"""Models: bodies, heads, and pretrained ones."""

@@ -1,0 +1,1 @@
+"""Networks that turn contexts into features."""

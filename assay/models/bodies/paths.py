@@ -1,0 +1,64 @@
+"""Chains of Gaussian steps from noise to an action, and what tells a network where in the chain it is.
+
+Axes: K steps, A numbers of an action. A path is [..., K + 1, A]; step k leads from point k to point k + 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from assay.models.bodies.perceptron import perceptron
+from assay.ops.distributions import HALF_LOG_TWO_PI, normal_logp, normal_sample
+
+NUM_TIMES = 4
+
+Step = Callable[[int, Tensor], Tensor]
+"""(number of the step, point) -> mean of the next point."""
+
+
+def time_features(time: Tensor) -> Tensor:
+    """A time in [0, 1] as NUM_TIMES smooth numbers, in a last axis of their own."""
+    angle = math.pi * time
+    return torch.stack((2.0 * time - 1.0, angle.sin(), (2.0 * angle).sin(), (2.0 * angle).cos()), -1)
+
+
+def walked(step: Step, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """(path [N, K + 1, A], means [N, K, A]): the path begins at the first noise, the others disturb the steps.
+
+    Noise 0 everywhere is the likeliest path there is where spreads do not depend on the point.
+    """
+    points, means, std = [noise[:, 0]], [], log_std.exp()
+    for k in range(noise.shape[1] - 1):
+        means.append(step(k, points[-1]))
+        points.append(means[-1] + std[:, k] * noise[:, k + 1])
+    return torch.stack(points, 1), torch.stack(means, 1)
+
+
+def path_noise(uniform: Tensor | None, num_points: int, size: int, like: Tensor) -> Tensor:
+    """Normal numbers [N, num_points, size] through the inverse distribution function; zeros without uniform numbers."""
+    if uniform is None:
+        return like.new_zeros(len(like), num_points, size)
+    return normal_sample(uniform).view(-1, num_points, size)
+
+
+def path_logp(path: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+    """log N(first point; 0, 1) + sum over steps of log N(next point; mean, std), [...]."""
+    first = path[..., 0, :]
+    start = (-0.5 * first.square() - HALF_LOG_TWO_PI).sum(-1)
+    return start + normal_logp(path[..., 1:, :], mean, log_std).sum(-1)
+
+
+class TimedPerceptron(nn.Module):
+    """f(s, t, x): a perceptron of the context, of where in the chain it is, and of the point reached."""
+
+    def __init__(self, num_inputs: int, num_outputs: int, hidden: tuple[int, ...], output_gain: float = 1.0) -> None:
+        super().__init__()
+        self.net = perceptron(num_inputs + NUM_TIMES, num_outputs, hidden, activation=nn.SiLU, output_gain=output_gain)
+
+    def forward(self, shape: Sequence[int], *parts: Tensor) -> Tensor:
+        """[*shape, out] of parts [..., size] that are spread over `shape`: what is seen, `time_features`, a point."""
+        return self.net(torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], -1))

@@ -1,0 +1,185 @@
+"""A small decoder-only transformer: rotary positions, RMS norms, causal attention. Axes: B, T, H heads, D head size.
+
+Two ways through the same weights: whole sequences at once (training), and token by token with a cache (sampling).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.core.spaces import Context, Vocabulary
+from assay.ops import packing
+
+
+class Block(nn.Module):
+    """x + attention(norm x), then x + mlp(norm x)."""
+
+    def __init__(self, width: int, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.norm_attention = nn.Parameter(torch.ones(width))
+        self.norm_mlp = nn.Parameter(torch.ones(width))
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up = nn.Linear(width, 4 * width, bias=False)
+        self.down = nn.Linear(4 * width, width, bias=False)
+
+    def project(self, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Rotated queries and keys, and values, each [B, H, T, D]."""
+        batch, length, width = x.shape
+        normed = functional.layer_norm(x, (width,), self.norm_attention)
+        query_key, value = self.qkv(normed).split((2 * width, width), -1)
+        query, key = rotate(query_key, turn).split(width, -1)
+        shape = batch, length, self.num_heads, width // self.num_heads
+        return query.view(shape).transpose(1, 2), key.view(shape).transpose(1, 2), value.view(shape).transpose(1, 2)
+
+    def finish(self, x: Tensor, attended: Tensor) -> Tensor:
+        """Adds the attention's output [B, H, T, D] and the perceptron."""
+        batch, length, width = x.shape
+        x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
+        normed = functional.layer_norm(x, (width,), self.norm_mlp)
+        return x + self.down(functional.gelu(self.up(normed)))
+
+    def forward(self, x: Tensor, turn: Tensor, allowed: Tensor | None) -> Tensor:
+        """One layer over whole sequences; `allowed` [B, 1, T, T] replaces the causal mask where rows are packed."""
+        query, key, value = self.project(x, turn)
+        attended = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=allowed, is_causal=allowed is None
+        )
+        return self.finish(x, attended)
+
+
+def rotate(heads: Tensor, turn: Tensor) -> Tensor:
+    """Rotary position embedding (arXiv:2104.09864): neighbouring numbers are a point of the plane, turned by `turn`."""
+    points = torch.view_as_complex(heads.to(turn.real.dtype).unflatten(-1, (-1, 2)))
+    return torch.view_as_real(points * turn).flatten(-2).to(heads.dtype)
+
+
+class Trunk(nn.Module):
+    """Tokens [B, T] to hidden states [B, T, width]."""
+
+    def __init__(self, vocabulary: Vocabulary, width: int, num_layers: int, num_heads: int) -> None:
+        super().__init__()
+        self.head_size = width // num_heads
+        self.embedding = nn.Embedding(vocabulary.size, width)
+        self.blocks = nn.ModuleList(Block(width, num_heads) for _ in range(num_layers))
+        self.norm = nn.Parameter(torch.ones(width))
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        for name, weight in self.named_parameters():
+            if weight.dim() == 2 and "embedding" not in name:
+                deep = (2 * num_layers) ** -0.5 if "out" in name or "down" in name else 1.0
+                nn.init.normal_(weight, std=deep * weight.shape[1] ** -0.5)
+
+    def layers(self) -> list[Block]:
+        """The blocks, typed."""
+        return [block for block in self.blocks if isinstance(block, Block)]
+
+    def turn(self, position: Tensor) -> Tensor:
+        """exp(i * position * 10000^(-2k/D)) for every pair k of all queries and keys: complex [..., T, width]."""
+        half = self.head_size // 2
+        frequency = torch.exp(torch.arange(half, device=position.device) * (-math.log(10000.0) / half))
+        angle = (position.unsqueeze(-1) * frequency).to(torch.promote_types(self.norm.dtype, torch.float32))
+        return torch.polar(torch.ones_like(angle), angle).repeat(*[1] * position.dim(), self.norm.shape[0] // half)
+
+    def forward(self, tokens: Tensor, position: Tensor | None = None, document: Tensor | None = None) -> Tensor:
+        """Hidden states; `document` [B, T] keeps packed sequences apart, `position` [B, T] restarts in each."""
+        if position is None:
+            position = torch.arange(tokens.shape[1], device=tokens.device)
+        allowed = None if document is None else packing.same_document_before(document).unsqueeze(1)
+        x, turn = self.embedding(tokens), self.turn(position)
+        for block in self.blocks:
+            x = block(x, turn, allowed)
+        return self.last_norm(x)
+
+    def last_norm(self, x: Tensor) -> Tensor:
+        """The norm after the last layer."""
+        return functional.layer_norm(x, (x.shape[-1],), self.norm)
+
+    def states_before(self, context: Context, pack_to: int) -> Tensor:
+        """The state before each token: hidden states shifted by one, zeros at column 0, [B, T, width]."""
+        tokens = context["tokens"][:, :-1]
+        if pack_to:
+            hidden = packing.through_packed(self, tokens, context["valid"][:, :-1], pack_to)
+        else:
+            hidden = self(tokens)
+        return functional.pad(hidden, (0, 0, 1, 0))
+
+
+class Cache:
+    """Keys and values of N rows that decode together, and the last hidden state of each.
+
+    Rows are aligned at their ends: shorter prompts have unused slots in front, which no query may see, so that all rows
+    write the same slot. Rows of one prompt share its prefill.
+    """
+
+    def __init__(self, trunk: Trunk, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> None:
+        self.trunk = trunk
+        device = trunk.norm.device
+        lengths = torch.tensor([len(prompt) for prompt in prompts])
+        longest = int(lengths.max())
+        unused = (longest - lengths).to(device)
+        tokens = torch.tensor([[0] * (longest - len(prompt)) + list(prompt) for prompt in prompts], device=device)
+        slot = torch.arange(longest, device=device)
+        position = (slot - unused.unsqueeze(1)).clamp(min=0)
+        seen = slot >= unused.unsqueeze(1)
+        allowed = None
+        if bool((lengths != longest).any()):
+            causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
+            # Unused slots look at themselves, so that no softmax is empty.
+            allowed = (causal & seen.unsqueeze(1) | torch.eye(longest, dtype=torch.bool, device=device)).unsqueeze(1)
+        row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(device)
+        self.layers: list[tuple[Tensor, Tensor]] = []
+        x, turn = trunk.embedding(tokens), trunk.turn(position)
+        for block in trunk.layers():
+            query, key, value = block.project(x, turn)
+            x = block.finish(
+                x,
+                functional.scaled_dot_product_attention(
+                    query, key, value, attn_mask=allowed, is_causal=allowed is None
+                ),
+            )
+            self.layers.append((room_for(key[row], num_new), room_for(value[row], num_new)))
+        self.hidden = trunk.last_norm(x[:, -1])[row]
+        self.used = longest
+        self.unused = unused[row]
+        self.ragged = allowed is not None
+
+    def push(self, tokens: Tensor) -> None:
+        """Appends one token to each row."""
+        position = (self.used - self.unused).unsqueeze(1)
+        seen = None
+        if self.ragged:
+            slot = torch.arange(self.used + 1, device=tokens.device)
+            seen = (slot >= self.unused.unsqueeze(1))[:, None, None]
+        x, turn = self.trunk.embedding(tokens).unsqueeze(1), self.trunk.turn(position)
+        for block, (keys, values) in zip(self.trunk.layers(), self.layers, strict=True):
+            query, key, value = block.project(x, turn)
+            keys[:, :, self.used] = key[:, :, 0]
+            values[:, :, self.used] = value[:, :, 0]
+            end = self.used + 1
+            x = block.finish(x, attend_one(query, keys[:, :, :end], values[:, :, :end], seen))
+        self.used += 1
+        self.hidden = self.trunk.last_norm(x[:, 0])
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only."""
+        self.layers = [(keys[rows], values[rows]) for keys, values in self.layers]
+        self.hidden, self.unused = self.hidden[rows], self.unused[rows]
+
+
+def room_for(slots: Tensor, num_new: int) -> Tensor:
+    """[N, H, S, D] with `num_new` more slots."""
+    return functional.pad(slots, (0, 0, 0, num_new))
+
+
+def attend_one(query: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
+    """Attention of one query a row: [N, H, 1, D]."""
+    scores = (query @ keys.transpose(-1, -2)) * query.shape[-1] ** -0.5
+    if seen is not None:
+        scores = scores.masked_fill(~seen, -math.inf)
+    return scores.softmax(-1) @ values

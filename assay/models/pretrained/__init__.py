@@ -1,0 +1,1 @@
+"""Pretrained models from a folder or a hub."""

@@ -1,0 +1,231 @@
+"""A pretrained network as an actor: scores, and decoding with the network's own cache.
+
+Axes: B sequences, T tokens, D decisions, V vocabulary, W width, N rows that decode together. Decision t is token t
+given the tokens before it: its logits come from position t - 1.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from assay.core.errors import AssayError
+from assay.core.extras import require
+from assay.core.record import Experience, Need, Scored
+from assay.core.spaces import Vocabulary
+from assay.models.pretrained import packed_layers
+from assay.ops import distributions, output, packed_attention, packing
+from assay.playing import text
+
+LOGITS_AT_ONCE = 1 << 25  # 128 MiB of float32
+LARGEST_GAP = 1e-3  # between log-probabilities and those of the network's own forward pass
+LARGEST_GAP_LOW = 0.25  # the same in bfloat16, whose logits have three digits
+
+
+@contextmanager
+def asking(trouble: str) -> Iterator[Any]:
+    """transformers without its progress bars and reports; what it raises becomes an AssayError about `trouble`."""
+    library = require("transformers", "language", "pretrained models")
+    log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield library
+    except Exception as error:
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise AssayError(f"{trouble}: {reason}") from error
+    finally:
+        log.set_verbosity(level)
+        (log.enable_progress_bar if had_bar else log.disable_progress_bar)()
+
+
+def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:
+    """Stands where the layers are and hands on what comes in: the network is then its output layer alone."""
+    outputs = require("transformers.modeling_outputs", "language")
+    result = outputs.MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
+    result.cross_attentions = None  # some read it, none needs it
+    return result
+
+
+class PretrainedActor(nn.Module):
+    """A policy over the tokens of a pretrained network; nothing is forbidden, its distribution is the network's own."""
+
+    num_draws = 1
+    has_layers_in_a_row = True
+
+    def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
+        super().__init__()
+        self.vocabulary, self.network, self.is_packed = vocabulary, network, False
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether logits are the product with one matrix and nothing else: no bias, adapter, scale or soft cap."""
+        head = self.network.get_output_embeddings()
+        if type(head) is not nn.Linear or head.bias is not None:
+            return False
+        with torch.no_grad():
+            hidden = torch.linspace(-30.0, 30.0, 2 * head.in_features, device=head.weight.device).view(2, -1)
+            product = head(hidden.to(head.weight.dtype))
+            own = self.own_logits(hidden.to(head.weight.dtype))
+            return torch.allclose(own, product.to(own.dtype), rtol=1e-4)
+
+    def layers(self) -> Sequence[nn.Module]:
+        """Modules of one kind that run one after the other; none where the network keeps them elsewhere."""
+        found = vars(self.network.base_model)["_modules"].get("layers")
+        return list(found) if isinstance(found, nn.ModuleList) else []
+
+    def logits(self, hidden_DW: Tensor) -> Tensor:
+        """[D, V] in float32 or wider; on a GPU not rounded before."""
+        if hidden_DW.is_cuda and hidden_DW.dtype == torch.bfloat16 and not hidden_DW.requires_grad and self.is_plain:
+            return output.products(hidden_DW, self.network.get_output_embeddings().weight.to(hidden_DW.dtype))
+        return self.own_logits(hidden_DW)
+
+    def own_logits(self, hidden_DW: Tensor) -> Tensor:
+        """The network's own output layer and whatever it does to logits (scales, soft caps): [D, V]."""
+        head = copy.copy(self.network)
+        vars(head)[self.network.base_model_prefix] = bypass
+        logits = head(inputs_embeds=hidden_DW.unsqueeze(0), use_cache=False).logits.squeeze(0)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))
+
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
+        """Rows that decode together, `repeats` of each prompt."""
+        return Decoder(self, prompts, repeats)
+
+    def pack(self) -> bool:
+        """Whether the network's layers can take rows behind each other; from now on they do, if so."""
+        self.is_packed = packed_layers.can_pack(self.network, self.vocabulary.size)
+        return self.is_packed
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the decided tokens; no logits are kept unless somebody asks for them."""
+        place_D, hidden = (self.packed_states if self.is_packed else self.padded_states)(batch)
+        logp, entropy = self.judged(hidden, batch.action.reshape(-1).index_select(0, place_D), needs)
+
+        def spread(values: Tensor) -> Tensor:
+            empty = values.new_zeros(batch.mask.numel(), *values.shape[1:])
+            return empty.index_copy(0, place_D, values).unflatten(0, batch.mask.shape)
+
+        return Scored(
+            spread(logp),
+            spread(entropy) if Need.ENTROPY in needs else None,
+            spread(self.logits(hidden)) if Need.LOGITS in needs else None,
+            spread(hidden) if Need.HIDDEN in needs else None,
+        )
+
+    def padded_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
+        """(places in the batch [D], states before them [D, W]). Rows are padded behind, where no token of theirs looks:
+        attention needs no mask but the causal one.
+        """
+        mask_BT = batch.mask.clone()
+        mask_BT[:, 0] = False
+        place_D = mask_BT.view(-1).nonzero().squeeze(1)  # all that the host waits for here
+        if not len(place_D):
+            return place_D, self.no_states()
+        states = self.network.base_model(input_ids=batch.context["tokens"][:, :-1], use_cache=False)
+        before_D = place_D - place_D.div(batch.num_columns, rounding_mode="floor") - 1
+        return place_D, states.last_hidden_state.flatten(0, 1).index_select(0, before_D)
+
+    def packed_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
+        """The same, rows behind each other: no padding, and once what rows of a group begin with. The host makes the
+        plan from its own copy of the batch and waits for nothing.
+        """
+        home, device = batch.on_cpu, batch.mask.device
+        pack = packing.packed(home.context["tokens"], home.mask, home.group)
+        place_D = packed_attention.sent(pack.place_D, device)
+        if not len(place_D):
+            return place_D, self.no_states()
+        tokens_N = batch.context["tokens"].reshape(-1).index_select(0, packed_attention.sent(pack.token_N, device))
+        states_NW = packed_layers.states(self.network, tokens_N, pack)
+        return place_D, states_NW.index_select(0, packed_attention.sent(pack.before_D, device))
+
+    def no_states(self) -> Tensor:
+        """[0, W]."""
+        return next(self.parameters()).new_zeros(0, self.network.get_output_embeddings().weight.shape[1])
+
+    def judged(self, hidden_DW: Tensor, action_D: Tensor, needs: frozenset[Need]) -> tuple[Tensor, Tensor]:
+        """(log-probability, entropy): together with the output layer where it is one matrix and logits are many, else
+        LOGITS_AT_ONCE at a time.
+        """
+        num = max(1, LOGITS_AT_ONCE // self.vocabulary.size)
+        is_long = torch.is_grad_enabled() and len(hidden_DW) > num  # all chunks' logits would wait for backward
+        if (is_long or hidden_DW.is_cuda) and self.is_plain:
+            weight, kind = self.network.get_output_embeddings().weight, hidden_DW.device.type
+            narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+            with torch.autocast(kind, enabled=False):
+                given = (hidden_DW.to(narrow), weight.to(narrow), action_D)
+                logp, entropy = output.given_logp(*given, Need.ENTROPY in needs)
+            return logp, torch.zeros_like(logp) if entropy is None else entropy
+        measure: Any = partial(checkpoint, self.measured, use_reentrant=False) if is_long else self.measured
+        chunks = zip(hidden_DW.split(num), action_D.split(num), strict=True)
+        parts = [measure(some, action, needs) for some, action in chunks]
+        return torch.cat([logp for logp, _ in parts]), torch.cat([entropy for _, entropy in parts])
+
+    def measured(self, hidden_DW: Tensor, action_D: Tensor, needs: frozenset[Need]) -> tuple[Tensor, Tensor]:
+        """(log-probability, entropy) of some decisions; an entropy that nobody needs is 0."""
+        logits = self.logits(hidden_DW)
+        logp = distributions.categorical_logp(logits, action_D)
+        return logp, distributions.categorical_entropy(logits) if Need.ENTROPY in needs else torch.zeros_like(logp)
+
+
+class Decoder:
+    """Token by token with the network's own cache. Rows of one prompt share its prefill; padding stands in front."""
+
+    def __init__(self, actor: PretrainedActor, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
+        self.actor, self.cache = actor, cast(Any, None)
+        device, longest, pad = next(actor.parameters()).device, max(map(len, prompts)), actor.vocabulary.pad
+        unused = torch.tensor([longest - len(prompt) for prompt in prompts], device=device)
+        self.seen = torch.arange(longest, device=device) >= unused.unsqueeze(1)
+        self.is_even = bool(self.seen.all())
+        self.take(torch.tensor([[pad] * (longest - len(prompt)) + [*prompt] for prompt in prompts], device=device))
+        self.keep(torch.repeat_interleave(torch.tensor(repeats, device=device)))
+
+    def take(self, tokens_NK: Tensor) -> None:
+        """K more tokens of each row; `seen` already counts them."""
+        inputs: dict[str, Any] = {"input_ids": tokens_NK, "past_key_values": self.cache, "use_cache": True}
+        if not self.is_even:
+            inputs["attention_mask"] = self.seen.long()
+            inputs["position_ids"] = (self.seen.long().cumsum(1) - 1).clamp(min=0)[:, -tokens_NK.shape[1] :]
+        output = self.actor.network.base_model(**inputs)
+        self.cache, self.hidden = output.past_key_values, output.last_hidden_state[:, -1]
+
+    def logits(self) -> Tensor:
+        """[N, V] for the next token."""
+        return self.actor.logits(self.hidden)
+
+    def push(self, tokens: Tensor) -> None:
+        """Appends one token to each row."""
+        self.seen = nn.functional.pad(self.seen, (0, 1), value=True)
+        self.take(tokens.unsqueeze(1))
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only."""
+        self.cache.reorder_cache(rows)
+        self.hidden, self.seen = self.hidden[rows], self.seen[rows]
+
+
+@torch.no_grad()
+def check_numbers(actor: PretrainedActor, name: str) -> None:
+    """AssayError where scoring or decoding departs from the network's own forward pass on six tokens."""
+    ids = [7919 * place % actor.vocabulary.size for place in range(1, 7)]
+    batch = text.written([ids[:1]] * 2, [ids[1:4], ids[1:]], torch.arange(2), actor.vocabulary.pad)
+    with asking(f"the architecture of '{name}' does not fit"):
+        decoder = actor.decoder([ids[:3], ids[:5]], [1, 2], 1)
+        first = decoder.logits()
+        own = actor.network(input_ids=torch.tensor([ids]), use_cache=False).logits[0].to(first.dtype).log_softmax(-1)
+        decoder.keep(torch.tensor([2, 0]))
+        decoder.push(torch.tensor([ids[5], ids[3]]))
+        decoded = torch.cat([first, decoder.logits()]).log_softmax(-1)
+        scored = actor.score(batch, frozenset({Need.LOGP})).logp[:, 1:]
+    expected = own[torch.arange(5), ids[1:]] * batch.mask[:, 1:]
+    gap = max(float((decoded - own[[2, 4, 4, 5, 3]]).abs().max()), float((scored - expected).abs().max()))
+    is_low = next(actor.parameters()).dtype == torch.bfloat16
+    if not gap <= (LARGEST_GAP_LOW if is_low else LARGEST_GAP):
+        what = f"log-probabilities of '{name}' are {gap:.2g} off its own forward pass"
+        raise AssayError(f"{what}: padding, cache or output layer work differently in this architecture")

@@ -1,0 +1,110 @@
+"""The layers of a pretrained network on packed rows: its own forward pass, with another attention in it.
+
+Axes: N packed tokens, H heads, K heads of keys, E head size, W width.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.extras import require
+from assay.ops import packed_attention, packing
+
+NAME = "packed_or_"
+"""Our attention is called this and what the network used before, which it still uses where rows are not packed."""
+PLAN = "packed_plan_"
+"""What the arguments of our attention are called on their way through the network."""
+WITHOUT_EFFECT = {"dropout", "position_ids", "use_cache", "cache_position", "is_causal", "output_attentions"}
+LARGEST_GAP, LARGEST_GAP_LOW = 1e-4, 0.05
+"""Between states on packed and on separate rows, of their largest number: in float32, in bfloat16."""
+
+
+def attention(
+    before: Callable[..., Any], module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any
+) -> Any:
+    """transformers' attention interface: `before`, or of one packed row [1, H, N, E] and [1, K, N, E] to [1, N, H, E].
+    What comes with a layer's other arguments decides: a layer may run again when its network is long done.
+    """
+    plan = {name.removeprefix(PLAN): some for name, some in options.items() if name.startswith(PLAN)}
+    if not plan:
+        return before(module, query, key, value, mask, **options)
+    scaling = options.pop("scaling", None)
+    for name, some in options.items():
+        if not name.startswith(PLAN) and name not in WITHOUT_EFFECT and some is not None:
+            raise AssayError(f"packed rows cannot have an attention with {name}={some}")
+    narrow = value.dtype
+    if torch.is_autocast_enabled(value.device.type):
+        narrow = torch.get_autocast_dtype(value.device.type)
+    heads = [some.squeeze(0).transpose(0, 1).to(narrow) for some in (query, key, value)]
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    return packed_attention.attend(heads[0], heads[1], heads[2], scale, plan).unsqueeze(0), None
+
+
+def prepare(network: Any) -> bool:
+    """Puts our attention where the network's is; False where that is not one of transformers' own."""
+    library, config = require("transformers", "language"), network.base_model.config
+    name = config._attn_implementation.removeprefix(NAME)
+    known, masks = library.AttentionInterface._global_mapping, library.AttentionMaskInterface._global_mapping
+    if name not in known or name not in masks:
+        return False
+    library.AttentionInterface.register(NAME + name, partial(attention, known[name]))
+    library.AttentionMaskInterface.register(NAME + name, masks[name])
+    config._attn_implementation = NAME + name
+    return True
+
+
+def states(network: Any, tokens_N: Tensor, pack: packing.Pack) -> Tensor:
+    """The last hidden states [N, W]."""
+    device, weight = tokens_N.device, network.get_output_embeddings().weight
+    kind = device.type
+    narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
+    config = network.base_model.config.get_text_config()
+    size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    plan = packed_attention.plan(pack, packed_attention.is_fast(device, narrow, size), device)
+    position = packed_attention.sent(pack.position_N, device)
+    ready = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)  # so that no mask of N x N is made; nobody reads it
+    found = network.base_model(
+        input_ids=tokens_N.unsqueeze(0), position_ids=position.unsqueeze(0), attention_mask=ready, use_cache=False,
+        **{PLAN + name: some for name, some in plan.items()},
+    )  # fmt: skip
+    return found.last_hidden_state.squeeze(0)
+
+
+def can_pack(network: Any, num_words: int) -> bool:
+    """Whether the network takes packed rows; it is left as it was, if not, and a warning says why."""
+    config = network.base_model.config
+    before = config._attn_implementation
+    why = trouble(network, num_words) if prepare(network) else f"its attention '{before}' is not one of transformers'"
+    if why:
+        config._attn_implementation = before
+        warnings.warn(f"rows are padded, not packed, for {type(network).__name__}: {why}", stacklevel=2)
+    return not why
+
+
+@torch.no_grad()
+def trouble(network: Any, num_words: int) -> str:
+    """What is wrong with three packed rows, two of them with one prompt, against separate rows; nothing where they have
+    the same states. Positions, windows or caps of another kind show here, or raise.
+    """
+    device = next(network.parameters()).device
+    words = torch.arange(1, 31).mul(7919).remainder(num_words).view(3, 10)
+    words[1, :6] = words[0, :6]
+    mask = torch.arange(10) >= torch.tensor([[6], [6], [3]])
+    pack = packing.packed(words, mask, torch.tensor([0, 0, 1]))
+    try:
+        packed_NW = states(network, words.view(-1)[pack.token_N].to(device), pack)
+    except (AssayError, TypeError, ValueError, AttributeError, RuntimeError, NotImplementedError) as error:
+        return f"a trial raised {type(error).__name__}: {error}"
+    own_BTW = network.base_model(input_ids=words[:, :-1].to(device), use_cache=False).last_hidden_state
+    row, column = pack.place_D // 10, pack.place_D % 10 - 1
+    gap = (packed_NW[pack.before_D.to(device)] - own_BTW[row.to(device), column.to(device)]).abs().max()
+    share = float(gap / own_BTW.abs().max())
+    limit = LARGEST_GAP_LOW if own_BTW.dtype in packed_attention.FAST else LARGEST_GAP
+    return "" if share <= limit else f"its states differ by {share:.2g} of their largest number in a trial"

@@ -1,0 +1,384 @@
+"""Pretrained language models as actors: any causal model of transformers, from a folder or a hub id.
+
+Here are folders, tokenizers and tasks; `pretrained` has the actor, `adapters` LoRA.
+
+Weights come from safetensors only, no code out of a model's folder is run, and what would train with wrong numbers is
+refused before anything is spent: see `check_folder`, `loaded`, `check_numbers` and `longest`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.extras import require
+from assay.core.slots import Task
+from assay.core.spaces import Spec, Vocabulary
+from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, save
+from assay.models.pretrained.causal import PretrainedActor, asking, check_numbers
+from assay.playing import text
+from assay.tasks.language.dialogue import DialogueTask, Partner
+from assay.tasks.language.preferences import PairsTask
+from assay.tasks.language.prompts import Item, Items, PromptTask, prompt_ids
+from assay.tasks.language.textfile import TextFile, TwoFiles
+
+DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
+FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
+NUM_MEASURED = 512  # items, of both splits, that are looked at before a run
+MARK = "prompt-goes-here-1+1"
+TODAY = "{% macro strftime_now(form) %}26 Jul 2024{% endmacro %}{{ '' }}"  # a run must not depend on the date
+
+
+# ---------------------------------------------------------------------------------------------------- the folder
+@dataclass(frozen=True)
+class Pretrained:
+    """A causal language model of transformers, from a folder or from a hub id at a revision.
+
+    In bfloat16 weights and arithmetic take half the memory and time; small updates are not lost, since optimizers that
+    take such values keep float32 masters (`Adam`).
+
+    With `lora` only adapters are trained. A folder that peft saved stands for its base model with that adapter, which
+    is trained on.
+    """
+
+    path: str
+    revision: str | None = None
+    dtype: str = "float32"
+    lora: Lora = Lora()
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The actor, checked against the network's own forward pass."""
+        network = loaded(self)
+        size = network.get_output_embeddings().weight.shape[0]
+        if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
+            what = f"model '{self.path}' speaks {size} tokens, the task has actions {spec.action}"
+            raise AssayError(f"{what}; give the task the model's tokens with with_model")
+        limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
+        if spec.horizon > limit:
+            raise AssayError(f"model '{self.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
+        actor = PretrainedActor(spec.action, network)
+        check_numbers(actor, self.path)
+        return actor
+
+
+def pinned(address: str) -> Pretrained:
+    """The model at FOLDER, OWNER/NAME or OWNER/NAME@REVISION; a hub id gets the commit that it stands for now."""
+    if Path(address).expanduser().is_dir():
+        return Pretrained(address)
+    path, _, revision = address.partition("@")
+    return Pretrained(path, folder_of(Pretrained(path, revision or None)).name)
+
+
+def folder_of(model: Pretrained) -> Path:
+    """The model's folder, fetched where the path is a hub id, and its base model's where it is an adapter; AssayError
+    where it cannot be an actor.
+    """
+    folder = Path(model.path).expanduser()
+    adapter = adapter_settings(folder)
+    if adapter and not (folder / "config.json").is_file():
+        base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision"))
+        if adapter_settings(Path(base.path).expanduser()):
+            raise AssayError(
+                f"'{model.path}' adapts another adapter, '{base.path}'; merge that one into its base model"
+            )
+        return folder_of(base)
+    if not folder.is_dir():
+        lost = f"there is no folder '{model.path}' (looked up from {Path.cwd()})"
+        if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", model.path):
+            raise AssayError(f"{lost}; give a folder with config.json and safetensors, or a hub id such as owner/name")
+        with asking(f"{lost}, and the hub does not give this id"):
+            hub = require("huggingface_hub", "language")
+            folder = Path(hub.snapshot_download(model.path, revision=model.revision, allow_patterns=FILES))
+    check_folder(folder, model.path)
+    return folder
+
+
+def check_folder(folder: Path, name: str) -> None:
+    """AssayError where the files say that this is no causal language model that can be trained here."""
+    with asking(f"'{name}' has a configuration that cannot be read") as library:
+        files = [folder / "config.json", folder / "tokenizer_config.json"]
+        config, other = (json.loads(file.read_text()) if file.is_file() else {} for file in files)
+        known = library.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    kind, classes = config.get("model_type"), config.get("architectures") or []
+    is_causal = kind in known and not config.get("is_encoder_decoder")
+    is_causal &= not classes or any(one.endswith(("ForCausalLM", "LMHeadModel")) for one in classes)
+    is_adapter = (folder / "adapter_config.json").is_file()
+    has_weights = any((folder / f"model.safetensors{rest}").is_file() for rest in ("", ".index.json"))
+    reasons = {
+        "is a model and an adapter of another; keep them in two folders": is_adapter and bool(config),
+        "is an adapter; download it and give its folder": is_adapter,
+        "has no config.json, so it is no model of transformers": not config,
+        "wants to run its own code (auto_map), refused; take one that transformers knows": "auto_map" in config | other,
+        f"is no causal language model of transformers (model_type {kind}, architectures {classes})": not is_causal,
+        "has quantised weights, which cannot be trained; take the model itself": "quantization_config" in config,
+        "has no model.safetensors, and no pickle is read; save it with save_pretrained": not has_weights,
+    }
+    if any(reasons.values()):
+        raise AssayError(f"'{name}' {next(reason for reason, holds in reasons.items() if holds)}")
+
+
+def loaded(model: Pretrained) -> Any:
+    """The network with every one of its weights out of the file, in evaluation mode for good: no dropout."""
+    if model.dtype not in DTYPES:
+        what = f"dtype is '{model.dtype}'; weights train in {' or '.join(DTYPES)}"
+        raise AssayError(f"{what}, and Placement(precision=torch.bfloat16) computes in less")
+    folder = folder_of(model)
+    options = {"dtype": DTYPES[model.dtype], "use_safetensors": True, "local_files_only": True}
+    with asking(f"'{model.path}' cannot be loaded") as library:
+        make = partial(library.AutoModelForCausalLM.from_pretrained, trust_remote_code=False, output_loading_info=True)
+        network, report = make(folder, **options)
+    columns = ("missing_keys", "mismatched_keys", "unexpected_keys")
+    wrong = [f"{column[:-5]} {name}" for column in columns for name in sorted(map(str, report[column]))]
+    if wrong:
+        raise AssayError(f"'{model.path}': {len(wrong)} weights do not fit the architecture: {', '.join(wrong[:3])}")
+    return with_adapters(network, model).to(DTYPES[model.dtype]).eval()
+
+
+def with_adapters(network: Any, model: Pretrained) -> Any:
+    """The network with the adapter that its path or its settings ask for; as it is where they ask for none."""
+    folder = Path(model.path).expanduser()
+    if not adapter_settings(folder):
+        return model.lora.attach(network) if model.lora.rank else network
+    if model.lora.rank:
+        raise AssayError(f"'{model.path}' is an adapter already, of which more is trained; set lora.rank=0")
+    return attach_saved(network, folder)
+
+
+def export(policy: Any, model: Any, target: Path) -> None:
+    """Writes a trained policy that came from `model` into a new folder, as `adapters.save` does."""
+    if not isinstance(policy, PretrainedActor) or not isinstance(model, Pretrained):
+        raise AssayError("this policy is no network of transformers (train with --model); its checkpoints hold it")
+    if target.exists():
+        raise AssayError(f"{target} is there already; give a new folder")
+    adapter = adapter_settings(Path(model.path).expanduser())
+    base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision")) if adapter else model
+    with asking(f"{target} cannot be written"):
+        save(policy.network, PretrainedTokenizer(model.path, model.revision).backend, target, base.path, base.revision)
+
+
+# ---------------------------------------------------------------------------------------------------- the tokenizer
+class Framed(str):
+    """A prompt that stands in the model's chat template when it is encoded: the type says so, never the text."""
+
+
+class Answered(str):
+    """A partner's reply that stands in the chat template when it is encoded, between two utterances of the policy."""
+
+
+@dataclass(frozen=True)
+class PretrainedTokenizer:
+    """The tokenizer of a pretrained model. Text is only ever text: "<|im_end|>" in a prompt is no control token.
+
+    `bos` begins every prompt: the template's first control token, else the tokenizer's bos, else its eos (Qwen has no
+    bos and separates documents by eos). `eos` is what the template puts after a reply, else the tokenizer's eos. `pad`
+    is eos where there is none: padding is known by the columns `mask` and `valid`, never by its id.
+    """
+
+    path: str
+    revision: str | None = None
+    chat: bool = True
+
+    @cached_property
+    def backend(self) -> Any:
+        """The tokenizer of transformers."""
+        folder = folder_of(Pretrained(self.path, self.revision))
+        with asking(f"the tokenizer of '{self.path}' cannot be loaded") as library:
+            return library.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+
+    def rendered(self, *turns: str) -> str:
+        """The chat template around a prompt, a prompt and its reply, and so on in turn."""
+        roles = itertools.cycle(("user", "assistant"))
+        chat = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
+        with asking(f"the chat template of '{self.path}' fails (chat=False does without)"):
+            template = TODAY + self.backend.get_chat_template()
+            options = {"chat_template": template, "add_generation_prompt": len(turns) % 2 == 1}
+            return str(self.backend.apply_chat_template(chat, tokenize=False, **options))
+
+    @cached_property
+    def frame(self) -> tuple[str, str]:
+        """What the chat template writes before and after a prompt; nothing where there is no template."""
+        if not self.chat or not self.backend.chat_template:
+            return "", ""
+        before, mark, after = self.rendered(MARK).partition(MARK)
+        if not mark or MARK in after:
+            raise AssayError(f"the chat template of '{self.path}' loses or repeats the prompt; use chat=False")
+        return before, after
+
+    @cached_property
+    def gap(self) -> tuple[str, str]:
+        """What the chat template writes before and after a reply that stands between two utterances; the end token of
+        the first one begins it. AssayError where a conversation that goes on does not begin as it was.
+        """
+        if not any(self.frame):
+            raise AssayError(f"'{self.path}' has no chat template; conversations need a chat model")
+        whole = self.rendered(MARK, MARK, MARK)
+        begun = self.rendered(MARK) + MARK
+        before, mark, after = whole.removeprefix(begun).partition(MARK)
+        goes_on = whole.startswith(begun) and bool(mark) and self.raw(before)[:1] == [self.vocabulary.eos]
+        if not goes_on or self.rendered(*[MARK] * 5) != whole + MARK + before + MARK + after:
+            what = f"the chat template of '{self.path}' writes earlier turns anew when a conversation goes on"
+            raise AssayError(f"{what}; take a model whose template appends, or a task of one turn")
+        return before, after
+
+    @cached_property
+    def control(self) -> Mapping[int, str]:
+        """Control tokens: special ones, and added ones that the template writes."""
+        frame, added = "\n".join(self.frame), self.backend.added_tokens_decoder.items()
+        return {i: one.content for i, one in added if one.special or (one.content in frame and one.content.strip())}
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The model's number of tokens, and the ids described above."""
+        eos, bos, pad = self.backend.eos_token_id, self.backend.bos_token_id, self.backend.pad_token_id
+        if any(self.frame):
+            after_reply = self.raw(self.rendered(MARK, MARK).rpartition(MARK)[2])
+            eos = next((index for index in after_reply if index in self.control), eos)
+            bos = next((index for index in self.raw(MARK.join(self.frame))[:1] if index in self.control), bos)
+        if eos is None:
+            raise AssayError(f"'{self.path}' has no end token; name its eos_token in tokenizer_config.json")
+        reader = require("transformers", "language").AutoConfig
+        config = reader.from_pretrained(self.backend.name_or_path, trust_remote_code=False, local_files_only=True)
+        given = [int(eos if one is None else one) for one in (pad, bos, eos)]
+        return Vocabulary(int(config.get_text_config().vocab_size), *given)
+
+    def raw(self, written: str) -> list[int]:
+        """Ids of text in which control tokens are control tokens."""
+        return list(self.backend.encode(written, add_special_tokens=False, split_special_tokens=False))
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of text (cut where it spells a control token), of a framed prompt without its bos, or of a reply with all
+        that the template writes since the last utterance, from its end token on; or ValueError.
+        """
+        is_framed = isinstance(text, Framed)
+        before, after = self.frame if is_framed else self.gap if isinstance(text, Answered) else ("", "")
+        whole, shift = before + text + after, len(before) + 1
+        spelt = "|".join(re.escape(token) for token in self.control.values()) or "$^"
+        cuts = sorted({match.start() + shift for match in re.finditer(f"(?={spelt})", text)})
+        pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+        ids = [index for piece in pieces for index in self.raw(piece)]
+        allowed = len(re.findall(spelt, before)) + len(re.findall(spelt, after))
+        if sum(index in self.control for index in ids) != allowed or max(ids, default=0) >= self.vocabulary.size:
+            raise ValueError(f"the tokenizer of '{self.path}' cannot write {text[:60]!a} as plain text")
+        return ids[1:] if is_framed and before and ids[0] == self.vocabulary.bos else ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text without pad, bos and eos; other special tokens, and ids that are no token, read as U+FFFD."""
+        added, vocabulary = self.backend.added_tokens_decoder, self.vocabulary
+        shown = [index for index in ids if index not in (vocabulary.pad, vocabulary.bos, vocabulary.eos)]
+        names = dict(zip(shown, self.backend.convert_ids_to_tokens(shown), strict=True))
+        runs = itertools.groupby(shown, lambda one: names[one] is None or (one in added and added[one].special))
+        read = partial(self.backend.decode, clean_up_tokenization_spaces=False)
+        return "".join(text.SPOILED * len(list(run)) if is_bad else read(list(run)) for is_bad, run in runs)
+
+
+# ---------------------------------------------------------------------------------------------------- the task
+@dataclass(frozen=True)
+class ModelTask(PromptTask):
+    """Prompts that stand in a model's chat template, where it has one."""
+
+    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
+        """The items of these ordinals, their prompts framed."""
+        return [replace(item, prompt=Framed(item.prompt)) for item in super().items_of(starts, split)]
+
+
+@dataclass(frozen=True)
+class ModelDialogue(DialogueTask):
+    """Conversations in a model's chat template: the policy is the assistant, its partner the user.
+
+    What was written is never written again: each turn adds the template's own tokens and the reply's to those of the
+    utterance as they were chosen, after an end token in case the utterance was cut. White space around prompts and
+    replies is dropped, since the template separates turns.
+    """
+
+    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
+        """The items of these ordinals, their prompts introduced and framed."""
+        return [replace(item, prompt=introduced(self.partner, item)) for item in super().items_of(starts, split)]
+
+    def between(self, reply: str, last: int) -> list[int]:
+        """The rest of the utterance's frame, and the reply in its own, up to where the next utterance begins."""
+        ids = self.tokenizer.encode(Answered(reply.strip()))
+        return ids[1:] if last == self.tokenizer.vocabulary.eos else ids
+
+
+def introduced(partner: Partner, item: Item) -> Framed:
+    """The prompt of a conversation, after the partner's introduction where it has one."""
+    return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip())
+
+
+def with_model(
+    task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0
+) -> PromptTask | PairsTask | DialogueTask:
+    """The task in the model's tokens, its prompts in the model's chat template where it has one; conversations need a
+    template.
+
+    `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration.
+    """
+    chosen = pinned(model) if isinstance(model, str) else model
+    if isinstance(task, PairsTask):
+        return PairsTask(cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
+    if isinstance(task, DialogueTask):
+        return conversing(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
+    if not isinstance(task, PromptTask):
+        raise AssayError(f"task '{task.name}' has no prompts; a language model needs a token task such as countdown")
+    tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
+    frame = len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
+    prompt, reply = longest(tokenizer, task.items)
+    if not isinstance(task.items, TextFile | TwoFiles):  # of items that were not seen, no token is shorter than a byte
+        prompt = max(prompt, task.max_prompt)
+    return ModelTask(task.name, task.items, tokenizer, prompt + frame, max_tokens or max(reply + 1, task.max_tokens))
+
+
+def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:
+    """The conversations of a task in a model's tokens. Limits are in bytes, than which no token is shorter; what
+    demonstrations say must be written and read back.
+    """
+    partner, own = task.partner, task.tokenizer
+    wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
+    items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
+    frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", "")), sys.maxsize)) + 2
+    gap = len(tokenizer.encode(Answered(""))) + 2
+    said = {words for item in items for words in item.demonstration.split("\n")}
+    with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
+        utterance = max(len(written_back(tokenizer, words)) for words in said) + 1
+        for item in items:
+            written_back(tokenizer, item.prompt)
+    limits = (wide * task.max_prompt + frame, task.max_turns, max_tokens or max(utterance, task.max_tokens))
+    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap)
+
+
+def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
+    """The ids of some words; ValueError where they are read as other words."""
+    ids = tokenizer.encode(words)
+    read = tokenizer.decode(ids)
+    if tokenizer.encode(read) != ids:
+        raise ValueError(f"it writes {ids[:20]} and reads that as {read[:60]!a}, which has other ids")
+    return ids
+
+
+def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
+    """Tokens of the longest prompt and reply; AssayError where the tokenizer cannot write them and read them back."""
+    if isinstance(items, TextFile | TwoFiles):
+        some = items.rows
+    else:
+        some = tuple(items.item(k // 2, k % 2) for k in range(NUM_MEASURED))
+    prompts, replies = [0], [0]
+    with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
+        for place, item in enumerate(some):
+            words = (item.prompt, item.demonstration, str(item.facts.get("rejected", "")))
+            write = partial(written_back, tokenizer) if place < NUM_MEASURED else tokenizer.encode
+            written = [write(one) for one in words]
+            prompts.append(len(written[0]))
+            replies += map(len, written[1:])
+    return max(prompts), max(replies)

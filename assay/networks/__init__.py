@@ -1,1 +1,0 @@
-"""Network bodies that actors and critics share."""

@@ -1,1 +1,0 @@
-"""Losses that improve the actor."""

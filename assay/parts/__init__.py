@@ -1,0 +1,1 @@
+"""Parts that two or more methods use, one folder for each slot."""

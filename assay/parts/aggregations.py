@@ -1,0 +1,151 @@
+"""Aggregations: how the decisions of a batch are weighed into one number. Axes: B sequences, T decisions.
+
+    loss = sum_bt weight_bt * loss_bt / count
+
+The engine divides, by the count of the whole update batch, so that micro-batches and padding cannot change a loss.
+Terms say what they count by one of two bases: `Weighed` takes an aggregation, `OverTransitions` counts what is compared
+with what followed it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Aggregation, Annotation
+from assay.ops import groups
+
+
+def decisions_per_episode(batch: Experience) -> Tensor:
+    """Decisions in the whole episode (of each player) of each row, [B], at least 1."""
+    per_row = batch.mask.sum(1)
+    if batch.episode is None:
+        return per_row.clamp(min=1)
+    episodes = groups.episode_groups(batch)
+    return groups.total(per_row, episodes)[episodes.index].clamp(min=1)
+
+
+def num_episodes(batch: Experience) -> Tensor:
+    """Number of episodes with a decision; in a game each player's is one."""
+    has_decision, label = batch.mask.any(1), groups.episode_label(batch)
+    if label is None:
+        return has_decision.sum()
+    return has_decision.new_ones((), dtype=torch.long) * torch.unique(label[has_decision]).numel()
+
+
+@dataclass(frozen=True)
+class TokenMean(Aggregation):
+    """Every decision of the batch weighs the same: long sequences weigh more (DAPO, arXiv:2503.14476)."""
+
+    together: ClassVar[str | None] = None
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """The mask."""
+        return batch.weight
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions."""
+        return batch.num_decisions
+
+
+@dataclass(frozen=True)
+class SequenceMean(Aggregation):
+    """Mean over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300)."""
+
+    together: ClassVar[str | None] = "episode"
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """mask / decisions of the episode."""
+        return batch.mask / decisions_per_episode(batch).unsqueeze(1).to(batch.reward.dtype)
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of episodes with a decision."""
+        return num_episodes(batch)
+
+
+@dataclass(frozen=True)
+class FixedLength(Aggregation):
+    """Sum over decisions divided by a constant, then mean over episodes: no length bias (Dr. GRPO,
+    arXiv:2503.20783).
+    """
+
+    length: int
+    together: ClassVar[str | None] = "episode"
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """mask / length."""
+        return batch.weight / self.length
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of episodes with a decision."""
+        return num_episodes(batch)
+
+
+@dataclass(frozen=True)
+class SequenceSum(Aggregation):
+    """Sum over decisions, mean over episodes: the likelihood of whole episodes (REINFORCE, RLOO)."""
+
+    together: ClassVar[str | None] = "episode"
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """The mask."""
+        return batch.weight
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of episodes with a decision."""
+        return num_episodes(batch)
+
+
+@dataclass(frozen=True)
+class PromptMean(Aggregation):
+    """Mean over the decisions of each group, then over groups: every prompt weighs the same."""
+
+    together: ClassVar[str | None] = "group"
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """mask / decisions of the group."""
+        in_group = groups.row_groups(batch)
+        decisions = groups.total(batch.mask.sum(1), in_group)[in_group.index].clamp(min=1)
+        return batch.mask / decisions.unsqueeze(1).to(batch.reward.dtype)
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of groups with a decision."""
+        has_decision = batch.mask.any(1)
+        if batch.group is None:
+            return has_decision.sum()
+        return has_decision.new_ones((), dtype=torch.long) * torch.unique(batch.group[has_decision]).numel()
+
+
+# ---------------------------------------------------------------------------------------------------- what terms count
+class Weighed:
+    """A term whose decisions are weighed by its setting `aggregate`."""
+
+    aggregate: Aggregation
+
+    @property
+    def together(self) -> str | None:
+        """As the aggregation says."""
+        return self.aggregate.together
+
+    def count(self, batch: Experience) -> Tensor:
+        """As the aggregation says."""
+        return self.aggregate.count(batch)
+
+
+class OverTransitions:
+    """A term that sums over the decisions of `batch.now`, each with what followed it in `batch.after`.
+
+    Needs nothing besides the record and takes rows apart, unless the term says otherwise. Degenerate: a decision in the
+    last column has nothing after it and is not counted.
+    """
+
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions with a column after them."""
+        return batch.now.num_decisions

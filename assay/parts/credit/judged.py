@@ -1,0 +1,45 @@
+"""Credit that critics give to decisions which were never carried out. Axes: B sequences, T decisions, N critics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Annotation, Credit, Over
+
+
+@dataclass(frozen=True)
+class ActionValues(Annotation):
+    """Column `q`: min_i Q_i(s, a) of the recorded decisions by the critic `q`, zero where masked."""
+
+    column: ClassVar[str] = "q"
+    model: ClassVar[str] = "q"
+
+    def __call__(self, experience: Experience, over: Over) -> Tensor:
+        """[B, T]."""
+        return over(experience, lambda q, rows: torch.where(rows.mask, q(rows.context, rows.action).amin(0), 0.0))
+
+
+def some_values(experience: Experience) -> Tensor:
+    """Values for the laws, where no critic has written them: rewards and what else was expected."""
+    return experience.reward + 0.5 * experience.column("value")
+
+
+@dataclass(frozen=True)
+class CriticAdvantage(Credit):
+    """A(s, a) = min_i Q_i(s, a) - V(s), from the critics `q` and `value`: no reward is read (arXiv:2302.11312)."""
+
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})
+    centred: ClassVar[bool] = False
+    reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": some_values}
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage`."""
+        value = experience.column("q") - experience.column("value")
+        return experience.add({"advantage": torch.where(experience.mask, value, 0.0)})

@@ -1,0 +1,157 @@
+"""Credit in games: round by round among parallel copies, and across players. Axes: B rows, T decisions, R turns.
+
+A turn is what a player decides in one round, be it one action or several tokens; its decisions share their credit. The
+column `turn` counts them; without it every decision is a turn of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Credit, RowStatistic
+from assay.ops import groups, returns
+
+
+def turns_of(experience: Experience) -> Tensor:
+    """The turn of each decision, [B, T]; 0 where the mask is false."""
+    mask = experience.mask
+    count = mask.long().cumsum(1) - 1
+    return torch.where(mask, count if experience.turn is None else experience.turn.expand(mask.shape), 0)
+
+
+def by_turn(value_BT: Tensor, turn_BT: Tensor, num_turns: int) -> Tensor:
+    """Sums over the decisions of each turn, [B, R]; `value_BT` is 0 where the mask is false."""
+    return value_BT.new_zeros(len(value_BT), num_turns).scatter_add(1, turn_BT, value_BT)
+
+
+def over_rows(value_BR: Tensor, rows: groups.Groups) -> Tensor:
+    """Sums over the rows of each group, on each of its rows, [B, R]."""
+    return value_BR.new_zeros(rows.num, value_BR.shape[1]).index_add_(0, rows.index, value_BR)[rows.index]
+
+
+@dataclass(frozen=True)
+class LeaveOneOutToGo(Credit):
+    """A_t = G_t - mean of G_t over the other rows of the group that have turn t;  G_t = r_t + discount * G_(t+1).
+
+    The group-relative baseline of repeated games (arXiv:2511.19405): copies of one start are compared round by round,
+    without a critic. The baseline does not depend on the row's own decisions, so that the gradient is unbiased. With
+    `discount` 1 and rewards at the end it is the leave-one-out outcome. Degenerate: a turn that no other row has has
+    baseline 0. A cut episode counts what was seen.
+    """
+
+    discount: float = 1.0
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    centred: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"episodes": "credit along time ends with its row, though a turn shares it"}
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage` and `return`."""
+        mask, reward, turn = experience.mask, experience.reward, turns_of(experience)
+        first, to_go = first_of_turns(mask, turn), self.to_go(experience, turn)
+        num = int(turn.max()) + 1
+        own = by_turn(torch.where(first, to_go, 0.0), turn, num)
+        there = by_turn(first.to(reward.dtype), turn, num)
+        rows = groups.row_groups(experience)
+        totals, counts = (over_rows(one, rows) - one for one in (own, there))
+        baseline = torch.where(counts > 0.5, totals / counts.clamp(min=1), 0.0)
+        advantage = (own - baseline).gather(1, turn) * mask
+        return experience.add({"advantage": advantage, "return": own.gather(1, turn) * mask})
+
+    def to_go(self, experience: Experience, turn: Tensor) -> Tensor:
+        """Discounted from turn to turn, not from decision to decision, [B, T]."""
+        mask, reward = experience.mask, experience.reward
+        nothing = torch.zeros_like(reward)
+        _, goes_on = returns.following_value(nothing, mask, experience.terminal, experience.truncated)
+        here = torch.where(mask, turn, -1)
+        # The next decision's turn: the smallest later one, since turns do not fall along a row.
+        later = torch.where(mask, turn, turn.max() + 1).flip(1).cummin(1).values.flip(1)
+        following = torch.nn.functional.pad(later[:, 1:], (0, 1))
+        step = torch.where(following == here, reward.new_tensor(1.0), reward.new_tensor(self.discount))
+        return returns.accumulate(reward * mask, 1.0, mask, goes_on * step)
+
+
+def first_of_turns(mask_BT: Tensor, turn_BT: Tensor) -> Tensor:
+    """Bool [B, T]: the first decision of each turn."""
+    seen = torch.where(mask_BT, turn_BT, -1).cummax(1).values
+    before = torch.nn.functional.pad(seen[:, :-1], (1, 0), value=-1)
+    return mask_BT & (turn_BT > before)
+
+
+@dataclass(frozen=True)
+class AlignAdvantages(Credit):
+    """A*_t = A_t + beta * discount * (sum_(k < t) discount^(t - k) A_k) * A'_t,  A' = the opponents' advantages.
+
+    Advantage alignment (arXiv:2406.14662; with language models arXiv:2511.19405): what helps the opponent is reinforced
+    after one's own advantages were positive, and what harms it after they were negative. Follows any credit that writes
+    `advantage`; turn t of all rows of a game is the same round, and a turn's advantage is the mean over its decisions,
+    in whichever of the player's rows they stand. Several opponents are added up. `beta` 0, a game of one, or a record
+    without players: nothing changes.
+    """
+
+    beta: float = 1.0
+    discount: float = 0.96
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    centred: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Rewrites `advantage`."""
+        advantage, mask = experience.column("advantage"), experience.mask
+        if experience.player is None or experience.episode is None or not self.beta:
+            return experience.add({"advantage": advantage * mask})
+        turn = turns_of(experience)
+        num = int(turn.max()) + 1
+        mine, games = groups.episode_groups(experience), groups.game_groups(experience)
+        total, decisions = (
+            over_rows(by_turn(one, turn, num), mine) for one in (advantage * mask, mask.to(advantage.dtype))
+        )
+        own = total / decisions.clamp(min=1)
+        # Several rows of one player hold its mean each: a game adds up players, not rows.
+        rows = torch.ones_like(own[:, :1])
+        others = over_rows(own / over_rows(rows, mine), games) - own
+        shaping = self.beta * self.discount * self.past(own) * others
+        return experience.add({"advantage": (advantage + shaping.gather(1, turn)) * mask})
+
+    def past(self, own_BR: Tensor) -> Tensor:
+        """sum_(k < t) discount^(t - k) A_k, [B, R]."""
+        held, carry = [], torch.zeros_like(own_BR[:, 0])
+        for turn in range(own_BR.shape[1]):
+            held.append(carry)
+            carry = self.discount * (carry + own_BR[:, turn])
+        return torch.stack(held, 1)
+
+
+def by_player(experience: Experience) -> groups.Groups:
+    """All rows of each player as one group; without players all rows."""
+    rows = groups.row_groups(experience)
+    label = torch.zeros_like(rows.index) if experience.player is None else experience.player
+    return replace(groups.groups_of(label, len(experience), label.device), share=rows.share)
+
+
+@dataclass(frozen=True)
+class PlayerMean(RowStatistic):
+    """Mean outcome of all episodes of the row's player: roles are not compared with each other. Without players it is
+    the batch mean."""
+
+    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
+        """One number for each player."""
+        return groups.mean(outcome_B, by_player(experience))
+
+
+@dataclass(frozen=True)
+class PlayerDeviation(RowStatistic):
+    """Standard deviation (n - 1) of the outcomes of the row's player plus `epsilon`, as REINFORCE++ scales a batch
+    (arXiv:2501.03262). A player with one episode, or with equal outcomes, has `epsilon`: its advantages are 0 over it.
+    """
+
+    epsilon: float = 1e-4
+
+    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
+        """Deviations, never 0."""
+        return groups.deviation(outcome_B, by_player(experience)) + self.epsilon

@@ -1,0 +1,85 @@
+"""Credit along time: generalised advantages and rewards to go. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from assay.core.record import Experience, Need
+from assay.core.slots import Credit
+from assay.ops import returns
+
+
+@dataclass(frozen=True)
+class Gae(Credit):
+    """Generalised advantage estimation (arXiv:1506.02438), for tokens and torques alike.
+
+    A_t = sum_k (discount * decay)^k delta_(t+k),  delta_t = r_t + discount * V(s_(t+1)) - V(s_t);  return_t = A_t +
+    V(s_t).
+    Terminal steps do not bootstrap, truncated ones and the end of a fragment do. `decay` is the paper's lambda.
+    """
+
+    discount: float = 0.99
+    decay: float = 0.95
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
+    centred: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage` and `return`."""
+        value = experience.column("value")
+        advantage = returns.gae(
+            experience.reward,
+            value,
+            experience.mask,
+            experience.terminal,
+            experience.truncated,
+            self.discount,
+            self.decay,
+        )
+        return experience.add({"advantage": advantage, "return": (advantage + value) * experience.mask})
+
+
+@dataclass(frozen=True)
+class RewardToGo(Credit):
+    """G_t = r_t + discount * G_(t+1), without a value; a cut episode counts what was seen."""
+
+    discount: float = 1.0
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    centred: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage` and `return`, both the reward to go."""
+        to_go = returns.discounted_returns(
+            experience.reward, experience.mask, experience.terminal, experience.truncated, self.discount
+        )
+        return experience.add({"advantage": to_go, "return": to_go})
+
+
+@dataclass(frozen=True)
+class Whiten(Credit):
+    """advantage <- (advantage - mean) / (std + epsilon) over all decisions of the batch; follows another credit.
+
+    With `centre` false only the scale changes. Degenerate: fewer than two decisions, or equal ones, give 0 when
+    centred.
+    """
+
+    centre: bool = True
+    epsilon: float = 1e-8
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    centred: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Rewrites `advantage`."""
+        advantage, mask = experience.column("advantage"), experience.mask
+        count = mask.sum().clamp(min=1)
+        mean = (advantage * mask).sum() / count
+        centred = (advantage - mean) * mask
+        deviation = (centred.square().sum() / (count - 1).clamp(min=1)).sqrt()
+        return experience.add(
+            {"advantage": (centred if self.centre else advantage * mask) / (deviation + self.epsilon)}
+        )

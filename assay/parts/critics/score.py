@@ -1,0 +1,76 @@
+"""Scores learned from preferences. Axes: B sequences, T decisions, P pairs.
+
+P(chosen beats rejected) = sigmoid(score(chosen) - score(rejected))      Bradley & Terry 1952
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import CriticLoss, CriticSpec, View
+from assay.core.spaces import Spec, Vocabulary
+from assay.models.score import TransformerScore
+from assay.ops import groups
+
+
+@dataclass(frozen=True)
+class SequenceScore(CriticSpec):
+    """A critic that scores a text so far: a transformer with a scalar head."""
+
+    width: int = 64
+    layers: int = 2
+    heads: int = 4
+
+    def build(self, spec: Spec) -> nn.Module:
+        """The module for this task."""
+        if not isinstance(spec.observation, Vocabulary):
+            raise AssayError(f"SequenceScore reads tokens, this task has observations {spec.observation}")
+        return TransformerScore(spec.observation, self.width, self.layers, self.heads)
+
+
+@dataclass(frozen=True)
+class BradleyTerry(CriticLoss):
+    """-log sigmoid(score(chosen) - score(rejected)), summed over pairs; a score is the critic's at the last decision.
+
+    Reads `chosen` [B]: +1, -1, or 0 for rows in no pair; a pair is a group with one +1 and one -1. Its minimum over
+    free scores has a difference of log(p / (1 - p)) where the first is chosen with frequency p. Degenerate: no pair
+    gives sum 0 and count 0; a row without a decision scores 0.
+    """
+
+    critic: str = "value"
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = "group"
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of pairs."""
+        return has_pair(batch, groups.row_groups(batch)).sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Logistic loss of the pairs' margins."""
+        score = at_last_decision(view.model(self.critic)(batch.context), batch.mask)
+        pairs = groups.row_groups(batch)
+        margin = groups.total(score * batch.column("chosen").to(score.dtype), pairs)
+        is_pair = has_pair(batch, pairs)
+        loss, count = torch.where(is_pair, -functional.logsigmoid(margin), 0.0), is_pair.sum()
+        correct = ((margin > 0) & is_pair).sum()
+        return Loss(loss.sum(), count, {"score_accuracy": (correct, count)})
+
+
+def has_pair(batch: Experience, by_group: groups.Groups) -> Tensor:
+    """Bool [G]: whether a row of the group was chosen and has a decision."""
+    chosen = (batch.column("chosen") > 0) & batch.mask.any(1)
+    return groups.total(chosen.to(batch.reward.dtype), by_group) > 0
+
+
+def at_last_decision(values_BT: Tensor, mask_BT: Tensor) -> Tensor:
+    """The value in each row's last column with a decision, [B]; 0 where there is none."""
+    columns = torch.arange(mask_BT.shape[1], device=mask_BT.device)
+    last = torch.where(mask_BT, columns, -1).amax(1)
+    return values_BT.gather(1, last.clamp(min=0).unsqueeze(1)).squeeze(1) * (last >= 0)

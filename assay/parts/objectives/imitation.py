@@ -1,0 +1,28 @@
+"""Doing what the record did: maximum likelihood, the same for text (sft) and control (bc). Axes: B, T."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import Aggregation, Objective, View
+from assay.parts.aggregations import TokenMean, Weighed
+
+
+@dataclass(frozen=True)
+class LogLikelihood(Weighed, Objective):
+    """loss = -sum_bt weight_bt * log pi(a_bt | s_bt) / count. Degenerate: an empty mask gives sum 0 and count 0."""
+
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {
+        "zero_credit": "likelihood does not read credit: every recorded decision counts"
+    }
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Negative log-likelihood of the decisions."""
+        nll = -view.scored.logp * self.aggregate.weigh(batch)
+        metrics = {"nll": ((-view.scored.logp.detach() * batch.mask).sum(), batch.mask.sum())}
+        return Loss(nll.sum(), self.count(batch), metrics)

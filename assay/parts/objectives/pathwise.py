@@ -1,0 +1,69 @@
+"""Improving the actor through a critic's gradient. Axes: B sequences, T decisions, N critics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from assay.core.record import Experience, Loss
+from assay.core.slots import Objective, View
+from assay.parts.aggregations import OverTransitions
+
+
+@dataclass(frozen=True)
+class MaximizeQ(OverTransitions, Objective):
+    """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477)."""
+
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The first critic's value of the actor's own action."""
+        now = batch.now
+        action = view.model("actor").decide(now.context)
+        value = view.model("q").first(now.context, action) * now.weight
+        return Loss(-value.sum(), self.count(batch), {"q": (value.detach().sum(), now.num_decisions)})
+
+
+@dataclass(frozen=True)
+class MaximizeSoftQ(OverTransitions, Objective):
+    """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905)."""
+
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Soft value of the actor's own action, negated."""
+        now = batch.now
+        action, logp = view.sampled
+        value = view.model("q")(now.context, action).amin(0)
+        loss = (view.model("temperature")().detach() * logp - value) * now.weight
+        count = now.num_decisions
+        metrics = {
+            "q": ((value.detach() * now.weight).sum(), count),
+            "entropy": ((-logp.detach() * now.weight).sum(), count),
+        }
+        return Loss(loss.sum(), self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class MatchEntropy(OverTransitions, Objective):
+    """loss = -log_temperature * (log pi(a|s) + target * dimensions): moves SAC's temperature until the entropy is
+    `target` x dimensions.
+
+    The authors' choice is one nat below a dimension's unit range: target entropy = -1 x dimensions.
+    """
+
+    target: float = -1.0
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The dual variable's loss; the policy gets no gradient."""
+        now = batch.now
+        actor, temperature = view.model("actor"), view.model("temperature")
+        _, logp = view.sampled
+        gap = (logp.detach() + self.target * actor.num_draws) * now.weight
+        loss = -temperature.log_value * gap.sum()
+        count = self.count(batch)
+        return Loss(loss, count, {"temperature": (temperature().detach() * count, count)})

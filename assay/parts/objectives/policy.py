@@ -1,0 +1,57 @@
+"""The policy-gradient family: ratio level x trust region x aggregation. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import Aggregation, Objective, RatioLevel, TrustRegion, View
+from assay.parts.aggregations import TokenMean
+from assay.parts.objectives.ratio import TokenRatio
+from assay.parts.objectives.trust import Clip
+
+
+@dataclass(frozen=True)
+class PolicyGradient(Objective):
+    """loss = sum_bt weight_bt * trust(ratio_bt, A_bt) / count.
+
+    The same object serves tokens and torques: it reads `advantage`, the recorded and the current log-probabilities.
+    Assumes: `advantage` was written by a credit. Degenerate: an empty mask gives sum 0 and count 0, and no step.
+    """
+
+    ratio: RatioLevel = TokenRatio()
+    trust: TrustRegion = Clip()
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    first_order: ClassVar[bool] = True
+
+    @property
+    def together(self) -> str | None:
+        """As the aggregation says, else as the ratio does: a group holds whole episodes."""
+        return self.aggregate.together or self.ratio.together
+
+    def count(self, batch: Experience) -> Tensor:
+        """As the aggregation says."""
+        return self.aggregate.count(batch)
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The weighed sum over decisions."""
+        logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
+        log_ratio = self.ratio(logp, batch)
+        loss, cut = self.trust(log_ratio, advantage, logp)
+        weighed = torch.where(mask, loss, 0.0) * self.aggregate.weigh(batch)
+        return Loss(weighed.sum(), self.count(batch), ratio_metrics(log_ratio.detach(), cut, batch))
+
+
+def ratio_metrics(moved: Tensor, cut: Tensor, batch: Experience) -> dict[str, tuple[Tensor, Tensor]]:
+    """Share cut off, mean ratio and its square, and the KL to who acted, estimated by ratio - 1 - log ratio."""
+    above = torch.expm1(moved)
+    ratio = above + 1.0
+    columns = torch.stack((cut.to(ratio.dtype), ratio, ratio.square(), above - moved))
+    sums = (columns * batch.weight).sum((1, 2)).unbind()
+    names = ("clipped", "ratio", "ratio_squared", "kl_to_old")
+    return {name: (value, batch.num_decisions) for name, value in zip(names, sums, strict=True)}

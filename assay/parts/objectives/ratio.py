@@ -1,0 +1,57 @@
+"""At which level the probability ratio is taken. Axes: B sequences, T decisions.
+
+All return log ratios [B, T], zero where masked, with gradient into `logp` only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.core.slots import RatioLevel
+from assay.ops import groups
+
+
+@dataclass(frozen=True)
+class TokenRatio(RatioLevel):
+    """log pi(a_t) - log pi_old(a_t) of each decision."""
+
+    together: ClassVar[str | None] = None
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """Per decision."""
+        return (logp_BT - batch.logp.detach()) * batch.mask
+
+
+@dataclass(frozen=True)
+class SequenceRatio(RatioLevel):
+    """Geometric mean over the episode's decisions: (pi(y) / pi_old(y))^(1/|y|), the same for all of them.
+
+    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is the episode's, shared equally.
+    """
+
+    together: ClassVar[str | None] = "episode"
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """The episode's mean, on each decision."""
+        log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
+        length = groups.over_episode(batch.mask.sum(1), batch).clamp(min=1)
+        return (groups.over_episode(log_ratio.sum(1), batch) / length).unsqueeze(1) * batch.mask
+
+
+@dataclass(frozen=True)
+class ProductRatio(RatioLevel):
+    """The whole episode's ratio: the exact importance weight of an outcome, with its full variance."""
+
+    together: ClassVar[str | None] = "episode"
+    breaks: ClassVar[dict[str, str]] = {
+        "first_order": "the product stands on each decision: length times REINFORCE's gradient; weigh with SequenceMean"
+    }
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """The episode's sum, on each decision."""
+        log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
+        return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask

@@ -1,0 +1,104 @@
+"""Trust regions: how far the loss lets the policy go. Axes: B sequences, T decisions.
+
+Each maps (log ratio, advantage, logp) to a loss per decision and says which decisions it cut off.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.core.slots import TrustRegion
+
+LARGEST_LOG_RATIO = 20.0
+
+
+def bounded_ratio(log_ratio: Tensor) -> Tensor:
+    """exp(log ratio), at most e^20: an overflow would turn the gradient of decisions that are cut off into NaN."""
+    return log_ratio.clamp(max=LARGEST_LOG_RATIO).exp()
+
+
+@dataclass(frozen=True)
+class NoTrust(TrustRegion):
+    """-A * log pi: REINFORCE. The ratio is not used: for data of the current policy only."""
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        return -advantage * logp, torch.zeros_like(advantage, dtype=torch.bool)
+
+
+@dataclass(frozen=True)
+class Unclipped(TrustRegion):
+    """-A * ratio: the plain importance-weighted surrogate."""
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        return -advantage * bounded_ratio(log_ratio), log_ratio > LARGEST_LOG_RATIO
+
+
+@dataclass(frozen=True)
+class Clip(TrustRegion):
+    """-min(ratio * A, clip(ratio, 1 - low, 1 + high) * A): PPO (arXiv:1707.06347); high > low is DAPO's clip-higher."""
+
+    low: float = 0.2
+    high: float = 0.2
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        ratio = bounded_ratio(log_ratio)
+        plain, clipped = ratio * advantage, ratio.clamp(1.0 - self.low, 1.0 + self.high) * advantage
+        return -torch.minimum(plain, clipped), clipped < plain
+
+
+@dataclass(frozen=True)
+class DualClip(TrustRegion):
+    """PPO's clip, and for A < 0 the loss is at most -ceiling * A (arXiv:1912.09729)."""
+
+    low: float = 0.2
+    high: float = 0.2
+    ceiling: float = 3.0
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, cut off)."""
+        loss, cut = Clip(self.low, self.high)(log_ratio, advantage, logp)
+        bound = -self.ceiling * advantage
+        over = (advantage < 0) & (loss > bound)
+        return torch.where(over, bound, loss), cut | over
+
+
+@dataclass(frozen=True)
+class StopGradientWeight(TrustRegion):
+    """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585). No decision loses its
+    gradient.
+
+    The paper leaves the lower side open; `low` at least 1 does that.
+    """
+
+    low: float = 1.0
+    high: float = 4.0
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, whether the weight was clipped)."""
+        ratio = bounded_ratio(log_ratio.detach())
+        weight = ratio.clamp(1.0 - self.low, 1.0 + self.high)
+        return -advantage * weight * logp, weight != ratio
+
+
+@dataclass(frozen=True)
+class SoftGate(TrustRegion):
+    """-A * (4 / tau) * sigmoid(tau * (ratio - 1)): SAPO (arXiv:2511.20347).
+
+    tau is `positive` where A > 0, else `negative`. The slope in the ratio, 4 s (1 - s), is 1 at ratio one and fades on
+    both sides without a corner; a larger tau fades sooner. Nothing is cut off.
+    """
+
+    positive: float = 1.0
+    negative: float = 1.05
+
+    def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
+        """(loss, none is cut off)."""
+        tau = torch.where(advantage > 0, self.positive, self.negative)
+        gate = torch.sigmoid(tau * (bounded_ratio(log_ratio) - 1.0)) * 4.0 / tau
+        return -advantage * gate, torch.zeros_like(advantage, dtype=torch.bool)

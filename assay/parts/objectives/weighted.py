@@ -1,0 +1,43 @@
+"""Doing what the record did, where it did better than expected. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import Objective, View
+from assay.parts.aggregations import OverTransitions
+
+
+def exponential_weight(gain: Tensor, sharpness: float, limit: float) -> Tensor:
+    """min(exp(sharpness * gain), limit): the exponent is bounded, before the weight can overflow."""
+    return (sharpness * gain).clamp(max=math.log(limit)).exp()
+
+
+@dataclass(frozen=True)
+class AdvantageRegression(OverTransitions, Objective):
+    """loss = -min(exp(sharpness * (min_i Q'_i(s, a) - V(s))), limit) * log pi(a|s) (AWR, IQL; arXiv:2110.06169).
+
+    sharpness 0 is behaviour cloning. Needs critics `q` (copy `q_target`) and `value`; they get no gradient.
+    """
+
+    sharpness: float = 3.0
+    limit: float = 100.0
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Weighted negative log-likelihood."""
+        now = batch.now
+        with torch.no_grad():
+            gain = view.model("q_target")(now.context, now.action).amin(0) - view.model("value")(now.context)
+            weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
+        logp = view.scored.logp[:, :-1]
+        metrics = {"gain": ((gain * now.weight).sum(), now.num_decisions)}
+        return Loss(-(weight * logp).sum(), self.count(batch), metrics)

@@ -1,0 +1,77 @@
+"""Regularizers that hold the policy near whoever acted. Axes: B sequences, T decisions.
+
+No reference model: the distance is taken from the recorded log-probabilities, on the recorded decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import Aggregation, Regularizer, Schedule, View, number
+from assay.ops import divergences
+from assay.parts.aggregations import TokenMean, Weighed
+
+
+def forward(log_ratio: Tensor) -> Tensor:
+    """-(log pi - log old): unbiased for KL(old || pi) on samples of old; its gradient is likelihood's."""
+    return -log_ratio
+
+
+def absolute(log_ratio: Tensor) -> Tensor:
+    """|log pi - log old|: pulls with one force at any distance, rounding errors included, with none at equality."""
+    return log_ratio.abs()
+
+
+@dataclass(frozen=True)
+class KlToBehaviour(Weighed, Regularizer):
+    """coefficient * estimator(log pi - log pi_old) at each decision, with gradient.
+
+    `ops.divergences.k2`: OPMD's penalty (Kimi k1.5), half a square. `forward`: AsymRE's (arXiv:2506.20520), which is
+    REINFORCE with the baseline lowered by `coefficient`; as a loss it may be negative.
+    """
+
+    coefficient: float | Schedule = 0.1
+    estimator: Callable[[Tensor], Tensor] = divergences.k2
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The weighed sum over decisions."""
+        log_ratio = torch.where(batch.mask, view.scored.logp - batch.logp.detach(), 0.0)
+        value = self.estimator(log_ratio) * self.aggregate.weigh(batch)
+        return Loss(number(self.coefficient) * value.sum(), self.count(batch))
+
+
+def above_average(batch: Experience) -> Tensor:
+    """Marks for the laws, where no credit part has written them; what is no decision is marked too, to be ignored."""
+    return (batch.column("advantage") > 0) | ~batch.mask
+
+
+@dataclass(frozen=True)
+class KlWhereMarked(Weighed, Regularizer):
+    """coefficient * |log pi - log pi_old| at the decisions that the column `high_covariance` marks, 0 at the others.
+
+    KL-Cov (arXiv:2505.22617), with the estimator of its released code. Assumes: a credit part wrote the marks.
+    Degenerate: no mark gives sum 0; the count is that of all decisions.
+    """
+
+    coefficient: float | Schedule = 1.0
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
+    reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"high_covariance": above_average}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The weighed sum over marked decisions."""
+        marked = batch.column("high_covariance") & batch.mask
+        log_ratio = torch.where(marked, view.scored.logp - batch.logp.detach(), 0.0)
+        value = absolute(log_ratio) * self.aggregate.weigh(batch)
+        metrics = {"marked": (marked.sum(), batch.num_decisions)}
+        return Loss(number(self.coefficient) * value.sum(), self.count(batch), metrics)

@@ -1,0 +1,58 @@
+"""Regularizers on the policy's distribution: KL to a reference, entropy. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import Aggregation, Regularizer, Schedule, View, number
+from assay.ops import divergences
+from assay.parts.aggregations import TokenMean, Weighed
+
+
+@dataclass(frozen=True)
+class KlToReference(Weighed, Regularizer):
+    """coefficient * estimate of KL(pi || ref) at each decision, with gradient.
+
+    `estimator` is k1, k2 or k3 of `ops.divergences`. As a loss on samples of the current policy: k2 has the gradient of
+    KL(pi || ref); k3 has that of KL(ref || pi); k1's expected gradient is 0 (use KlInReward for it).
+    """
+
+    coefficient: float | Schedule = 0.05
+    estimator: Callable[[Tensor], Tensor] = divergences.k3
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.REFERENCE})
+
+    @property
+    def divergence(self) -> bool:
+        """Whether each value is not negative: true for k2 and k3, not for k1."""
+        return self.estimator is not divergences.k1
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The weighed sum over decisions."""
+        log_ratio = (view.scored.logp - batch.column("logp_ref").detach()) * batch.mask
+        value = self.estimator(log_ratio) * self.aggregate.weigh(batch)
+        metrics = {"kl_to_reference": ((divergences.k3(log_ratio.detach()) * batch.mask).sum(), batch.mask.sum())}
+        return Loss(number(self.coefficient) * value.sum(), self.count(batch), metrics)
+
+
+@dataclass(frozen=True)
+class EntropyBonus(Weighed, Regularizer):
+    """-coefficient * entropy of each decision's distribution: keeps the policy from collapsing."""
+
+    coefficient: float | Schedule = 0.01
+    aggregate: Aggregation = TokenMean()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
+    divergence: ClassVar[bool] = False
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The weighed sum over decisions."""
+        entropy = view.scored.entropy
+        assert entropy is not None, "the engine gives what `needs` declares"
+        value = entropy * self.aggregate.weigh(batch)
+        metrics = {"entropy": ((entropy.detach() * batch.weight).sum(), batch.num_decisions)}
+        return Loss(-number(self.coefficient) * value.sum(), self.count(batch), metrics)

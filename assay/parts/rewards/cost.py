@@ -1,0 +1,28 @@
+"""Costs that any sequence has. Axes: B sequences, T decisions, K costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from assay.core.record import Experience
+from assay.core.slots import Reward, Task
+
+
+@dataclass(frozen=True)
+class LengthCost(Reward):
+    """Every decision of a row after its first `limit` costs 1, as one more cost channel after the task's own.
+
+    So the cost of a row is how much it is too long. Rewards stay as they are.
+    """
+
+    limit: int = 64
+    stochastic: ClassVar[bool] = False
+
+    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+        """Adds the channel."""
+        late = (experience.mask.cumsum(1) > self.limit) & experience.mask
+        cost = late.to(experience.reward.dtype).unsqueeze(-1)
+        return replace(experience, cost=cost if experience.cost is None else torch.cat([experience.cost, cost], -1))

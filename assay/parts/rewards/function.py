@@ -1,0 +1,56 @@
+"""Rewards from a user's function, on top of or instead of the task's own. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience
+from assay.core.slots import Reward, Task
+
+
+@dataclass(frozen=True)
+class FromFunction(Reward):
+    """A user's reward: `function(rows)` gets one description (a dict with prompt, completion, ...) for each sequence
+    and
+    returns one finite number each, which is put on the last decision."""
+
+    function: Callable[[Sequence[dict[str, Any]]], Sequence[float]]
+    stochastic: ClassVar[bool] = False
+
+    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+        """The experience with the function's numbers; what is not one number a row is refused."""
+        judged = task.judge(experience, split)
+        rows = [task.describe(judged, row) for row in range(len(judged))]
+        name = getattr(self.function, "__name__", "the reward function")
+        values = checked(self.function(rows), len(rows), name)
+        return on_last_decision(judged, values)
+
+
+def checked(values: Any, num_rows: int, name: str) -> Tensor:
+    """The values as a tensor [B]; AssayError naming the function and the row for anything else."""
+    if not isinstance(values, Sequence | Tensor) or isinstance(values, str) or len(values) != num_rows:
+        got = f"{len(values)} values" if isinstance(values, Sequence | Tensor) else type(values).__name__
+        raise AssayError(f"{name} must return {num_rows} numbers, one for each sequence; it returned {got}")
+    for row, value in enumerate(values):
+        number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise AssayError(f"{name} returned {value!r} for row {row}; it must return a finite float")
+    return torch.tensor([float(value) for value in values])
+
+
+def on_last_decision(experience: Experience, value_B: Tensor) -> Experience:
+    """One number a row as the reward of its last decision; rows without a decision get none."""
+    num_columns = experience.num_columns
+    column = torch.arange(num_columns, device=experience.mask.device)
+    last = torch.where(experience.mask, column, -1).max(1).values
+    reward = torch.where((column == last.unsqueeze(1)) & experience.mask, value_B.unsqueeze(1), 0.0).to(
+        experience.reward.dtype
+    )
+    return replace(experience, reward=reward, extra={**experience.extra, "score": value_B})

@@ -1,0 +1,71 @@
+"""Exploration: an actor around the actor while experience is gathered. Axes: N rows, A action dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.slots import Explore, Schedule, number
+from assay.core.spaces import Context
+from assay.ops.distributions import normal_sample
+
+
+class EpsilonActor:
+    """Uniform action with probability epsilon, else greedy; records the mixture's log-probability."""
+
+    num_draws = 2
+
+    def __init__(self, actor: Any, epsilon: float) -> None:
+        self.actor, self.epsilon = actor, epsilon
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The first uniform number chooses whether to explore, the second what."""
+        greedy, logp = self.actor.act(context, None)
+        if uniform is None:
+            return greedy, logp
+        num = self.actor.num_actions
+        anything = (uniform[:, 1] * num).long().clamp(max=num - 1)
+        action = torch.where(uniform[:, 0] < self.epsilon, anything, greedy)
+        prob = self.epsilon / num + (1.0 - self.epsilon) * (action == greedy)
+        return action, prob.to(logp.dtype).log()
+
+
+@dataclass(frozen=True)
+class EpsilonGreedy(Explore):
+    """Explores with probability `epsilon` (a number or a schedule)."""
+
+    epsilon: float | Schedule = 0.05
+
+    def wrap(self, actor: Any) -> EpsilonActor:
+        """The exploring actor."""
+        return EpsilonActor(actor, number(self.epsilon))
+
+
+class NoisyActor:
+    """A deterministic actor plus Gaussian noise of `scale` half-ranges, moved into the bounds."""
+
+    def __init__(self, actor: Any, scale: float) -> None:
+        self.actor, self.scale, self.num_draws = actor, scale, actor.num_draws
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The noisy action; log-probability 0, since no off-policy correction applies to pathwise losses."""
+        action, logp = self.actor.act(context, None)
+        if uniform is None:
+            return action, logp
+        noise = normal_sample(uniform)
+        return self.actor.clamp(action + self.scale * self.actor.half_range * noise), logp
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Explore):
+    """Action noise for deterministic actors, in units of half the action range."""
+
+    scale: float | Schedule = 0.1
+    breaks: ClassVar[dict[str, str]] = {"mixture": "records 0: pathwise losses do not read log-probabilities"}
+
+    def wrap(self, actor: Any) -> NoisyActor:
+        """The exploring actor."""
+        return NoisyActor(actor, number(self.scale))

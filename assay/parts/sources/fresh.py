@@ -1,0 +1,85 @@
+"""Training on what was just gathered. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Source, Task
+from assay.ops import random
+
+
+def need_fresh(fresh: Experience | None) -> Experience:
+    """The fresh experience; a source of fresh data makes no sense without a rollout."""
+    if fresh is None:
+        raise AssayError(
+            "this source trains on fresh experience, but the recipe has no rollout; set rollout=Episodes() or "
+            "Fragments()"
+        )
+    return fresh
+
+
+@dataclass(frozen=True)
+class FreshSequences(Source):
+    """Whole sequences: `epochs` passes, each in `minibatches` parts; groups stay together."""
+
+    epochs: int = 1
+    minibatches: int = 1
+
+    def init(self, task: Task) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """Minibatches of sequences, shuffled by group in each epoch."""
+        experience = need_fresh(fresh)
+        for epoch in range(self.epochs):
+            if self.minibatches == 1:
+                yield experience
+                continue
+            for rows in shuffled_groups(experience, self.minibatches, draw.at(3, epoch)):
+                yield experience.rows(rows)
+
+
+def shuffled_groups(experience: Experience, num: int, draw: Draw) -> list[Tensor]:
+    """Row indices of `num` parts with about equally many groups each; empty parts are left out."""
+    label = experience.group if experience.group is not None else torch.arange(len(experience))
+    _, index = torch.unique(label, return_inverse=True)
+    num_groups = int(index.max()) + 1
+    order = torch.from_numpy(random.permutation(draw, num_groups))
+    place = torch.empty_like(order)
+    place[order] = torch.arange(num_groups)
+    part = place[index] * num // num_groups
+    return [rows for k in range(num) if len(rows := (part == k).nonzero().squeeze(1))]
+
+
+@dataclass(frozen=True)
+class FreshDecisions(Source):
+    """Single decisions, shuffled across sequences: for actors whose context is one observation (PPO in control)."""
+
+    epochs: int = 4
+    minibatches: int = 4
+
+    def init(self, task: Task) -> State:
+        """Nothing to remember."""
+        return {}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """Minibatches of sequences of length one; columns that are no decisions are left out."""
+        decisions = flatten(need_fresh(fresh))
+        for epoch in range(self.epochs):
+            order = torch.from_numpy(random.permutation(draw.at(3, epoch), len(decisions)))
+            for part in order.tensor_split(self.minibatches):
+                if len(part):
+                    yield decisions.rows(part)
+
+
+def flatten(experience: Experience) -> Experience:
+    """Every decision as a sequence of its own, [B, T, ...] -> [decisions, 1, ...]."""
+    row, column = experience.mask.nonzero(as_tuple=True)
+    return experience.map(lambda value: value[row, column].unsqueeze(1) if value.dim() >= 2 else value[row])

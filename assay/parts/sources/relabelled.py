@@ -1,0 +1,166 @@
+"""Play data whose goals are chosen afterwards, from what was reached. Axes: B rows, E episodes, T decisions of each.
+
+A row is a jump (s_t, a_t, s_t+j) with a goal g of its own; nobody paid anything when the data were made:
+
+    reward = -1, and 0 with an end where s_t is itself the goal (the same place of the data, not merely an equal one)
+
+so that values count jumps: V(s, g) = -(1 + discount + ...), one term for each jump that is still needed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Origin, State
+from assay.core.slots import RoamingTask, ScriptedTask, Source, Task
+from assay.ops import random
+from assay.parts.sources.logged import Contents, NoisyExpert
+
+
+@dataclass(frozen=True)
+class Play:
+    """What the data hold: `episodes` of the task's expert wandering from goal to goal with this share of random
+    actions; they have neither rewards nor ends."""
+
+    episodes: int = 50
+    noise: float = 0.3
+    first: int = 0
+    not_a_part: ClassVar[str] = "a setting of a source"
+
+    def columns(self, task: Task) -> dict[str, Tensor]:
+        """`observation`, `achieved` and `action`, [E, T + 1, ...]: a function of this description and the task."""
+        roaming = task.roaming if isinstance(task, RoamingTask) else None
+        if not isinstance(roaming, ScriptedTask) or roaming.expert is None:
+            raise AssayError(f"task '{task.name}' has no goals to wander between; take four-rooms or a pointmaze")
+        starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
+        actor, samples = NoisyExpert(roaming.expert, roaming.spec, self.noise), np.zeros(self.episodes, np.int64)
+        played = roaming.play(actor, starts, samples, Draw(7), split=0, greedy=False)
+        return {**{name: played.context[name] for name in ("observation", "achieved")}, "action": played.action}
+
+
+class Places(NamedTuple):
+    """Where goals are: episode and time [B]; `ahead` where it lies later in the row's own episode."""
+
+    episode: np.ndarray
+    time: np.ndarray
+    ahead: np.ndarray
+
+
+class Goals(Protocol):
+    """Which place of the data is a row's goal."""
+
+    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
+        """For rows at (episode, time) of data with size (E, T)."""
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """`current`: the row's own place; `future`: later in its episode; the rest: anywhere in the data.
+
+    A future goal is a geometric number of steps ahead, of mean 1 / (1 - discount), at most the episode's end; with
+    discount 1 it is uniform over what follows.
+    """
+
+    current: float = 0.2
+    future: float = 0.5
+    discount: float = 0.99
+    not_a_part: ClassVar[str] = "a setting of a source"
+
+    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
+        """Three kinds of goals."""
+        kind, far, other, when = (random.uniform(draw.at(place), np.arange(len(time))) for place in range(4))
+        if self.discount < 1.0:
+            steps = 1 + np.floor(np.log(far) / math.log(self.discount)).clip(max=size[1])
+        else:
+            steps = 1 + np.floor(far * (size[1] - time))
+        later = np.minimum(time + steps.astype(np.int64), size[1])
+        # Whether a goal that is `current` would have been a future one still decides where its jump ends.
+        ahead = kind < self.future / max(1.0 - self.current, 1e-9)
+        goal_episode = np.where(ahead, episode, (other * size[0]).astype(np.int64))
+        goal_time = np.where(ahead, later, (when * (size[1] + 1)).astype(np.int64))
+        stays = random.uniform(draw.at(4), np.arange(len(time))) < self.current
+        return Places(np.where(stays, episode, goal_episode), np.where(stays, time, goal_time), ahead & ~stays)
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """The place `steps` later in the episode, or its end."""
+
+    steps: int = 25
+    not_a_part: ClassVar[str] = "a setting of a source"
+
+    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
+        """The same distance for every row."""
+        return Places(episode, np.minimum(time + self.steps, size[1]), np.ones_like(time, dtype=bool))
+
+
+@dataclass(frozen=True)
+class Relabelled(Source):
+    """`updates` batches a step of `batch` rows of play; each jumps `jump` steps ahead, never past a goal ahead of it.
+
+    jump 1 gives HIQL's transitions (arXiv:2307.11949), n OTA's options (arXiv:2505.12737). Where the task knows
+    distances, the columns `distance` and `nearer` say how far the goal is and by how much the jump came nearer.
+    """
+
+    log: Play = Play()
+    goals: Goals = Mixed()
+    jump: int = 1
+    batch: int = 256
+    updates: int = 10
+    breaks: ClassVar[dict[str, str]] = {"own": "rewards are those of goals that are chosen afterwards"}
+
+    def init(self, task: Task) -> State:
+        """The data, of which a checkpoint keeps the hash."""
+        return {"contents": Contents((self.log,), task)}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """The next batches."""
+        (columns,) = state["contents"].columns
+        num, size = columns["action"].shape[:2]
+        for update in range(self.updates):
+            here = draw.at(4, update)
+            episode, time = (
+                random.integers(here.at(side), bound, self.batch) for side, bound in ((8, num), (9, size - 1))
+            )
+            goal = self.goals(episode, time, (num, size - 1), here)
+            yield self.rows(columns, (episode, time, self.ends(time, goal, size - 1)), goal, task)
+
+    def ends(self, time: np.ndarray, goal: Places, last: int) -> np.ndarray:
+        """Where jumps end: at a goal ahead at the latest, else at the episode's end."""
+        end: np.ndarray = np.minimum(time + self.jump, np.where(goal.ahead, goal.time, last))
+        return end
+
+    def rows(
+        self, columns: dict[str, Tensor], place: tuple[np.ndarray, np.ndarray, np.ndarray], goal: Places, task: Task
+    ) -> Experience:
+        """The jumps (episode, from, to) with their goals, as transitions of two columns."""
+        episode, time, end = map(torch.from_numpy, place)
+
+        def pair(column: Tensor) -> Tensor:
+            return torch.stack((column[episode, time], column[episode, end]), 1)
+
+        asked = columns["achieved"][torch.from_numpy(goal.episode), torch.from_numpy(goal.time)]
+        context = {name: pair(columns[name]) for name in ("observation", "achieved")}
+        context["goal"] = asked.unsqueeze(1).expand_as(context["achieved"])
+        there = torch.from_numpy((goal.episode == place[0]) & (goal.time == place[1]))
+        first = torch.tensor([True, False]).expand(len(there), 2)
+        reward = torch.where(there.unsqueeze(1) | ~first, 0.0, -1.0)
+        none, ends = torch.zeros_like(first), there.unsqueeze(1) & first
+        source = torch.full((len(there),), int(Origin.DATASET))
+        record = Experience(context, pair(columns["action"]), first, torch.zeros_like(reward), reward, ends, none)
+        return record.with_columns(source=source, extra=self.known(task, context))
+
+    def known(self, task: Task, context: dict[str, Tensor]) -> dict[str, Tensor]:
+        """True distances, for metrics alone."""
+        if not isinstance(task, RoamingTask) or task.distance is None:
+            return {}
+        steps = task.distance(context["achieved"], context["goal"])
+        return {"distance": steps, "nearer": (steps[:, :1] - steps).roll(-1, 1)}

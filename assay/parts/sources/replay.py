@@ -1,0 +1,99 @@
+"""Replay: a ring of past transitions. Axes: B sequences, T = 2 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Source, Task
+from assay.ops import random
+
+
+@dataclass(frozen=True)
+class Replay(Source):
+    """A ring of the last `capacity` transitions; each step yields `updates` batches of `batch` drawn uniformly.
+
+    A transition is a sequence of two columns: the decision, and the context after it with mask false.
+    """
+
+    capacity: int = 100_000
+    batch: int = 256
+    updates: int = 1
+    warmup: int = 1_000
+
+    def init(self, task: Task) -> State:
+        """An empty ring; its tensors are made when the first transitions show their shapes, and grow to the
+        capacity.
+        """
+        return {"columns": {}, "next": 0, "size": 0}
+
+    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+        """Takes in the fresh transitions, then yields batches once `warmup` transitions are stored."""
+        if fresh is not None:
+            self.store(transitions(fresh), state)
+        if state["size"] < max(self.warmup, 1):
+            return
+        for update in range(self.updates):
+            index = torch.from_numpy(random.integers(draw.at(4, update), state["size"], self.batch))
+            yield from_columns({name: ring.index_select(0, index) for name, ring in state["columns"].items()})
+
+    def store(self, columns: dict[str, Tensor], state: State) -> None:
+        """Writes rows into the ring, oldest first out."""
+        count = len(columns["mask"])
+        if count > self.capacity:
+            raise AssayError(
+                f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); "
+                "raise source.capacity"
+            )
+        if state["columns"] and (odd := set(columns) ^ set(state["columns"])):
+            raise AssayError(
+                f"the replay has been holding {', '.join(state['columns'])}; what comes now differs in "
+                f"{', '.join(sorted(odd))}: one replay takes one kind of experience"
+            )
+        room = self.room(state["size"] + count)
+        for name, value in columns.items():
+            ring = state["columns"].get(name, value[:0])
+            if len(ring) < room:
+                state["columns"][name] = torch.cat([ring, value.new_zeros(room - len(ring), *value.shape[1:])])
+        place = torch.from_numpy((state["next"] + np.arange(count)) % self.capacity)
+        for name, value in columns.items():
+            state["columns"][name][place] = value
+        state["next"] = (state["next"] + count) % self.capacity
+        state["size"] = min(self.capacity, state["size"] + count)
+
+    def room(self, needed: int) -> int:
+        """Rows to hold: a power of two until the capacity, so that memory and checkpoints stay as small as the data."""
+        return min(self.capacity, max(1024, 1 << (needed - 1).bit_length()))
+
+
+PLAIN = ("action", "mask", "logp", "reward", "terminal", "truncated")
+
+
+def transitions(experience: Experience) -> dict[str, Tensor]:
+    """Each decision with the column after it, as columns [decisions, 2, ...]."""
+    row, column = experience.mask[:, :-1].nonzero(as_tuple=True)
+
+    def pair(value: Tensor) -> Tensor:
+        return torch.stack((value[row, column], value[row, column + 1]), 1)
+
+    columns = {name: pair(getattr(experience, name)) for name in PLAIN}
+    columns["mask"][:, 1] = False
+    if experience.cost is not None:
+        columns["cost"] = pair(experience.cost)
+    if "path" in experience.extra:  # without it a path actor could not score the decision again
+        columns["path"] = pair(experience.column("path"))
+    return columns | {f"context.{name}": pair(value) for name, value in experience.context.items()}
+
+
+def from_columns(columns: dict[str, Tensor]) -> Experience:
+    """The record that `transitions` took apart."""
+    context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
+    record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[arg-type]
+    record = replace(record, cost=columns.get("cost"))
+    return record.add({"path": columns["path"]}) if "path" in columns else record

@@ -1,0 +1,1 @@
+"""How a task is played: episodes, completions, dialogues."""

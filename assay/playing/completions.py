@@ -1,0 +1,128 @@
+"""Gathering by decoding: prompts in, completions out, token by token with a cache. Axes: B rows, T tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.core.record import Draw, Experience
+from assay.core.spaces import Vocabulary
+from assay.ops import random
+from assay.playing import text
+from assay.playing.decoding import decode_together, neighbours
+from assay.sampling.narrowing import LOGP_MODEL
+from assay.sampling.pages import Written
+from assay.sampling.stops import Stop
+
+
+@torch.no_grad()
+def complete(
+    actor: Any,
+    prompts: Sequence[Sequence[int]],
+    starts: np.ndarray,
+    samples: np.ndarray,
+    draw: Draw,
+    *,
+    max_tokens: int,
+    vocabulary: Vocabulary,
+    greedy: bool,
+    stop: Stop | None = None,
+) -> Experience:
+    """One completion for each row; rows of one start share their prompt's prefill.
+
+    The token at time t of (start, sample) comes from the uniform number of that triple alone, whatever else is in the
+    batch. A completion ends with the end token or with a stop string, by its own decision (terminal), or at the limit
+    (terminal and truncated).
+    """
+    order, distinct, repeats = neighbours(starts)
+    numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(max_tokens)[None])
+    uniform = None if greedy else random.as_open_float32(numbers)
+    given = [list(prompts[i]) for i in distinct]
+    written = decode_together(actor, given, repeats, torch.tensor(order), uniform, max_tokens, vocabulary, stop)
+    return as_experience(prompts, written, vocabulary, starts, samples)
+
+
+@torch.no_grad()
+def continued(
+    actor: Any,
+    begun: Experience,
+    samples: np.ndarray,
+    draw: Draw,
+    *,
+    max_tokens: int,
+    limit: int,
+    vocabulary: Vocabulary,
+    stop: Stop | None = None,
+) -> Experience:
+    """At most `limit` more tokens for each row, up to `max_tokens` decisions in its episode; see
+    `ResumableTask.resume`. Rows of one start with equal tokens share their prefill.
+
+    What is there already is context: no uniform number is used for it, it is never a target. A stop string may begin
+    in it.
+    """
+    answer, starts = begun.extra.get("answer", begun.mask), begun.column("start").numpy()
+    elapsed = begun.extra.get("elapsed", answer.sum(1))
+    valid = begun.context["valid"]
+    given = [row[there].tolist() for row, there in zip(begun.context["tokens"], valid, strict=True)]
+    said = [row[there].tolist() for row, there in zip(begun.context["tokens"], answer & valid, strict=True)]
+    stopped = [stop is not None and stop.first(row) is not None for row in said]
+    is_over = torch.tensor([row[-1] == vocabulary.eos or done for row, done in zip(given, stopped, strict=True)])
+    room = (max_tokens - elapsed).clamp(0, limit).masked_fill(is_over, 0)
+    longest = max(1, int(room.max()))
+    names: dict[Any, int] = {}
+    same = [names.setdefault((start, *row), len(names)) for start, row in zip(starts.tolist(), given, strict=True)]
+    order, distinct, repeats = neighbours(np.array(same))
+    times = elapsed.numpy()[:, None] + np.arange(longest)[None]
+    uniform = random.as_open_float32(random.uniform(draw, starts[:, None], samples[:, None], times))
+    shown = [given[i] for i in distinct]
+    rows = torch.tensor(order)
+    written = decode_together(actor, shown, repeats, rows, uniform, longest, vocabulary, stop, said)
+    length = torch.minimum(written.length, room)
+    written = written._replace(length=length, has_ended=written.has_ended & (written.length <= room))
+    record = as_experience(given, written, vocabulary, starts, samples)
+    stops = record.truncated & (elapsed + length < max_tokens).unsqueeze(1)
+    missing = record.num_columns - answer.shape[1]
+    known = torch.nn.functional.pad(answer, (0, missing)) if missing > 0 else answer[:, : record.num_columns]
+    record = replace(record, terminal=record.terminal & ~stops, truncated=record.truncated & ~stops)
+    return record.add({"answer": known | record.mask, "elapsed": elapsed + length})
+
+
+def as_experience(
+    prompts: Sequence[Sequence[int]],
+    written: Written,
+    vocabulary: Vocabulary,
+    starts: np.ndarray,
+    samples: np.ndarray,
+) -> Experience:
+    """Prompt and completion of each row in one sequence, padded at the end; column `logp_model` where a narrowing made
+    the behaviour another than the model.
+    """
+    tokens_BN, length_B = written.tokens, written.length
+    prompt_length = torch.tensor([len(prompt) for prompt in prompts])
+    num_columns = int((prompt_length + length_B).max())
+    column = torch.arange(num_columns)
+    new = column - prompt_length.unsqueeze(1)
+    mask = (new >= 0) & (new < length_B.unsqueeze(1))
+    valid = column < (prompt_length + length_B).unsqueeze(1)
+    sequence, _ = text.padded_rows(prompts, vocabulary.pad)
+    sequence = torch.nn.functional.pad(sequence, (0, num_columns - sequence.shape[1]), value=vocabulary.pad)
+    where = new.clamp(0, tokens_BN.shape[1] - 1)
+    sequence = torch.where(mask, tokens_BN.gather(1, where), sequence)
+    is_last = new == (length_B - 1).unsqueeze(1)
+    more = {} if written.logp_model is None else {LOGP_MODEL: written.logp_model.gather(1, where) * mask}
+    start = torch.from_numpy(np.asarray(starts, dtype=np.int64))
+    return Experience(
+        context={"tokens": sequence, "valid": valid},
+        action=sequence,
+        mask=mask,
+        logp=written.logp.gather(1, where) * mask,
+        reward=torch.zeros(mask.shape),
+        terminal=is_last & mask,
+        truncated=is_last & mask & ~written.has_ended.unsqueeze(1),
+        group=start,
+        extra={"start": start, "sample": torch.from_numpy(np.asarray(samples, dtype=np.int64)), **more},
+    )

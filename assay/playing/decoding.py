@@ -1,0 +1,99 @@
+"""Token by token: many rows at once, by the sampler or with the actor's own cache. Axes: B results, N tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.spaces import Vocabulary
+from assay.ops import distributions
+from assay.sampling import sampled
+from assay.sampling.narrowing import NarrowedDecoder
+from assay.sampling.pages import Written
+from assay.sampling.stops import Stop
+
+COMPACT_BELOW = 0.8
+"""The batch is packed anew when fewer than this share of its rows is unfinished."""
+
+
+def decode_together(
+    actor: Any,
+    prompts: Sequence[Sequence[int]],
+    repeats: Sequence[int],
+    rows: Tensor,
+    uniform_BN: Tensor | None,
+    max_tokens: int,
+    vocabulary: Vocabulary,
+    stop: Stop | None = None,
+    said: Sequence[Sequence[int]] = (),
+) -> Written:
+    """`repeats` rows of each prompt, which stand at `rows` of the results: by the sampler where the actor is on a GPU,
+    else token by token with the actor's own cache. What of a result was `said` before counts for stop strings.
+    """
+    numbers = None if uniform_BN is None else uniform_BN[rows]
+    before = [said[row] for row in rows.tolist()] if said else ()
+    found = sampled(actor, prompts, repeats, numbers, vocabulary, max_tokens, stop=stop, said=before)
+    if found is None:
+        decoder = actor.decoder(prompts, repeats, max_tokens)
+        return decode(decoder, rows, uniform_BN, max_tokens, vocabulary, stop, said)
+    return found.rows(torch.argsort(rows))
+
+
+def decode(
+    decoder: Any,
+    rows: Tensor,
+    uniform_BN: Tensor | None,
+    max_tokens: int,
+    vocabulary: Vocabulary,
+    stop: Stop | None = None,
+    said: Sequence[Sequence[int]] = (),
+) -> Written:
+    """The results of the decoder's rows, which stand at `rows` of them."""
+    tokens = torch.full((len(rows), max_tokens), vocabulary.pad)
+    logp, length = torch.zeros(len(rows), max_tokens), torch.zeros(len(rows), dtype=torch.long)
+    model = torch.zeros_like(logp) if isinstance(decoder, NarrowedDecoder) else None
+    done = torch.zeros(len(rows), dtype=torch.bool)
+    has_ended = done.clone()
+    for time in range(max_tokens):
+        logits = decoder.logits().float()
+        if uniform_BN is None:
+            chosen = logits.argmax(-1)
+        else:
+            chosen = distributions.categorical_sample(logits, uniform_BN[rows, time].to(logits.device))
+        chosen_logp, chosen_here = distributions.categorical_logp(logits, chosen).cpu(), chosen.cpu()
+        live = rows[~done]
+        tokens[live, time], logp[live, time] = chosen_here[~done], chosen_logp[~done]
+        if model is not None:
+            model[live, time] = decoder.model_logp(chosen).cpu()[~done]
+        length[live] += 1
+        done = done | (chosen_here == vocabulary.eos)
+        if stop is not None:
+            done = done | stopped(stop, tokens[rows, : time + 1], [said[row] for row in rows.tolist()] if said else ())
+        has_ended[rows] |= done
+        if bool(done.all()) or time + 1 == max_tokens:
+            break
+        if float((~done).float().mean()) < COMPACT_BELOW:
+            keep = (~done).nonzero().squeeze(1)
+            there = keep.to(chosen.device)
+            decoder.keep(there)
+            rows, done, chosen = rows[keep], done[keep], chosen[there]
+        decoder.push(chosen)
+    return Written(tokens, logp, length, has_ended, model)
+
+
+def stopped(stop: Stop, tokens_NT: Tensor, said: Sequence[Sequence[int]]) -> Tensor:
+    """Whether the last token of each row completes a stop string, [N]; `said` is what came before."""
+    tails = tokens_NT[:, -stop.reach :].tolist()
+    whole = [[*before[-stop.reach :], *tail] for before, tail in zip(said, tails, strict=True)] if said else tails
+    return torch.tensor([stop.first(row, len(row) - 1) is not None for row in whole])
+
+
+def neighbours(starts: np.ndarray) -> tuple[list[int], list[int], list[int]]:
+    """Rows ordered so that equal starts stand together: (order, first row of each start, rows of each start)."""
+    order = np.argsort(starts, kind="stable")
+    _, first, counts = np.unique(starts[order], return_index=True, return_counts=True)
+    return order.tolist(), order[first].tolist(), counts.tolist()

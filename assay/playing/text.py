@@ -1,0 +1,197 @@
+"""Text and tokens: stable hashes, two tokenizers, records of written sequences, text made safe to show.
+
+Axes: B sequences, T tokens. Special ids of both tokenizers: pad 0, bos 1, eos 2.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, InfraFault, Origin, Outcome, PolicyFault
+from assay.core.spaces import Vocabulary
+from assay.ops import groups
+
+ALPHABET = "0123456789+-*/=(),: \nabcdefghijklmnopqrstuvwxyz.;?!<>[]{}_#'\""
+"""The characters of every built-in task, so that one model serves them all: with the specials 64 tokens."""
+NUM_SPECIALS = 3
+SPOILED = "\N{REPLACEMENT CHARACTER}"
+
+
+# ---------------------------------------------------------------------------------------------------- plain text
+def hash_of_text(text: str, seed: int = 0) -> int:
+    """64 bits of BLAKE2b over the seed and the text: the same in every process, unlike Python's own hash."""
+    content = f"{seed}:{text}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+
+
+def hashed_words(key: str, count: int) -> tuple[int, ...]:
+    """`count` 64-bit words of SHAKE-128 over the key: random numbers for one small thing, microseconds."""
+    return struct.unpack(f"<{count}Q", hashlib.shake_128(key.encode()).digest(8 * count))
+
+
+def is_held_out(content: str, share: float, seed: int = 0) -> bool:
+    """Whether a content belongs to the held-out split: hash / 2^64 < share. 0 holds nothing out, 1 everything."""
+    return hash_of_text(content, seed) < share * 2.0**64
+
+
+def escaped(text: str, limit: int = 2000) -> str:
+    r"""The text for a terminal or a log: what does not print (ESC, NUL, newline, bidi marks) as \x1b and the like.
+
+    At most `limit` characters, then how many were left out. HTML needs its own escaping on top.
+    """
+    shown = text[:limit]
+    if not shown.isprintable():
+        shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
+    return shown if len(text) <= limit else f"{shown}... ({len(text) - limit} more characters)"
+
+
+# ---------------------------------------------------------------------------------------------------- tokenizers
+class Tokenizer(Protocol):
+    """Text to token ids and back. `encode` writes no specials, `decode` shows none."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Size and special ids."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text; ValueError where it cannot be written."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids; never raises because of the ids."""
+
+
+@dataclass(frozen=True)
+class CharacterTokenizer:
+    """One token for each character of a fixed alphabet, in its order, after the specials.
+
+    decode(encode(text)) = text. An id beyond the alphabet reads as U+FFFD.
+    """
+
+    alphabet: str = ALPHABET
+
+    @cached_property
+    def ids(self) -> Mapping[str, int]:
+        """Character to id."""
+        return {character: index for index, character in enumerate(self.alphabet, NUM_SPECIALS)}
+
+    @cached_property
+    def characters(self) -> Mapping[int, str]:
+        """Id to character; specials to nothing."""
+        shown = {index: character for character, index in self.ids.items()}
+        return shown | dict.fromkeys(range(NUM_SPECIALS), "")
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Size and special ids."""
+        return Vocabulary(NUM_SPECIALS + len(self.alphabet), pad=0, bos=1, eos=2)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text; ValueError names a character that the alphabet lacks."""
+        try:
+            return [self.ids[character] for character in text]
+        except KeyError as unknown:
+            raise ValueError(f"the alphabet {self.alphabet!r} lacks the character {unknown.args[0]!a}") from None
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids without specials."""
+        shown = self.characters
+        return "".join([shown.get(index, SPOILED) for index in ids])
+
+
+@dataclass(frozen=True)
+class ByteTokenizer:
+    """One token for each byte of UTF-8, after the specials: 259 tokens for every text there is.
+
+    decode(encode(text)) = text for all text that UTF-8 can hold. Bytes that are no UTF-8, and ids that are no bytes,
+    read as U+FFFD.
+    """
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Size and special ids."""
+        return Vocabulary(NUM_SPECIALS + 256, pad=0, bos=1, eos=2)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the text; ValueError for a lone surrogate, which UTF-8 cannot hold."""
+        return [byte + NUM_SPECIALS for byte in text.encode("utf-8")]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of the ids without specials."""
+        size = NUM_SPECIALS + 256
+        kept = [index - NUM_SPECIALS if index < size else 0xFF for index in ids if index >= NUM_SPECIALS]
+        return bytes(kept).decode("utf-8", "replace")
+
+
+def readable(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """What an actor wrote: eos at the end is dropped; other specials read as U+FFFD, so that no answer hides one."""
+    vocabulary = tokenizer.vocabulary
+    specials = {vocabulary.pad, vocabulary.bos, vocabulary.eos}
+    body = ids[:-1] if ids and ids[-1] == vocabulary.eos else ids
+    if specials.isdisjoint(body):
+        return tokenizer.decode(body)
+    return "".join(SPOILED if index in specials else tokenizer.decode([index]) for index in body)
+
+
+# ---------------------------------------------------------------------------------------------------- records
+def padded_rows(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
+    """Rows of unequal lengths as (tokens [B, T], valid [B, T]): the filler and false after each row's end."""
+    longest = max((len(row) for row in rows), default=0)
+    tokens = [[*row, *[filler] * (longest - len(row))] for row in rows]
+    length_B = torch.tensor([len(row) for row in rows], dtype=torch.int64)
+    valid_BT = torch.arange(longest) < length_B.unsqueeze(1)
+    return torch.tensor(tokens, dtype=torch.int64).reshape(len(rows), longest), valid_BT
+
+
+def is_last_true(mask_BT: Tensor) -> Tensor:
+    """Bool [B, T], true on the last true column of each row; nowhere in a row without any."""
+    return mask_BT & (mask_BT.long().flip(1).cumsum(1).flip(1) == 1)
+
+
+def written(
+    prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], start_B: Tensor, filler: int
+) -> Experience:
+    """Sequences that somebody else wrote, as experience: the decisions are the completions' tokens, all worth nothing.
+
+    `logp` and `reward` are 0, `source` is DATASET, `group` and the column `start` are `start_B`.
+    """
+    tokens_BT, valid_BT = padded_rows([[*p, *c] for p, c in zip(prompts, completions, strict=True)], filler)
+    prompt_length_B = torch.tensor([len(prompt) for prompt in prompts], dtype=torch.int64)
+    mask_BT = valid_BT & (torch.arange(tokens_BT.shape[1]) >= prompt_length_B.unsqueeze(1))
+    return Experience(
+        context={"tokens": tokens_BT, "valid": valid_BT},
+        action=tokens_BT,
+        mask=mask_BT,
+        logp=torch.zeros(tokens_BT.shape),
+        reward=torch.zeros(tokens_BT.shape),
+        terminal=is_last_true(mask_BT),
+        truncated=torch.zeros_like(mask_BT),
+        group=start_B,
+        source=torch.full_like(start_B, int(Origin.DATASET)),
+        extra={"start": start_B, "sample": torch.zeros_like(start_B)},
+    )
+
+
+def with_outcomes(experience: Experience, outcomes: Sequence[Outcome]) -> Experience:
+    """Each row's value on its last decision, in place of the rewards so far.
+
+    An infrastructure fault is no number: the mask becomes false in all rows of its episode. Adds `score` (0 in such
+    rows), `policy_fault` and `infra_fault`, each [B].
+    """
+    reward, device = experience.reward, experience.reward.device
+    values = [0.0 if isinstance(outcome, InfraFault) else outcome.value for outcome in outcomes]
+    score_B = torch.tensor(values, dtype=reward.dtype, device=device)
+    infra_B = torch.tensor([isinstance(o, InfraFault) for o in outcomes], dtype=torch.bool, device=device)
+    policy_B = torch.tensor([isinstance(o, PolicyFault) for o in outcomes], dtype=torch.bool, device=device)
+    whole = groups.game_groups(experience)
+    mask_BT = experience.mask & (groups.total(infra_B.long(), whole) == 0)[whole.index].unsqueeze(1)
+    placed_BT = torch.where(is_last_true(mask_BT), score_B.unsqueeze(1), torch.zeros_like(reward))
+    columns = {"score": score_B, "policy_fault": policy_B, "infra_fault": infra_B}
+    return replace(experience, mask=mask_BT, reward=placed_BT).add(columns)

@@ -1,0 +1,1 @@
+"""Laws, stamps and verdicts."""

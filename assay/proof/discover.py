@@ -1,0 +1,97 @@
+"""Finding every part of the package: there is no list to keep, and no way to be left out of the laws silently.
+
+A part is a frozen dataclass that inherits its slot (`class Clip(TrustRegion)`); the slot classes are in
+`assay.core.slots`.
+Its instances are the default one, if all settings have defaults, and one for each entry of
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"length": 64},)
+
+which a part with required settings must have. A public frozen dataclass of a part module that is not a part gives the
+reason in `not_a_part: ClassVar[str]`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from assay.core.errors import AssayError
+
+Examples = Mapping[str, Sequence[Mapping[str, Any]]]
+
+PLACES = ("parts", "models", "methods", "core.schedules")
+"""Folders and modules of `assay` that hold parts."""
+WITHOUT_PARTS = (".claims", ".pretrained")
+"""Modules (by their last name) and folders that hold none: claims are about parts, pretrained models need a folder."""
+
+
+class Part(NamedTuple):
+    """A discovered class, the slot it inherits, and instances to check."""
+
+    slot: str
+    cls: type
+    instances: tuple[Any, ...]
+
+
+def slot_of(cls: type) -> str | None:
+    """The slot that a class inherits, or None."""
+    slot = getattr(cls, "slot", None)
+    return slot if isinstance(slot, str) else None
+
+
+# ---------------------------------------------------------------------------------------------------- walking
+def modules_of(name: str) -> Iterator[ModuleType]:
+    """A module, or all modules of a folder and of the folders in it."""
+    module = importlib.import_module(f"assay.{name}")
+    yield module
+    for info in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
+        yield importlib.import_module(info.name)
+
+
+def is_frozen(value: Any) -> bool:
+    """Whether a value is a class of frozen instances."""
+    return isinstance(value, type) and is_dataclass(value) and bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
+
+
+def classes_of(name: str) -> Iterator[type]:
+    """Public frozen dataclasses that the modules of a folder define, and that do not say that they are no part."""
+    for module in modules_of(name):
+        if any(f"{module.__name__}.".count(f"{place}.") for place in WITHOUT_PARTS):
+            continue
+        for key, value in vars(module).items():
+            own = is_frozen(value) and value.__module__ == module.__name__ and not key.startswith("_")
+            if own and not vars(value).get("not_a_part"):
+                yield value
+
+
+def instances_of(cls: type, examples: Examples) -> tuple[Any, ...]:
+    """The default instance and the examples; AssayError where there is neither."""
+    listed = [*getattr(cls, "examples", ()), *examples.get(cls.__name__, ())]
+    required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
+    if required and not listed:
+        entry = "{" + ", ".join(f'"{name}": ...' for name in required) + "}"
+        line = f"examples: ClassVar[tuple[dict[str, Any], ...]] = ({entry},)"
+        raise AssayError(f"{cls.__module__}.{cls.__name__} has settings without a default; add to the class: {line}")
+    return (*(() if required else (cls(),)), *(cls(**settings) for settings in listed))
+
+
+def parts(examples: Examples | None = None) -> list[Part]:
+    """Every part of the package; AssayError for a class that satisfies no slot or cannot be instantiated.
+
+    `examples` adds instances by class name, for those who want to check more than a part's own examples.
+    """
+    found = []
+    for place in PLACES:
+        for cls in classes_of(place):
+            slot = slot_of(cls)
+            if slot is None:
+                raise AssayError(
+                    f"{cls.__module__}.{cls.__name__} inherits no slot. Inherit one of assay.core.slots, or state "
+                    "`not_a_part: ClassVar[str]` with the reason"
+                )
+            found.append(Part(slot, cls, instances_of(cls, examples or {})))
+    return found

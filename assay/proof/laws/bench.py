@@ -1,0 +1,321 @@
+"""Where terms are tried: small real models for one kind of task, and a view whose actor outputs are leaves.
+
+The leaves hold what the bench's own actor says about the batch, so that log-probabilities, logits, entropies and the
+reference agree; they are leaves so that each gradient can be read off. They travel with the batch as columns
+`scored.*`: rows, padding and precision then apply to them as to the record. Axes: B sequences, T decisions.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Loss, Need, Scored
+from assay.core.slots import Annotation, ModelSpec, Over
+from assay.core.spaces import Spec, Vocabulary
+from assay.engine.engine import own_decisions
+from assay.models.bounded import Deterministic, Squashed
+from assay.models.mlp import Mlp
+from assay.models.q_network import QNetwork
+from assay.models.table import Table
+from assay.models.transformer import Transformer
+from assay.ops import random
+from assay.parts.critics.q import Temperature, TwinQ
+from assay.parts.critics.value import StateValue, TokenValue
+from assay.proof.laws.cases import (
+    CHOICES,
+    CONTROL_LAYOUTS,
+    GOALS,
+    NUMBERED,
+    REACHING,
+    TOKEN_LAYOUTS,
+    TOKENS,
+    TORQUES,
+    build,
+    normal,
+    with_path,
+)
+
+COPIED = {"reference": "actor", "target": "actor", "old": "actor", "teacher": "actor"}
+"""Copies whose names do not say what they copy; `x_target` copies `x`."""
+GIVEN_IF_NEEDED = {"value": Need.VALUE, "logp_ref": Need.REFERENCE}
+"""Columns that the engine adds only where a part declares the need."""
+ESTIMATES = ("value", "logp_ref", "advantage", "return")
+"""Added columns through which gradient could leak into what was fixed before the update."""
+SMALL = {"hidden": (8,), "width": 8, "layers": 1, "heads": 2}
+"""Sizes that a check can afford."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bench:
+    """Models for one kind of task; `copies` says which name copies which model."""
+
+    name: str
+    spec: Spec
+    models: Mapping[str, ModelSpec]
+    copies: Mapping[str, str] = field(default_factory=dict)
+
+    def source_of(self, name: str) -> str | None:
+        """The model that a copy copies; None where the name is no copy."""
+        named = {**COPIED, **self.copies}.get(name, name.removesuffix("_target") if name.endswith("_target") else None)
+        return named if named in self.models and name not in self.models else None
+
+    def model(self, name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
+        """A model, the same object each time."""
+        return self.built(name, dtype)
+
+    def over(self, name: str) -> Over:
+        """What an annotation calls to have this model compute its column, here on all rows at once."""
+        return lambda experience, function: function(self.model(name), experience)
+
+    @lru_cache(maxsize=256)  # noqa: B019 - benches live as long as the process
+    def built(self, name: str, dtype: torch.dtype) -> nn.Module:
+        """A model, its parameters moved off their start so that nothing is zero by chance; copies move further."""
+        source = self.source_of(name)
+        if source is None and name not in self.models:
+            raise AssayError(f"bench '{self.name}' has no model '{name}'; it has {', '.join(self.models)}")
+        if dtype != torch.float64:
+            return copy.deepcopy(self.model(name)).to(dtype)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(5)
+            module = self.models[source or name].build(self.spec).double()
+        with torch.no_grad():
+            for place, parameter in enumerate(module.parameters()):
+                parameter.add_(normal(f"{source or name} {place}", parameter.shape), alpha=0.3)
+                if source is not None:
+                    parameter.add_(normal(f"{name} {place}", parameter.shape), alpha=0.1)
+        return module.requires_grad_(source is None)
+
+
+CRITICS: dict[str, ModelSpec] = {"value": StateValue((8,)), "q": TwinQ((8,)), "temperature": Temperature(0.7)}
+STANDARD: tuple[Bench, ...] = (
+    Bench("tokens", TOKENS, {"actor": Transformer(8, 1, 2), "value": TokenValue(8, 1, 2)}),
+    Bench("torques, Gaussian", TORQUES, {"actor": Mlp((8,)), **CRITICS}),
+    Bench("torques, squashed", TORQUES, {"actor": Squashed((8,)), **CRITICS}),
+    Bench("torques, deterministic", TORQUES, {"actor": Deterministic((8,)), **CRITICS}),
+    Bench("choices, categorical", CHOICES, {"actor": Mlp((8,)), "value": StateValue((8,))}),
+    Bench("choices, action values", CHOICES, {"actor": QNetwork((8,)), "value": StateValue((8,))}),
+    Bench("numbered states", NUMBERED, {"actor": Table(), "value": StateValue()}),
+)
+
+
+def benches_of(recipe: Recipe) -> list[Bench]:
+    """Benches with a recipe's own models, made small, on every kind of task that they can be built for."""
+    models = {name: smaller(spec) for name, spec in {"actor": recipe.actor, **recipe.critics}.items()}
+    copies = {name: one.of for name, one in recipe.copies.items()}
+    found = []
+    for spec in (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING):
+        kind = type(spec.action).__name__ + ("" if spec.goal is None else " with goals")
+        bench = Bench(f"{recipe.name} on {kind}", spec, models, copies)
+        try:
+            built = [bench.model(name) for name in models]
+        except AssayError:
+            continue
+        found += [bench] if built else []
+    return found
+
+
+def smaller(spec: Any) -> Any:
+    """A model spec with its sizes cut down."""
+    if not is_dataclass(spec) or isinstance(spec, type):
+        return spec
+    return replace(spec, **{f.name: SMALL[f.name] for f in fields(spec) if f.name in SMALL})
+
+
+# ---------------------------------------------------------------------------------------------------- inputs
+@dataclass(frozen=True)
+class TermCase:
+    """A batch with the actor's outputs, and the bench that it belongs to."""
+
+    name: str
+    batch: Experience
+    bench: Bench
+
+
+def term_cases(term: Any, bench: Bench) -> list[TermCase]:
+    """The bench's batches as this term will see them: recorded log-probabilities near the current ones.
+
+    A term that reads a column which another part writes says how the laws are to fill it:
+
+        reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"name": function of the batch}
+    """
+    layouts = TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS
+    needs = frozenset(getattr(term, "needs", frozenset()))
+    reads = getattr(term, "reads", {})
+    batches = [scored_batch(bench, place, needs) for place in range(len(layouts))]
+    return [
+        TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in reads.items()}), bench)
+        for layout, batch in zip(layouts, batches, strict=True)
+    ]
+
+
+@lru_cache(maxsize=256)
+def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) -> Experience:
+    """A layout's experience with the columns `scored.*` and the annotations that are needed."""
+    layout = (TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS)[place]
+    batch = with_path(build(bench.spec, layout), bench.model("actor"))
+    with torch.no_grad():
+        scored: Scored = bench.model("actor").score(batch, needs)  # type: ignore[operator]
+        reference: Scored = bench.model("reference").score(batch, needs)  # type: ignore[operator]
+        noted = {need.column: need(batch, bench.over(need.model)) for need in needs if not isinstance(need, Need)}
+    outputs = {f"scored.{f.name}": value for f in fields(Scored) if (value := getattr(scored, f.name)) is not None}
+    recorded = (scored.logp + 0.3 * normal(layout.name + "moved", scored.logp.shape)) * batch.mask
+    return replace(batch, logp=recorded).add({**outputs, **noted, "logp_ref": reference.logp})
+
+
+def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[str]]:
+    """Cases of the benches that a term runs on, and why it does not run on the others. Benches that differ in nothing
+    the term looks at count once."""
+    cases: list[TermCase] = []
+    refusals: list[str] = []
+    seen: set[Any] = set()
+    for bench in benches:
+        try:
+            mine = term_cases(term, bench)
+            asked = evaluate(term, mine[0]).asked
+        except (Exception, SystemExit) as error:
+            refusals.append(f"{bench.name}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+            continue
+        key = looks_at(term, bench, asked)
+        if key not in seen:
+            seen.add(key)
+            cases += mine
+    return cases, refusals
+
+
+def looks_at(term: Any, bench: Bench, asked: frozenset[str]) -> Any:
+    """What of a bench can make a difference to a term: the world alone where it reads nothing but the record."""
+    spread = frozenset(getattr(term, "needs", frozenset())) & {Need.ENTROPY, Need.LOGITS, Need.HIDDEN}
+    if not asked and not spread:
+        return isinstance(bench.spec.action, Vocabulary)
+    models = [bench.models[bench.source_of(name) or name] for name in sorted(asked)]
+    return repr((bench.spec, models, bench.models["actor"] if spread else None))
+
+
+# ---------------------------------------------------------------------------------------------------- trying
+class BenchView:
+    """A view over leaves and the bench's models; remembers which models were asked for."""
+
+    def __init__(self, bench: Bench, record: Experience, scored: Scored) -> None:
+        self.bench, self.record, self.scored = bench, record, scored
+        self.asked: dict[str, nn.Module] = {}
+
+    def model(self, name: str) -> Any:
+        """A model in the batch's precision; copies take no gradient, as in the engine."""
+        return self.asked.setdefault(name, self.bench.model(name, self.record.reward.dtype))
+
+    @cached_property
+    def sampled(self) -> tuple[Tensor, Tensor]:
+        """The actor's own decisions."""
+        return own_decisions(self, self.record)
+
+    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
+        """Uniform numbers of each row and tag, whichever rows are with it."""
+        row = self.record.column("row").numpy().reshape(-1, 1)
+        rest = np.arange(int(np.prod(shape[1:])))[None]
+        values = random.as_open_float32(random.uniform(Draw(3).at(tag), row, rest)).reshape(tuple(shape))
+        return values.to(self.record.reward.dtype)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a term gave: its loss, and the gradient of its sum in every leaf by name.
+
+    `policy`: the actor's outputs, [B, T, ...]. `parameters`: trained models. `recorded`: columns, which only a watched
+    trial fills. `context`: gradients in what was seen, watched too.
+    """
+
+    sum: Tensor
+    count: Tensor
+    metrics: Mapping[str, tuple[float, float]]
+    policy: Mapping[str, Tensor]
+    parameters: Mapping[str, Tensor]
+    recorded: Mapping[str, Tensor]
+    context: Mapping[str, Tensor]
+    asked: frozenset[str]
+
+
+def seen_by(term: Any, batch: Experience) -> tuple[Experience, dict[str, Tensor]]:
+    """The record as a term gets it, in memory of its own and with no column that it does not declare; the leaves."""
+    needs = frozenset(getattr(term, "needs", frozenset()))
+    scored = {name for name in batch.extra if name.startswith("scored.")}
+    hidden = scored | {name for name, need in GIVEN_IF_NEEDED.items() if need not in needs}
+    record = replace(batch, extra={name: value for name, value in batch.extra.items() if name not in hidden})
+    return record.map(torch.clone), {name.removeprefix("scored."): leaf(batch.extra[name]) for name in sorted(scored)}
+
+
+def evaluate(term: Any, case: TermCase, batch: Experience | None = None, *, watched: bool = False) -> Trial:
+    """Runs a term on a case, or on another batch of its bench; `watched`, recorded columns take gradient."""
+    record, outputs = seen_by(term, case.batch if batch is None else batch)
+    record = watched_columns(record) if watched else record
+    view = BenchView(case.bench, record, Scored(**outputs))
+    loss = as_loss(term(record, view))
+    trained = {name: value for name, value in parameters_of(view) if value.requires_grad}
+    noted = {name: value for name, value in record.per_decision() if value.requires_grad}
+    policy, parameters, recorded = gradients(loss.sum, (outputs, trained, noted))
+    return Trial(
+        sum=loss.sum.detach(),
+        count=torch.as_tensor(loss.count).detach(),
+        metrics={name: (float(value), float(count)) for name, (value, count) in loss.metrics.items()},
+        policy=policy,
+        parameters=parameters,
+        recorded={name: value for name, value in recorded.items() if not name.startswith("context.")},
+        context={name: value for name, value in recorded.items() if name.startswith("context.")},
+        asked=frozenset(view.asked),
+    )
+
+
+def watched_columns(record: Experience) -> Experience:
+    """The record with leaves for what was seen and for what models and credit said; labels and actions stay."""
+    context = {name: leaf(value) for name, value in record.context.items()}
+    extra = {name: leaf(value) if name in ESTIMATES else value for name, value in record.extra.items()}
+    return replace(record, context=context, extra=extra, logp=leaf(record.logp), reward=leaf(record.reward))
+
+
+def columns_of(record: Experience) -> Iterator[tuple[str, Tensor]]:
+    """Every column by name, those of single rows included."""
+    yield from record.per_decision()
+    yield from ((f"extra.{name}", value) for name, value in record.extra.items() if value.dim() < 2)
+
+
+def leaf(value: Tensor) -> Tensor:
+    """A copy that takes gradient."""
+    return value.detach().clone().requires_grad_(value.is_floating_point())
+
+
+def as_loss(value: Any) -> Loss:
+    """The term's result as a Loss; AssayError for anything else."""
+    if not isinstance(value, Loss) or not isinstance(value.sum, Tensor):
+        raise AssayError(f"a term returns Loss(sum, count, metrics), this one returned {type(value).__name__}")
+    if value.sum.dim() or torch.as_tensor(value.count).dim():
+        shapes = f"{tuple(value.sum.shape)} and {tuple(torch.as_tensor(value.count).shape)}"
+        raise AssayError(f"a term's sum and count are single numbers, this one returned shapes {shapes}")
+    return value
+
+
+def parameters_of(view: BenchView) -> Iterator[tuple[str, Tensor]]:
+    """Parameters, by model and name, of the models that were asked for."""
+    for name, module in view.asked.items():
+        for key, value in module.named_parameters():
+            yield f"{name}.{key}", value
+
+
+def gradients(total: Tensor, groups: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
+    """Gradients of a number in several groups of leaves; zeros where it does not depend on one."""
+    flat = [value for group in groups for value in group.values()]
+    found: Sequence[Tensor | None] = [None] * len(flat)
+    if total.requires_grad and flat:
+        found = torch.autograd.grad(total, flat, allow_unused=True)
+    filled = iter(
+        [torch.zeros_like(value) if one is None else one.detach() for one, value in zip(found, flat, strict=True)]
+    )
+    return [{name: next(filled) for name in group} for group in groups]

@@ -1,0 +1,208 @@
+"""`assay check FILE.py`: finds what a user's file holds and runs the laws on it.
+
+    reports = check_file(Path("mine.py"))               in this process: for one's own, trusted code
+    reports = check_file_apart(Path("mine.py"), 120)    in a process of its own, with a time limit
+
+In this process exceptions, `sys.exit`, wrong types and numbers that are not finite become findings; an endless loop, or
+code that ends the process (`os._exit`, a crash), does so here too. Apart, these become findings as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from assay.core.errors import AssayError
+from assay.proof.laws.laws import Finding, raised
+from assay.proof.laws.recognise import Thing, things_in
+
+RECOGNISED = """recognised are
+  - a reward: a function of `rows` (dicts with prompt, completion, answer, ...), or of `completions`
+  - a loss: a function of `logp`, `logp_old`, `advantage`, `mask` that returns a sum, (sum, count) or [B, T]
+  - an advantage: a function of `reward` and `group` (one outcome each), or of `reward`, `group`, `mask` ([B, T])
+  - parts: classes or values with the methods of a slot (credit, objective, regularizer, critic loss, constraint, ...)
+  - a Gymnasium environment: a class with reset and step
+  - a Recipe, a METHOD, or a function recipe()
+for example:
+    def reward(rows):
+        return [float(row["completion"] == row["answer"]) for row in rows]"""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the laws found on one thing of a file."""
+
+    name: str
+    kind: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def held(self) -> bool:
+        """Whether every law held."""
+        return all(finding.held for finding in self.findings)
+
+    @property
+    def broken(self) -> tuple[Finding, ...]:
+        """The laws that broke."""
+        return tuple(finding for finding in self.findings if not finding.held)
+
+    def lines(self) -> list[str]:
+        """For people to read: what broke, on what input, and what held."""
+        held = [finding.law for finding in self.findings if finding.held]
+        head = f"{self.name} ({self.kind}): {len(held)} of {len(self.findings)} laws held"
+        broken = [
+            line
+            for finding in self.broken
+            for line in (
+                f"  broke {finding.law}: {finding.detail}",
+                *([f"    on {finding.input}"] if finding.input else []),
+            )
+        ]
+        return [head, *broken, *([f"  held {', '.join(held)}"] if held else [])]
+
+
+# ---------------------------------------------------------------------------------------------------- loading
+def load(path: Path) -> ModuleType:
+    """The file as a module; AssayError in one sentence where it cannot be loaded."""
+    if not path.is_file():
+        raise AssayError(f"there is no file {path}; give a Python file with your loss, credit, reward or environment")
+    if path.suffix != ".py":
+        raise AssayError(f"{path} is not a Python file; its name must end in .py")
+    name = f"checked_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None, "a .py file has a spec"
+    assert spec.loader is not None, "a .py file has a loader"
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up here
+    try:
+        with searchable(path.resolve().parent):
+            spec.loader.exec_module(module)
+    except SyntaxError as error:
+        del sys.modules[name]
+        raise AssayError(f"{path}, line {error.lineno}: {error.msg}; mend the syntax") from error
+    except (Exception, SystemExit) as error:
+        del sys.modules[name]
+        raise AssayError(f"{path} cannot be loaded: it {raised(error)}") from error
+    return module
+
+
+@contextlib.contextmanager
+def searchable(folder: Path) -> Iterator[None]:
+    """The folder's own modules can be imported, as when a script there runs."""
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):
+            sys.path.remove(str(folder))
+
+
+# ---------------------------------------------------------------------------------------------------- checking
+def check_file(path: Path) -> list[Report]:
+    """Reports on everything in the file that is recognised, in this process; AssayError where nothing is."""
+    path = Path(path)
+    return [report_on(thing) for thing in recognised(path)]
+
+
+def recognised(path: Path) -> list[Thing]:
+    """What the file holds; AssayError that lists what could be there."""
+    module = load(path)
+    with searchable(path.resolve().parent):
+        things = list(things_in(module))
+    if not things:
+        raise AssayError(f"nothing in {path} is recognised; {RECOGNISED}")
+    return things
+
+
+def report_on(thing: Thing) -> Report:
+    """The laws on one thing; whatever it does wrong, and whatever it does to torch's settings, stays inside."""
+    dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
+    try:
+        found = thing.check()
+    except (Exception, SystemExit) as error:
+        text = str(error) if isinstance(error, AssayError) else f"it {raised(error)}"
+        found = [Finding("runs", False, text)]
+    finally:
+        torch.set_default_dtype(dtype)
+        torch.set_num_threads(threads)
+    return Report(thing.name, thing.kind, tuple(found))
+
+
+def check_file_apart(path: Path, seconds: float = 120.0) -> list[Report]:
+    """`check_file` in a process of its own, stopped after `seconds`: what hangs or dies is a finding, not a loss."""
+    path = Path(path)
+    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+        out = Path(folder) / "reports.jsonl"
+        code = "from assay.proof.laws.file import write_reports; write_reports()"
+        root = str(Path(__file__).resolve().parents[2])
+        paths = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(path), str(out)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": paths},
+            start_new_session=True,
+        ) as child:
+            try:
+                ended = f"ended the process with exit code {child.wait(seconds)}"
+            except subprocess.TimeoutExpired:
+                ended = f"is still running after {seconds:g} s"
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+        lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
+    return read_reports(path, lines, ended)
+
+
+def write_reports() -> None:
+    """The child's side: one line when a thing is begun, one with its report; what is printed meanwhile goes nowhere."""
+    path, out = Path(sys.argv[1]), Path(sys.argv[2])
+    sys.argv = [str(path)]
+    with out.open("w") as stream:
+
+        def write(**facts: Any) -> None:
+            stream.write(json.dumps(facts) + "\n")
+            stream.flush()
+
+        try:
+            things = recognised(path)
+        except AssayError as error:
+            write(error=str(error))
+            return
+        for thing in things:
+            write(begun=[thing.name, thing.kind])
+            write(findings=[asdict(finding) for finding in report_on(thing).findings])
+        write(done=True)
+
+
+def read_reports(path: Path, lines: Sequence[dict[str, Any]], ended: str) -> list[Report]:
+    """The parent's side: reports that came back, and one for the thing that did not."""
+    reports: list[Report] = []
+    begun: tuple[str, str] | None = None
+    for line in lines:
+        if "error" in line:
+            raise AssayError(line["error"])
+        if "begun" in line:
+            begun = (line["begun"][0], line["begun"][1])
+        elif "findings" in line and begun is not None:
+            reports.append(Report(*begun, tuple(Finding(**finding) for finding in line["findings"])))
+            begun = None
+    if begun is not None:
+        return [*reports, Report(*begun, (Finding("returns", False, f"every call returns; here it {ended}"),))]
+    if not lines or "done" not in lines[-1]:
+        raise AssayError(f"{path} {ended} while it was loaded; keep what runs at import short")
+    return reports

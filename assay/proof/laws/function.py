@@ -1,0 +1,225 @@
+"""Plain functions that a user brings, as parts: a loss of log-probabilities, an advantage of rewards. Axes: B, T.
+
+    loss(logp, logp_old, advantage, mask)       a sum, (sum, count), or the loss of each decision [B, T]
+    advantage(reward, group, mask)              [B], or [B, T] with zeros where the mask is false
+
+Arguments are found by name; other usual names are known too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import View
+from assay.ops import groups
+from assay.proof.laws.bench import STANDARD, TermCase, evaluate
+from assay.proof.laws.credit import CREDIT, episodes, no_gradient
+from assay.proof.laws.laws import TIGHT, Contract, Finding, gap, law, shown
+from assay.proof.laws.objective import at_ratio_one, with_outcome_credit, zero_credit
+from assay.proof.laws.term import COMMON, cases_on, count, declared, last_column
+
+MINE = {
+    "logp": ("logp", "logprob", "logprobs", "log_prob", "log_probs", "logps", "new_logp", "logp_new"),
+    "logp_old": (
+        "logp_old",
+        "old_logp",
+        "old_logprobs",
+        "old_log_prob",
+        "old_log_probs",
+        "logp_behaviour",
+        "rollout_logprobs",
+    ),
+    "logp_ref": ("logp_ref", "ref_logp", "ref_logprobs", "ref_log_prob", "ref_log_probs", "reference_logp"),
+    "advantage": ("advantage", "advantages", "adv", "weight", "weights"),
+    "mask": ("mask", "loss_mask", "response_mask", "action_mask", "completion_mask"),
+    "reward": ("reward", "rewards", "outcome", "outcomes", "score", "scores"),
+    "group": ("group", "groups", "group_id", "group_ids", "index"),
+    "value": ("value", "values", "baseline"),
+    "terminal": ("terminal", "terminated", "done", "dones"),
+    "truncated": ("truncated",),
+}
+"""Names of arguments that are understood."""
+
+
+def roles(function: Callable[..., Any]) -> dict[str, str]:
+    """Argument -> what is handed in, for the arguments that are understood or have no default."""
+    known = {name: role for role, names in MINE.items() for name in names}
+    parameters = inspect.signature(function).parameters.values()
+    asked = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+    strange = [one.name for one in asked if one.name not in known and one.default is one.empty]
+    if strange:
+        usual = ", ".join(names[0] for names in MINE.values())
+        raise AssayError(f"it asks for {', '.join(strange)} without a default; known arguments are {usual}")
+    return {one.name: known[one.name] for one in asked if one.name in known}
+
+
+# ---------------------------------------------------------------------------------------------------- losses
+@dataclass(frozen=True, eq=False)
+class LossFunction:
+    """A plain loss as an objective."""
+
+    function: Callable[..., Any]
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.REFERENCE})
+    together: ClassVar[str | None] = None
+
+    @property
+    def breaks(self) -> Mapping[str, str]:
+        """As the function's attribute says."""
+        return getattr(self.function, "breaks", {})
+
+    def count(self, batch: Experience) -> Tensor:
+        """The decisions, unless the function returns its own count."""
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """The function's value as (sum, count)."""
+        columns = {"logp_old": batch.logp, "logp_ref": batch.column("logp_ref"), "mask": batch.mask}
+        columns |= {"advantage": batch.column("advantage"), "reward": batch.reward}
+        columns = {name: column.detach() for name, column in columns.items()} | {"logp": view.scored.logp}
+        columns |= {"group": group_of(batch)}
+        given = {name: columns[role] for name, role in roles(self.function).items() if role in columns}
+        return as_sum(self.function(**given), batch)
+
+
+def as_sum(value: Any, batch: Experience) -> Loss:
+    """A sum, (sum, count), or a loss of each decision, as a Loss; AssayError for anything else."""
+    counted = batch.mask.sum()
+    if isinstance(value, tuple) and len(value) >= 2:
+        value, counted = value[0], torch.as_tensor(value[1])
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        raise AssayError(f"it returned {type(value).__name__}; a loss returns a tensor: a sum, (sum, count), or [B, T]")
+    if value.dim() and value.shape != batch.mask.shape:
+        raise AssayError(
+            f"it returned shape {tuple(value.shape)}; a loss is one number, or [B, T] = {tuple(batch.mask.shape)}"
+        )
+    return Loss(value.sum(), counted.detach())
+
+
+@law("it is a sum: twice the rows give twice the loss")
+def sums(part: LossFunction, case: TermCase) -> Iterator[str]:
+    """A loss that divides by itself weighs micro-batches and ranks wrongly."""
+    twice = torch.arange(len(case.batch)).repeat(2)
+    once, doubled = evaluate(part, case).sum, evaluate(part, case, case.batch.rows(twice)).sum
+    if gap(doubled, 2 * once) > TIGHT:
+        is_mean = gap(doubled, once) <= TIGHT
+        why = "divides by itself: returns a mean; return (sum, count)" if is_mean else "is no sum over rows"
+        yield f"it {why}: {shown(once)} for the rows, {shown(doubled)} for the rows twice"
+
+
+@law("raising the log-probability of a good decision lowers the loss, that of a bad one raises it")
+def sign(part: LossFunction, case: TermCase) -> Iterator[str]:
+    """At ratio one, with the same advantage on a whole row."""
+    batch = with_outcome_credit(at_ratio_one(case.batch))
+    gradient, credit = evaluate(part, case, batch).policy["logp"], batch.column("advantage")
+    if bool((gradient * credit > 0).any()):
+        wrong = gradient * credit > 0
+        yield f"advantage {shown(credit[wrong])} has gradient {shown(gradient[wrong])}: the sign is wrong"
+    elif not bool((gradient * credit < 0).any()):
+        yield "no decision gets a gradient"
+
+
+LOSS_LAWS = tuple(one for one in COMMON if one not in (declared, count, last_column))
+LOSS_FUNCTION = Contract("loss function", (*LOSS_LAWS, sums, sign, zero_credit), cases_on)
+
+
+def check_loss(function: Callable[..., Any]) -> list[Finding]:
+    """The laws of a plain loss function; see the module's docstring for what it may take and return."""
+    part = LossFunction(function)
+    try:
+        roles(function)
+    except AssayError as error:
+        return [Finding("arguments", False, str(error))]
+    return LOSS_FUNCTION.check(part, cases_on(part, STANDARD[:2]))
+
+
+# ---------------------------------------------------------------------------------------------------- advantages
+@dataclass(frozen=True, eq=False)
+class AdvantageFunction:
+    """A plain advantage as a credit. With a mask it gets rewards [B, T], without one the outcome of each episode."""
+
+    function: Callable[..., Any]
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
+
+    @property
+    def centred(self) -> bool:
+        """As the function's attribute says."""
+        return bool(getattr(self.function, "centred", False))
+
+    @property
+    def breaks(self) -> Mapping[str, str]:
+        """As the function's attribute says."""
+        return getattr(self.function, "breaks", {})
+
+    @torch.no_grad()
+    def __call__(self, experience: Experience) -> Experience:
+        """Writes `advantage`."""
+        asked = roles(self.function)
+        value = (
+            self.of_episodes(experience, asked)
+            if "mask" not in asked.values()
+            else self.of_decisions(experience, asked)
+        )
+        if value.shape == (len(experience),):
+            value = value.unsqueeze(1) * experience.mask
+        return experience.add({"advantage": value})
+
+    def of_episodes(self, experience: Experience, asked: Mapping[str, str]) -> Tensor:
+        """The function on one outcome for each episode (and player) with a decision, put back on its rows."""
+        label = groups.episode_label(experience)
+        episode = torch.arange(len(experience)) if label is None else label
+        there = experience.mask.any(1).nonzero().squeeze(1)
+        distinct, place = torch.unique(episode[there], return_inverse=True)
+        first = torch.full((len(distinct),), len(experience)).scatter_reduce(0, place, there, "amin")
+        columns = {"reward": groups.outcome(experience)[first], "group": group_of(experience)[first]}
+        result = groups.outcome(experience).new_zeros(len(experience))
+        value = self.called(columns, asked)
+        if value.shape != (len(distinct),):
+            raise AssayError(
+                f"it returned shape {tuple(value.shape)} for {len(distinct)} outcomes; give one number for each"
+            )
+        return result.index_put((there,), value[place].to(result.dtype))
+
+    def of_decisions(self, experience: Experience, asked: Mapping[str, str]) -> Tensor:
+        """The function on the rewards of each decision."""
+        columns = {"reward": experience.reward, "mask": experience.mask, "group": group_of(experience)}
+        columns |= {
+            "value": experience.column("value"),
+            "terminal": experience.terminal,
+            "truncated": experience.truncated,
+        }
+        columns |= {"logp_old": experience.logp, "logp": experience.logp, "logp_ref": experience.column("logp_ref")}
+        return self.called(columns, asked)
+
+    def called(self, columns: Mapping[str, Tensor], asked: Mapping[str, str]) -> Tensor:
+        """What the function returns, if it is a tensor of numbers."""
+        value = self.function(**{name: columns[role] for name, role in asked.items() if role in columns})
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            raise AssayError(f"it returned {type(value).__name__}; an advantage is a tensor [B] or [B, T]")
+        return value
+
+
+def group_of(experience: Experience) -> Tensor:
+    """The group of each row; each its own where there are none."""
+    return experience.group if experience.group is not None else torch.arange(len(experience))
+
+
+ADVANTAGE_FUNCTION = replace(
+    CREDIT, slot="advantage function", laws=tuple(one for one in CREDIT.laws if one not in (episodes, no_gradient))
+)
+
+
+def check_advantage(function: Callable[..., Any]) -> list[Finding]:
+    """The laws of a plain advantage function; see the module's docstring for what it may take and return."""
+    try:
+        roles(function)
+    except AssayError as error:
+        return [Finding("arguments", False, str(error))]
+    return ADVANTAGE_FUNCTION.check(AdvantageFunction(function))

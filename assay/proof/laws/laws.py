@@ -1,0 +1,240 @@
+"""Laws as values: what every part of a slot must obey, run on named inputs, strict about declared breaks.
+
+A law is a generator that takes (part, case) and yields what is wrong, in words; nothing yielded means that it held.
+A part that rightly breaks a law says so in its class, `breaks = {"law": "reason"}`. The check is strict: an entry that
+no longer occurs fails as stale, and a break that is not listed fails.
+"""
+
+from __future__ import annotations
+
+import random as python_random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Progress
+from assay.core.settings import children, is_schedule, resolved
+
+TIGHT = 1e-9
+"""Largest relative gap between two float64 results that must be equal."""
+LOOSE = 1e-4
+"""Largest relative gap between a float32 and a float64 result."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How one law came out on one part; `input` names the case on which it broke."""
+
+    law: str
+    held: bool
+    detail: str = ""
+    input: str = ""
+
+    def __str__(self) -> str:
+        where = f" [input: {self.input}]" if self.input else ""
+        return f"{'held' if self.held else 'BROKE'} {self.law}: {self.detail}{where}"
+
+
+class Named(Protocol):
+    """An input with a name that people can read."""
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+
+
+@dataclass(frozen=True)
+class Unsuited:
+    """Stands for the inputs of a part that none suits; the law `runs` says why, and the others are not tried."""
+
+    name: str
+    reason: str
+
+
+Test = Callable[[Any, Any], Iterator[str]]
+
+
+def always(part: Any) -> bool:
+    """The law binds every part of the slot."""
+    return True
+
+
+@dataclass(frozen=True)
+class Law:
+    """One law: its key, what it says, its test of (part, case), and which parts it binds."""
+
+    name: str
+    says: str
+    test: Test
+    binds: Callable[[Any], bool] = always
+
+
+def law(says: str, binds: Callable[[Any], bool] = always) -> Callable[[Test], Law]:
+    """Makes a law of a test; the test's name is its key."""
+
+    def made(test: Test) -> Law:
+        return Law(test.__name__, says, test, binds)
+
+    return made
+
+
+def declares(attribute: str) -> Callable[[Any], bool]:
+    """Binds the parts that have the attribute set."""
+    return lambda part: bool(getattr(part, attribute, False))
+
+
+@law("it runs on at least one kind of task")
+def runs(part: Any, case: Any) -> Iterator[str]:
+    """Some input suits the part."""
+    if isinstance(case, Unsuited):
+        yield case.reason
+
+
+@dataclass(frozen=True)
+class Contract:
+    """The laws of a slot. `cases` gives a part's inputs; `holder` puts a small part into the part that uses it."""
+
+    slot: str
+    laws: tuple[Law, ...]
+    cases: Callable[[Any], Sequence[Named]]
+    holder: Callable[[Any], Any] = lambda part: part
+
+    def binding(self, part: Any) -> list[Law]:
+        """The laws that bind this part."""
+        held = settled(self.holder(part))
+        return [one for one in self.laws if is_bound(one, held)]
+
+    def check(self, part: Any, cases: Sequence[Named] | None = None, only: str = "") -> list[Finding]:
+        """All findings, or the one of the law `only`; an entry of `breaks` that names no law is a finding too."""
+        held = settled(self.holder(part))
+        inputs = self.cases(held) if cases is None else cases
+        excused = declared_breaks(held)
+        laws = (runs,) if any(isinstance(case, Unsuited) for case in inputs) else self.laws
+        found: list[Finding] = []
+        for one in laws:
+            if only in ("", one.name) and is_bound(one, held):
+                broke = first_break(one, held, inputs)
+                found.append(judged(one, broke, excused))
+                if broke is not None and broke.raised and one is laws[0]:
+                    break  # the other laws would only say the same
+        unknown = sorted(set(excused) - {one.name for one in self.laws})
+        if unknown and not only:
+            known = ", ".join(one.name for one in self.laws)
+            found.append(
+                Finding("breaks", False, f"`breaks` names no law of this slot: {', '.join(unknown)}; laws: {known}")
+            )
+        return found
+
+
+def settled(part: Any) -> Any:
+    """The part with its schedules at their start, as the loop hands it on; a schedule stays one."""
+    return part if is_schedule(part) or not is_dataclass(part) else resolved(part, Progress())
+
+
+def is_bound(one: Law, part: Any) -> bool:
+    """Whether the law binds the part; a part that cannot even be asked is bound, so that the law says what is wrong."""
+    try:
+        return one.binds(part)
+    except (Exception, SystemExit) as error:
+        return bool(raised(error))
+
+
+def declared_breaks(part: Any) -> dict[str, str]:
+    """What a part, or a part inside it, says that it rightly breaks."""
+    found: dict[str, str] = {}
+    for _, below in children(part):
+        found |= declared_breaks(below)
+    own = getattr(part, "breaks", {})
+    return found | dict(own) if isinstance(own, Mapping) else found
+
+
+class Broke(NamedTuple):
+    """What was wrong, on which input, and whether the part raised it."""
+
+    detail: str
+    input: str
+    raised: bool
+
+
+def judged(one: Law, broke: Broke | None, excused: Mapping[str, str]) -> Finding:
+    """The finding of one law: held, broken on a case, broken as declared, or declared and stale."""
+    reason = excused.get(one.name)
+    if broke is None and reason is None:
+        return Finding(one.name, True, one.says)
+    if broke is None:
+        return Finding(one.name, False, f"stale: `breaks` lists it ({reason}), but it holds; remove the entry")
+    if reason is not None:
+        return Finding(one.name, True, f"broken as declared: {reason}", broke.input)
+    return Finding(one.name, False, f"{one.says}; here {broke.detail}", broke.input)
+
+
+def first_break(one: Law, part: Any, cases: Iterable[Named]) -> Broke | None:
+    """The first break, or None; an exception of the part is a break, a wish to exit too."""
+    for case in cases:
+        try:
+            for detail in one.test(part, case):
+                return Broke(detail, case.name, raised=False)
+        except (Exception, SystemExit) as error:
+            return Broke(str(error) if isinstance(error, AssayError) else f"it {raised(error)}", case.name, raised=True)
+    return None
+
+
+def raised(error: BaseException) -> str:
+    """An exception in one line."""
+    text = str(error).strip().splitlines()
+    return f"raises {type(error).__name__}" + (f": {text[0][:200]}" if text else "")
+
+
+def assert_laws(findings: Iterable[Finding]) -> None:
+    """AssertionError that names each law that broke, and on what input."""
+    broken = [finding for finding in findings if not finding.held]
+    if broken:
+        raise AssertionError("\n".join(str(finding) for finding in broken))
+
+
+# ---------------------------------------------------------------------------------------------------- comparing
+def gap(mine: Tensor, other: Tensor) -> float:
+    """Largest difference relative to 1 + the largest value; infinite where shapes differ. Equal infinities and nan in
+    the same places are no difference: whether they should be there is the business of `finite`."""
+    if mine.shape != other.shape:
+        return float("inf")
+    first, second = mine.detach().double(), other.detach().double()
+    apart = ~((first == second) | (first.isnan() & second.isnan()))
+    if not bool(apart.any()):
+        return 0.0
+    size = second[torch.isfinite(second)].abs()
+    difference = (first - second)[apart].abs().max() / (1.0 + (size.max() if len(size) else 0.0))
+    return float(difference) if bool(torch.isfinite(difference)) else float("inf")
+
+
+def shown(value: Tensor) -> str:
+    """A tensor in a few characters."""
+    flat = value.detach().reshape(-1)
+    numbers = ", ".join(f"{float(number):.6g}" for number in flat[:6])
+    return numbers if value.dim() == 0 else f"[{numbers}{', ...' if len(flat) > 6 else ''}]"
+
+
+def is_finite(value: Tensor) -> bool:
+    """Whether all numbers are finite."""
+    return bool(torch.isfinite(value).all())
+
+
+@contextmanager
+def other_streams(seed: int) -> Iterator[None]:
+    """Global random streams of torch, numpy and Python at another place; put back afterwards."""
+    states = np.random.get_state(), python_random.getstate()  # noqa: NPY002 - a careless part would use this stream
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        python_random.seed(seed)
+        try:
+            yield
+        finally:
+            np.random.set_state(states[0])  # noqa: NPY002
+            python_random.setstate(states[1])

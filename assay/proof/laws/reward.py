@@ -1,0 +1,269 @@
+"""Laws of rewards: a user's function of rows, or a part. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, pad
+from assay.core.slots import DemonstratedTask
+from assay.proof.laws.bench import columns_of
+from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
+from assay.tasks.language.addition import addition
+
+Rows = Sequence[Mapping[str, Any]]
+PLURALS = {
+    "prompts": "prompt",
+    "completions": "completion",
+    "answers": "answer",
+    "prompt": "prompt",
+    "answer": "answer",
+}
+"""Arguments that a reward function may take instead of rows, and the entry of a row that each lists."""
+HOSTILE = ("", " ", "\n\n", "\x00", "12" * 500, "∑ 数 🙂", "nan", "1e999", "((((((((", "</s>", "-0", "None")
+
+
+def is_certain(part: Any) -> bool:
+    """Whether the reward does not declare chance."""
+    return not getattr(part, "stochastic", False)
+
+
+# ---------------------------------------------------------------------------------------------------- functions
+@dataclass(frozen=True)
+class RowsCase:
+    """Descriptions of sequences, as a reward function gets them."""
+
+    name: str
+    rows: Rows
+
+
+def text_row(completion: str, prompt: str = "1+2=", answer: str = "3") -> dict[str, Any]:
+    """One completion, as a prompt task describes it."""
+    return {"prompt": prompt, "completion": completion, "answer": answer, "reward": 0.0, "cut": False, "fault": None}
+
+
+def control_row(total: float, length: int) -> dict[str, Any]:
+    """One episode, as a stepping task describes it."""
+    return {
+        "return": total,
+        "length": length,
+        "ending": ["terminal"],
+        "actions": [0, 1, 0],
+        "rewards": [0.0, 0.0, total],
+    }
+
+
+TEXT_CASES = (
+    RowsCase(
+        "four completions, two of them the same",
+        [text_row("3"), text_row("4"), text_row("3"), text_row("30", "10+20=", "30")],
+    ),
+    RowsCase("one completion", [text_row("3")]),
+    RowsCase(
+        "completions that no one expects: empty, huge, not ASCII, special tokens", [text_row(text) for text in HOSTILE]
+    ),
+)
+CONTROL_CASES = (
+    RowsCase(
+        "three episodes, two of them the same", [control_row(10.0, 10), control_row(-3.5, 4), control_row(10.0, 10)]
+    ),
+    RowsCase("one episode", [control_row(0.0, 1)]),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RewardFunction:
+    """A plain function as a reward: of `rows`, or of lists named prompts, completions, answers."""
+
+    function: Callable[..., Any]
+
+    @property
+    def stochastic(self) -> bool:
+        """As the function's attribute says."""
+        return bool(getattr(self.function, "stochastic", False))
+
+    def __call__(self, rows: Rows) -> list[float]:
+        """The function's numbers; anything that is not one finite number a row is refused."""
+        parameters = inspect.signature(self.function).parameters.values()
+        named = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
+        if named and named[0].name in PLURALS:
+            unknown = [one.name for one in named if one.name not in PLURALS and one.default is one.empty]
+            if unknown:
+                raise AssayError(
+                    f"it asks for {', '.join(unknown)}; a reward function can ask for rows, or for {', '.join(PLURALS)}"
+                )
+            given = {one.name: [row[PLURALS[one.name]] for row in rows] for one in named if one.name in PLURALS}
+            return numbers_in(self.function(**given), len(rows))
+        return numbers_in(self.function(rows), len(rows))
+
+
+def numbers_in(values: Any, num_rows: int) -> list[float]:
+    """The values as floats; AssayError for what is not one finite number a row."""
+    if not isinstance(values, Sequence | Tensor | np.ndarray) or isinstance(values, str | bytes):
+        raise AssayError(f"it returned {type(values).__name__}; it must return a list with one number for each row")
+    if np.ndim(values) == 0 or len(values) != num_rows:
+        raise AssayError(
+            f"it returned {0 if np.ndim(values) == 0 else len(values)} values for {num_rows} rows; one for each row"
+        )
+    found = []
+    for row, value in enumerate(values):
+        number = value.item() if isinstance(value, Tensor | np.ndarray | np.generic) and value.ndim == 0 else value
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise AssayError(f"it returned {value!r} for row {row}; it must be a finite float")
+        found.append(float(number))
+    return found
+
+
+def rows_cases(part: RewardFunction) -> Sequence[RowsCase]:
+    """Texts; episodes of control where the function asks for what texts do not have; both where it takes both."""
+    if next(iter(inspect.signature(part.function).parameters), "") in PLURALS:
+        return TEXT_CASES
+    try:
+        part.function(copy.deepcopy(CONTROL_CASES[1].rows))
+    except (Exception, SystemExit):
+        return TEXT_CASES
+    try:
+        part.function(copy.deepcopy(TEXT_CASES[1].rows))
+    except KeyError:
+        return CONTROL_CASES
+    except (Exception, SystemExit) as error:
+        return TEXT_CASES if raised(error) else ()
+    return (*TEXT_CASES, *CONTROL_CASES)
+
+
+@law("it returns one finite number for each row")
+def numbers(part: RewardFunction, case: RowsCase) -> Iterator[str]:
+    """No None, no bool, no text, no nan, no single number for all; whatever the text is."""
+    part(copy.deepcopy(case.rows))
+    yield from ()
+
+
+@law("the same rows get the same rewards", is_certain)
+def same_again(part: RewardFunction, case: RowsCase) -> Iterator[str]:
+    """Two calls, with the global random streams at different places; and equal rows within one call."""
+    with other_streams(1):
+        first = part(copy.deepcopy(case.rows))
+    with other_streams(2):
+        second = part(copy.deepcopy(case.rows))
+    if first != second:
+        yield f"two calls gave {first[:4]} and {second[:4]}; declare `stochastic = True` if chance is meant"
+    for one, row in enumerate(case.rows):
+        twins = [other for other in range(one) if case.rows[other] == row and first[other] != first[one]]
+        yield from (f"rows {other} and {one} are equal and got {first[other]:g} and {first[one]:g}" for other in twins)
+
+
+@law("permuting rows permutes the rewards", is_certain)
+def order(part: RewardFunction, case: RowsCase) -> Iterator[str]:
+    """Rows in reverse order."""
+    plain, other = part(copy.deepcopy(case.rows)), part(copy.deepcopy(list(reversed(case.rows))))
+    if other != plain[::-1]:
+        yield f"rewards {plain[:4]} become {other[::-1][:4]} when the rows come in reverse order"
+
+
+@law("rows are not modified")
+def rows_kept(part: RewardFunction, case: RowsCase) -> Iterator[str]:
+    """It may read them and no more."""
+    rows = copy.deepcopy(case.rows)
+    part(rows)
+    if rows != case.rows:
+        yield "it changed the rows that it was given"
+
+
+REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_kept), rows_cases)
+
+
+# ---------------------------------------------------------------------------------------------------- parts
+@dataclass(frozen=True)
+class RewardCase:
+    """A task and experience of it, with a row that has left training."""
+
+    name: str
+    task: DemonstratedTask
+    batch: Experience
+
+    def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
+        """The experience after the reward."""
+        after = part(self.batch if batch is None else batch, self.task, 0)
+        if not isinstance(after, Experience):
+            raise AssayError(
+                f"a reward returns the experience with its rewards, this one returned {type(after).__name__}"
+            )
+        return after
+
+
+def reward_cases(part: Any, task: DemonstratedTask | None = None) -> list[RewardCase]:
+    """Demonstrations, some of them spoilt, one of them an infrastructure fault."""
+    used = addition(1) if task is None else task
+    shown_rows = used.demonstrate(np.array([0, 1, 0, 2, 3, 4]), 0)
+    mask = shown_rows.mask.clone()
+    mask[4] = False
+    action = shown_rows.action.clone()
+    if not action.is_floating_point():
+        action[1] = torch.where(mask[1], action[1].flip(0), action[1])
+    batch = replace(shown_rows, mask=mask, action=action, reward=shown_rows.reward * mask)
+    return [RewardCase(f"task {used.name}: right and wrong answers, one infrastructure fault", used, batch)]
+
+
+@law("rewards are finite, one for each decision, and zero where the mask is false")
+def rewards(part: Any, case: RewardCase) -> Iterator[str]:
+    """And the rest of the record stays; a faulty row gets no reward."""
+    after, batch = case.rewarded(part), case.batch
+    if after.reward.shape != batch.mask.shape or not is_finite(after.reward):
+        yield f"rewards have shape {tuple(after.reward.shape)} and are {shown(after.reward)}"
+    elif bool((after.reward[~batch.mask] != 0).any()):
+        yield f"rewards are {shown(after.reward[~batch.mask])} where the mask is false"
+    if after.reward.dtype != batch.reward.dtype:
+        yield f"rewards are {after.reward.dtype} in a record of {batch.reward.dtype}"
+    for name in ("action", "logp", "terminal", "truncated"):
+        if not torch.equal(getattr(after, name), getattr(batch, name)):
+            yield f"it rewrites {name}"
+    if bool((after.mask & ~batch.mask).any()):
+        yield "it brings a row back that has left training"
+
+
+@law("the same decisions get the same reward", is_certain)
+def repeats(part: Any, case: RewardCase) -> Iterator[str]:
+    """Two calls, with the global random streams at different places."""
+    with other_streams(1):
+        first = case.rewarded(part).reward
+    with other_streams(2):
+        if not torch.equal(case.rewarded(part).reward, first):
+            yield "two calls gave different rewards; declare `stochastic = True` if chance is meant"
+
+
+@law("inputs are not modified")
+def unmodified(part: Any, case: RewardCase) -> Iterator[str]:
+    """The experience that was handed in is as it was."""
+    batch = case.batch.map(torch.clone)
+    case.rewarded(part, batch)
+    before = dict(columns_of(case.batch))
+    yield from (f"column {name} changed" for name, value in columns_of(batch) if not torch.equal(value, before[name]))
+
+
+@law("padding changes nothing and permuting rows permutes the rewards", is_certain)
+def rows_and_padding(part: Any, case: RewardCase) -> Iterator[str]:
+    """Three more columns; rows in reverse order."""
+    plain, num = case.rewarded(part).reward, case.batch.num_columns
+    if gap(case.rewarded(part, pad(case.batch, num + 3)).reward[:, :num], plain) > LOOSE:
+        yield "padding changes rewards"
+    reverse = torch.arange(len(case.batch)).flip(0)
+    if gap(case.rewarded(part, case.batch.rows(reverse)).reward, plain[reverse]) > LOOSE:
+        yield "rows in another order get other rewards"
+
+
+REWARD = Contract("reward", (rewards, repeats, unmodified, rows_and_padding), reward_cases)
+
+
+def check_reward(part: Any, task: DemonstratedTask | None = None) -> list[Finding]:
+    """The laws of a reward: a function of rows (or of completions), or a part of (experience, task, split)."""
+    is_part = not inspect.isfunction(part) and len(inspect.signature(part).parameters) == 3
+    return REWARD.check(part, reward_cases(part, task)) if is_part else REWARD_FUNCTION.check(RewardFunction(part))

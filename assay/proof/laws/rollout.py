@@ -1,0 +1,282 @@
+"""Laws of rollouts and of exploration. Axes: N rows, B sequences, T columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Need
+from assay.core.slots import ModelSpec, Task, frame_of
+from assay.core.spaces import Discrete, Spec, Vocabulary
+from assay.models.bounded import Deterministic
+from assay.models.mlp import Mlp
+from assay.models.q_network import QNetwork
+from assay.models.table import Table
+from assay.models.transformer import Transformer
+from assay.proof.laws.bench import columns_of
+from assay.proof.laws.cases import CHOICES, TORQUES, normal
+from assay.proof.laws.laws import LOOSE, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
+from assay.proof.laws.state import saved_and_loaded, untouched
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.pendulum import pendulum
+from assay.tasks.games.matrix import PRISONERS_DILEMMA, Rules
+from assay.tasks.games.repeated import RepeatedGame
+from assay.tasks.language.addition import addition
+from assay.tasks.tabular.table import chain
+
+STARTS = np.array([4, 0, 9])
+GAME = RepeatedGame("prisoners-dilemma", Rules(PRISONERS_DILEMMA, rounds=3))
+
+
+def small_actor(spec: Spec) -> ModelSpec:
+    """An actor that suits the task, made small."""
+    if isinstance(spec.action, Vocabulary):
+        return Transformer(16, 1, 2)
+    return Table() if isinstance(spec.observation, Discrete) else Mlp((8,))
+
+
+def built(model: ModelSpec, spec: Spec) -> nn.Module:
+    """The model with weights that are the same every time and not at their start."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(7)
+        module = model.build(spec)
+    with torch.no_grad():
+        for place, parameter in enumerate(module.parameters()):
+            parameter.add_(normal(f"rollout {place}", parameter.shape).to(parameter.dtype), alpha=0.1)
+    return module
+
+
+@dataclass(frozen=True)
+class RolloutCase:
+    """A task that a rollout can gather from."""
+
+    name: str
+    task: Task
+    model: ModelSpec | None = None
+
+    def actor(self) -> Any:
+        """The given actor, or a small one that suits the task."""
+        return built(self.model or small_actor(self.task.spec), self.task.spec)
+
+    def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
+        """Fresh experience from a new start, or from a state."""
+        asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
+        gathered: Experience = part(
+            self.task, self.actor(), asked, Draw(seed, (0,)), part.init(self.task) if state is None else state
+        )
+        return gathered
+
+
+def rollout_cases(
+    part: Any, task: Task | None = None, actor: ModelSpec | None = None
+) -> list[RolloutCase] | list[Unsuited]:
+    """A task of each kind, or the given one; only those that the rollout and the actor can start on."""
+    found = []
+    for one in (addition(1), chain(4), cartpole(), pendulum(), GAME) if task is None else (task,):
+        case = RolloutCase(f"task {one.name}", one, actor)
+        try:
+            _ = part.init(one), case.actor()
+        except AssayError:
+            continue
+        found.append(case)
+    return found or [
+        Unsuited("every task", "it refuses the given task, or tokens, choices, torques and numbered states alike")
+    ]
+
+
+@law("it gathers decisions")
+def gathers(part: Any, case: RolloutCase) -> Iterator[str]:
+    """At least one."""
+    if not bool(case.gather(part).mask.any()):
+        yield "there is no decision in what it gathered"
+
+
+@law(
+    "recorded log-probabilities equal recomputed ones under the same weights",
+    lambda part: getattr(part, "explore", None) is None,
+)
+def recorded(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Sampled, then scored."""
+    fresh = case.gather(part)
+    with torch.no_grad():
+        again = case.actor().score(fresh, frozenset({Need.LOGP})).logp
+    noted = fresh.extra.get("logp_model", fresh.logp)
+    if gap(again, noted) > LOOSE:
+        at = (again - noted).abs().flatten().argmax()
+        yield f"recorded {shown(noted.flatten()[at])}, recomputed {shown(again.flatten()[at])}"
+
+
+@law("the seed determines the batch, and another seed gives another")
+def seeded(part: Any, case: RolloutCase) -> Iterator[str]:
+    """With the global random streams at different places."""
+    with other_streams(1):
+        first = case.gather(part)
+    with other_streams(2):
+        second = case.gather(part)
+    before = dict(columns_of(first))
+    yield from (
+        f"column {name} differs under the same seed"
+        for name, value in columns_of(second)
+        if not torch.equal(value, before[name])
+    )
+    other = case.gather(part, seed=2)
+    if other.action.shape == first.action.shape and torch.equal(other.action, first.action):
+        yield "every decision is the same under another seed"
+
+
+@law("nothing is recorded where the mask is false, and everything is finite")
+def masked(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Log-probabilities, rewards and ends belong to decisions."""
+    fresh = case.gather(part)
+    hole = ~fresh.mask
+    for name in ("logp", "reward", "terminal", "truncated"):
+        column = getattr(fresh, name)
+        if bool((column[hole] != 0).any()):
+            yield f"{name} is {shown(column[hole])} where the mask is false"
+        if not is_finite(column):
+            yield f"{name} is not finite"
+
+
+@law("what a start gives does not depend on the other starts", lambda part: part.num_starts > 0)
+def subset(part: Any, case: RolloutCase) -> Iterator[str]:
+    """One start alone has the first decisions that it has among others; torques up to rounding."""
+    together, alone = case.gather(part), case.gather(part, starts=STARTS[1:2])
+    rows = together.rows(together.column("start") == int(STARTS[1]))
+    num = min(10, rows.num_columns, alone.num_columns)
+    if gap(rows.action[:, :num] * is_there(rows, num), alone.action[:, :num] * is_there(alone, num)) > LOOSE:
+        yield f"start {STARTS[1]} gives other decisions when it is alone"
+
+
+def is_there(record: Experience, num: int) -> torch.Tensor:
+    """The mask of the first columns, with axes to multiply actions by."""
+    mask = record.mask[:, :num]
+    return mask.view(*mask.shape, *[1] * (record.action.dim() - 2))
+
+
+@law("resuming continues where it stopped")
+def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Saved after one call, loaded into a new start; the next call gathers what the uninterrupted run does."""
+    state = part.init(case.task)
+    case.gather(part, state=state)
+    loaded = saved_and_loaded(untouched(state), part.init(case.task))
+    through, resumed = case.gather(part, state=state), case.gather(part, state=loaded)
+    before = dict(columns_of(through))
+    yield from (
+        f"column {name} differs after resuming"
+        for name, value in columns_of(resumed)
+        if not torch.equal(value, before[name])
+    )
+
+
+@law("used in its frame, a policy decides as when it was gathered", lambda part: frame_of(part) is not None)
+def framed(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Every (start, sample) has as many decisions, and the log-probability, that it had; a narrowed one has others."""
+    fresh, frame = case.gather(part).own(), frame_of(part)
+    if frame is None or "logp_model" in fresh.extra:
+        return
+    pairs, row = torch.stack([fresh.column("start"), fresh.column("sample")], 1).unique(dim=0, return_inverse=True)
+    start, sample = pairs.numpy().T
+    used = case.task.play(frame.around({"actor": case.actor()}), start, sample, Draw(1, (0,)), split=0, greedy=False)
+    for name, ours, theirs in (("decisions", used.mask, fresh.mask), ("log-probability", used.logp, fresh.logp)):
+        before = torch.zeros(len(pairs)).index_add(0, row, theirs.sum(1).float())
+        if gap(ours.sum(1).float(), before) > LOOSE:
+            yield f"{name} of an episode: {shown(ours.sum(1).float())} when used, {shown(before)} when gathered"
+
+
+ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes, framed), rollout_cases)
+
+
+def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
+    """The laws of a rollout, on a task or on one of each kind, with an actor or with a small one that suits."""
+    return ROLLOUT.check(part, rollout_cases(part, task, actor))
+
+
+# ---------------------------------------------------------------------------------------------------- exploration
+@dataclass(frozen=True)
+class ExploreCase:
+    """An actor to explore around, and contexts for it."""
+
+    name: str
+    model: ModelSpec
+    spec: Spec
+
+    def explorer(self, part: Any) -> Any:
+        """The exploring actor."""
+        return part.wrap(built(self.model, self.spec))
+
+    def contexts(self, num: int, same: bool) -> dict[str, torch.Tensor]:
+        """N observations, all different or all the same."""
+        seen = normal("explored", (1 if same else num, 3)).float()
+        return {"observation": seen.expand(num, 3)}
+
+
+def explore_cases(part: Any) -> list[ExploreCase] | list[Unsuited]:
+    """The actors that the exploration can wrap."""
+    found = []
+    for name, model, spec in (
+        ("choices, action values", QNetwork((8,)), CHOICES),
+        ("torques, deterministic", Deterministic((8,)), TORQUES),
+    ):
+        case = ExploreCase(name, model, spec)
+        try:
+            explorer = case.explorer(part)
+            explorer.act(case.contexts(2, False), torch.full((2, explorer.num_draws), 0.001))
+        except (AttributeError, AssayError, RuntimeError):
+            continue
+        found.append(case)
+    return found or [Unsuited("every actor", "it suits neither action values nor a deterministic actor")]
+
+
+@law("it explores")
+def explores(part: Any, case: ExploreCase) -> Iterator[str]:
+    """With many uniform numbers some action differs from the mode."""
+    explorer = case.explorer(part)
+    middle = ((torch.arange(400) + 0.5) / 400).unsqueeze(1).expand(400, explorer.num_draws)
+    action, _ = explorer.act(case.contexts(400, True), middle)
+    if torch.equal(action, explorer.act(case.contexts(400, True), None)[0]):
+        yield "400 decisions in a row are the mode"
+
+
+@law("rows are independent and equal inputs give equal decisions")
+def rows_alone(part: Any, case: ExploreCase) -> Iterator[str]:
+    """Each row alone decides as among the others."""
+    explorer, context = case.explorer(part), case.contexts(8, False)
+    uniform = (torch.arange(8 * explorer.num_draws).view(8, -1) * 0.37 + 0.05) % 1.0
+    action, logp = explorer.act(context, uniform)
+    alone = [
+        explorer.act({name: one[k : k + 1] for name, one in context.items()}, uniform[k : k + 1]) for k in range(8)
+    ]
+    actions, logps = torch.cat([one for one, _ in alone]), torch.cat([one for _, one in alone])
+    if gap(actions, action) > LOOSE or gap(logps, logp) > LOOSE or not is_finite(logp):
+        yield "a row alone decides otherwise, or a log-probability is not finite"
+
+
+@law("the recorded log-probability is that of the exploring actor")
+def mixture(part: Any, case: ExploreCase) -> Iterator[str]:
+    """Choices occur as often as recorded; different torques cannot all have the log-probability of the mode."""
+    explorer, side = case.explorer(part), 100
+    middle = (torch.arange(side) + 0.5) / side
+    uniform = torch.cartesian_prod(*[middle] * explorer.num_draws).reshape(-1, explorer.num_draws)
+    action, logp = explorer.act(case.contexts(len(uniform), True), uniform)
+    if action.is_floating_point():
+        if bool((logp == logp[0]).all()):
+            yield f"{len(uniform)} different actions are all recorded with log-probability {float(logp[0]):g}"
+        return
+    for choice in action.unique().tolist():
+        share, recorded = float((action == choice).float().mean()), float(logp[action == choice][0].exp())
+        if abs(share - recorded) > 0.02:
+            yield f"choice {choice} is taken in {share:.3f} of the cases and recorded with probability {recorded:.3f}"
+
+
+EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture), explore_cases)
+
+
+def check_explore(part: Any) -> list[Finding]:
+    """The laws of exploration around an actor."""
+    return EXPLORE.check(part)

@@ -1,0 +1,28 @@
+"""What a part remembers, there and back again: through the store that runs use."""
+
+from __future__ import annotations
+
+import copy
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.engine.loop import frozen, thawed
+
+
+def saved_and_loaded(state: Any, fresh: Any) -> Any:
+    """The state after a save to disk and a load into the state of a new start."""
+    with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
+        try:
+            path = store.save(Path(folder), 0, {"state": frozen(state)}, facts={})
+        except (TypeError, ValueError) as error:
+            raise AssayError(f"its state cannot be saved: {error}") from error
+        tree = store.load_path(path).tree
+    return thawed(fresh, tree["state"])
+
+
+def untouched(value: Any) -> Any:
+    """A copy that later changes cannot reach; simulations are copied by their snapshots."""
+    return copy.deepcopy(frozen(value))

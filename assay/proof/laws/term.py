@@ -1,0 +1,272 @@
+"""Laws of every term: objectives, regularizers, critic losses. Axes: B sequences, T decisions.
+
+The bound of `finite`: recorded and current log-probabilities of -1e4, one log ratio of +-20 in each row, advantages and
+rewards of 1e6, in float32. A ratio beyond exp(88) overflows float32 by itself; the engine then skips the update.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need, Scored, pad
+from assay.engine.batching import whole_units
+from assay.proof.laws.bench import STANDARD, Bench, BenchView, TermCase, Trial, columns_of, evaluate, fitting, seen_by
+from assay.proof.laws.cases import extreme, normal, with_dtype
+from assay.proof.laws.laws import LOOSE, TIGHT, Unsuited, gap, is_finite, law, other_streams, runs, settled, shown
+
+ROW_COLUMNS = ("group", "episode", "source")
+"""Columns whose equal rows a term may ask to keep together."""
+
+
+def cases_on(term: Any, benches: Sequence[Bench] = STANDARD) -> list[TermCase] | list[Unsuited]:
+    """The inputs of a term on the benches that suit it."""
+    cases, refusals = fitting(settled(term), benches)
+    return cases or [Unsuited("every bench", f"no bench suits it ({'; '.join(refusals)})")]
+
+
+def differences(mine: Trial, other: Trial, limit: float = TIGHT) -> Iterator[str]:
+    """What differs between two trials that must agree: sum, count, metrics, gradients."""
+    if gap(mine.sum, other.sum) > limit:
+        yield f"the sum is {shown(mine.sum)} instead of {shown(other.sum)}"
+    if gap(mine.count, other.count) > limit:
+        yield f"the count is {shown(mine.count)} instead of {shown(other.count)}"
+    for kind, first, second in (("scored", mine.policy, other.policy), ("model", mine.parameters, other.parameters)):
+        yield from gradient_differences(kind, first, second, limit)
+    for name, metric in mine.metrics.items():
+        here, there = mean(metric), mean(other.metrics.get(name, (float("nan"), 1.0)))
+        if gap(torch.tensor(here), torch.tensor(there)) > limit:
+            yield f"the metric {name} is {here:.6g} instead of {there:.6g}"
+
+
+def mean(metric: tuple[float, float]) -> float:
+    """A metric's sum divided by its count."""
+    return metric[0] / max(1.0, metric[1])
+
+
+def gradient_differences(
+    kind: str, mine: Mapping[str, Tensor], other: Mapping[str, Tensor], limit: float
+) -> Iterator[str]:
+    """Gradients that differ, by name."""
+    for name, gradient in mine.items():
+        if gap(gradient, other[name]) > limit:
+            yield f"the gradient in {kind} {name} is {shown(gradient)} instead of {shown(other[name])}"
+
+
+def rows_of(trial: Trial, rows: Tensor) -> Trial:
+    """The trial with the policy's gradients in another order of rows."""
+    return replace(trial, policy={name: gradient[rows] for name, gradient in trial.policy.items()})
+
+
+def added(trials: Sequence[Trial], order: Tensor) -> Trial:
+    """Trials of micro-batches added up; the policy's gradients in the order of the whole."""
+    first = trials[0]
+    back = torch.argsort(order)
+    policy = {name: torch.cat([trial.policy[name] for trial in trials])[back] for name in first.policy}
+    parameters = {name: torch.stack([trial.parameters[name] for trial in trials]).sum(0) for name in first.parameters}
+    total = torch.stack([trial.sum for trial in trials]).sum()
+    count = torch.stack([trial.count.double() for trial in trials]).sum()
+    metrics = {
+        name: (sum(one.metrics[name][0] for one in trials), sum(one.metrics[name][1] for one in trials))
+        for name in first.metrics
+    }
+    return replace(first, sum=total, count=count, metrics=metrics, policy=policy, parameters=parameters)
+
+
+def littered(batch: Experience) -> Experience:
+    """The batch with other numbers wherever the mask is false, in all columns that only speak of decisions."""
+    spoken = {
+        "logp",
+        "reward",
+        "extra.advantage",
+        "extra.return",
+        "extra.logp_ref",
+        "extra.scored.logp",
+        "extra.scored.entropy",
+    }
+
+    def spoilt(name: str, column: Tensor) -> Tensor:
+        return (
+            torch.where(batch.mask, column, 7.0 + normal(name, column.shape).to(column.dtype))
+            if name in spoken
+            else column
+        )
+
+    columns = {name: spoilt(name, column) for name, column in columns_of(batch)}
+    extra = {name: columns[f"extra.{name}"] for name in batch.extra}
+    return replace(batch, logp=columns["logp"], reward=columns["reward"], extra=extra)
+
+
+# ---------------------------------------------------------------------------------------------------- laws
+@law("it says what it needs and which rows stay together")
+def declared(part: Any, case: TermCase) -> Iterator[str]:
+    """`needs` is a set of needs and annotations, `together` None or a column of rows."""
+    if not isinstance(part.needs, frozenset) or not all(is_need(need) for need in part.needs):
+        yield f"needs is {part.needs!r}, not a frozenset of Need or of annotations"
+    if part.together is not None and part.together not in ROW_COLUMNS:
+        yield f"together is {part.together!r}; it is None or one of {', '.join(ROW_COLUMNS)}"
+
+
+def is_need(need: Any) -> bool:
+    """Whether it is a need that the engine knows, or an annotation: a call with the names of a column and a model."""
+    named = all(isinstance(getattr(need, name, None), str) for name in ("column", "model"))
+    return isinstance(need, Need) or (named and callable(need))
+
+
+@law("equal inputs give equal outputs")
+def repeats(part: Any, case: TermCase) -> Iterator[str]:
+    """Two calls, with the global random streams at different places."""
+    with other_streams(1):
+        first = evaluate(part, case)
+    with other_streams(2):
+        yield from differences(evaluate(part, case), first, 0.0)
+
+
+@law("inputs are not modified")
+def unmodified(part: Any, case: TermCase) -> Iterator[str]:
+    """The batch, the actor's outputs and the models are as they were."""
+    asked = evaluate(part, case).asked
+    weights = {name: {key: one.clone() for key, one in case.bench.model(name).state_dict().items()} for name in asked}
+    record, outputs = seen_by(part, case.batch)
+    before = {name: value.clone() for name, value in columns_of(record)}
+    part(record, BenchView(case.bench, record, Scored(**outputs)))
+    after = dict(columns_of(record))
+    if after.keys() != before.keys():
+        yield f"columns were added or removed: {sorted(after.keys() ^ before.keys())}"
+    yield from (
+        f"column {name} changed" for name in before if name in after and not torch.equal(after[name], before[name])
+    )
+    for name, saved in weights.items():
+        now = case.bench.model(name).state_dict()
+        yield from (
+            f"{key} of model {name} changed" for key, value in saved.items() if not torch.equal(value, now[key])
+        )
+
+
+@law("float32 and float64 agree")
+def dtype(part: Any, case: TermCase) -> Iterator[str]:
+    """The same in single precision, up to rounding, and in the precision it was given."""
+    double, single = evaluate(part, case), evaluate(part, case, with_dtype(case.batch, torch.float32))
+    if double.sum.dtype != torch.float64:
+        yield f"the sum of float64 columns is {double.sum.dtype}"
+    yield from differences(single, double, LOOSE)
+
+
+@law("extra padding changes nothing")
+def padding(part: Any, case: TermCase) -> Iterator[str]:
+    """Three more columns with mask false."""
+    num = case.batch.num_columns
+    longer = evaluate(part, case, pad(case.batch, num + 3))
+    shorter = {name: gradient[:, :num] for name, gradient in longer.policy.items()}
+    yield from differences(replace(longer, policy=shorter), evaluate(part, case))
+    yield from (
+        f"padding gets gradient in {name}" for name, gradient in longer.policy.items() if bool(gradient[:, num:].any())
+    )
+
+
+@law("permuting rows permutes the result")
+def permutation(part: Any, case: TermCase) -> Iterator[str]:
+    """Rows in reverse order, and rotated."""
+    plain, num = evaluate(part, case), len(case.batch)
+    for order in (torch.arange(num).flip(0), torch.arange(num).roll(2)):
+        yield from differences(evaluate(part, case, case.batch.rows(order)), rows_of(plain, order))
+
+
+@law("sums and gradients over micro-batches add up to the whole")
+def micro_batches(part: Any, case: TermCase) -> Iterator[str]:
+    """Splits that keep whole what must stay together, down to single units."""
+    plain = evaluate(part, case)
+    together = frozenset() if part.together is None else frozenset({part.together})
+    for size in (1, 3):
+        splits = list(whole_units(case.batch, together, size))
+        parts = [evaluate(part, case, case.batch.rows(rows)) for rows in splits]
+        for detail in differences(added(parts, torch.cat(splits)), plain):
+            yield f"in {len(splits)} micro-batches {detail}; a term must not divide by what a micro-batch holds"
+
+
+@law("`count` gives the returned count, needs no model, and is not negative")
+def count(part: Any, case: TermCase) -> Iterator[str]:
+    """The denominator that the engine asks for before it splits the batch."""
+    trial, alone = evaluate(part, case), torch.as_tensor(part.count(case.batch))
+    if gap(alone, trial.count) > TIGHT or float(alone) < 0:
+        yield f"count(batch) is {shown(alone)}, the loss returned {shown(trial.count)}"
+
+
+@law("a decision in the last column is in the sum and in the count, or in neither")
+def last_column(part: Any, case: TermCase) -> Iterator[str]:
+    """Every row decides there too, or none does: nothing may be counted that is not summed. Refusing is fine."""
+    last = torch.zeros_like(case.batch.mask)
+    last[:, -1] = case.batch.mask.any(1)
+    filled = littered(case.batch)
+    try:
+        more = evaluate(part, case, replace(filled, mask=case.batch.mask | last))
+    except AssayError:
+        return
+    less = evaluate(part, case, replace(filled, mask=case.batch.mask & ~last))
+    if gap(more.sum, less.sum) <= TIGHT and gap(more.count, less.count) > TIGHT:
+        counts = f"the count goes from {shown(less.count)} to {shown(more.count)}"
+        yield f"with {int(last.sum())} more decisions there {counts}, and the sum stays"
+
+
+@law("an empty mask gives sum 0 and count 0, and no gradient")
+def empty(part: Any, case: TermCase) -> Iterator[str]:
+    """No decision at all."""
+    none = replace(case.batch, mask=torch.zeros_like(case.batch.mask)).add(
+        {"chosen": torch.zeros_like(case.batch.column("chosen"))}
+    )
+    trial = evaluate(part, case, none)
+    if float(trial.sum) != 0.0 or float(trial.count) != 0.0:
+        yield f"sum is {shown(trial.sum)}, count {shown(trial.count)}"
+    found = {**trial.policy, **trial.parameters}
+    yield from (
+        f"gradient in {name} is {shown(gradient)}" for name, gradient in found.items() if bool((gradient != 0).any())
+    )
+
+
+@law("masked decisions change nothing and carry no gradient")
+def masked(part: Any, case: TermCase) -> Iterator[str]:
+    """Other numbers stand where the mask is false."""
+    plain, other = evaluate(part, case), evaluate(part, case, littered(case.batch))
+    yield from differences(other, plain)
+    hole = ~case.batch.mask
+    for name, gradient in other.policy.items():
+        if bool((gradient[hole] != 0).any()):
+            yield f"the gradient in scored {name} is {shown(gradient[hole])} where the mask is false"
+
+
+@law("large but finite inputs give finite sums, metrics and gradients")
+def finite(part: Any, case: TermCase) -> Iterator[str]:
+    """See the module's docstring for the bound."""
+    far = extreme(case.batch)
+    deep = torch.full_like(far.logp, -1e4) * far.mask
+    trial = evaluate(part, case, with_dtype(far.add({"scored.logp": deep}), torch.float32))
+    numbers = {
+        "the sum": trial.sum,
+        **{f"the metric {name}": torch.tensor(mean(one)) for name, one in trial.metrics.items()},
+    }
+    numbers |= {f"the gradient in {name}": value for name, value in {**trial.policy, **trial.parameters}.items()}
+    yield from (
+        f"{name} is {shown(value[~torch.isfinite(value)])}" for name, value in numbers.items() if not is_finite(value)
+    )
+
+
+COMMON = (
+    runs,
+    declared,
+    repeats,
+    unmodified,
+    dtype,
+    padding,
+    permutation,
+    micro_batches,
+    count,
+    last_column,
+    empty,
+    masked,
+    finite,
+)

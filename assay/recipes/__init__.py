@@ -1,0 +1,29 @@
+"""Starting recipes: each a function of the world it works in."""
+
+from assay.recipes.actor_critic import a2c, ppo
+from assay.recipes.conservative import cql, iql
+from assay.recipes.group import cispo, dapo, dr_grpo, group_reinforce, grpo, gspo, reinforce, rloo, sapo
+from assay.recipes.imitation import bc, dpo, sft
+from assay.recipes.off_policy import dqn, sac, td3
+
+__all__ = [
+    "a2c",
+    "bc",
+    "cispo",
+    "cql",
+    "dapo",
+    "dpo",
+    "dqn",
+    "dr_grpo",
+    "group_reinforce",
+    "grpo",
+    "gspo",
+    "iql",
+    "ppo",
+    "reinforce",
+    "rloo",
+    "sac",
+    "sapo",
+    "sft",
+    "td3",
+]

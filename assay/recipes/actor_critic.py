@@ -1,0 +1,54 @@
+"""On-policy bases with a critic, for tokens and torques."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.core.recipe import Recipe, Stage
+from assay.parts.credit.temporal import Whiten
+from assay.parts.critics.value import ValueLoss
+from assay.parts.curricula.in_order import InOrder
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.objectives.trust import Clip, NoTrust
+from assay.parts.regularizers.divergence import EntropyBonus
+from assay.recipes.worlds import CONTROL, World
+
+
+def ppo(world: World = CONTROL) -> Recipe:
+    """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several
+    epochs.
+    """
+    stages = (
+        Stage(
+            "policy",
+            trains=("actor",),
+            objective=(PolicyGradient(trust=Clip(0.2, 0.2)),),
+            regularizers=(EntropyBonus(0.003),),
+            optimizer=world.optimizer,
+        ),
+        Stage("value", trains=("value",), critic=(ValueLoss(),), optimizer=world.optimizer),
+    )
+    return Recipe(
+        name="ppo",
+        actor=world.actor,
+        critics={"value": world.value},
+        rollout=world.fragments,
+        curriculum=InOrder(),
+        credit=(world.gae, Whiten()),
+        source=world.reuse,
+        stages=stages,
+        steps=world.steps,
+    )
+
+
+def a2c(world: World = CONTROL) -> Recipe:
+    """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio.
+
+    Without a ratio a batch serves one step, so steps are many and batches small: an eighth of PPO's on CartPole.
+    """
+    base = ppo(world)
+    policy = replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),))
+    steps = world.more_steps * world.steps
+    return replace(
+        base, name="a2c", stages=(policy, base.stages[1]), rollout=world.short, source=world.once, steps=steps
+    )

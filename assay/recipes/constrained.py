@@ -1,0 +1,33 @@
+"""Any base under a constraint: costs to read, a constraint to merge them, a critic of costs where it asks for one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from assay.core.recipe import Recipe, Stage
+from assay.core.slots import Constraint
+from assay.parts.constraints.cost import CostCritic
+from assay.parts.constraints.pid import PidLagrange
+from assay.parts.critics.value import ValueLoss
+from assay.parts.rewards.cost import LengthCost
+from assay.recipes.actor_critic import ppo
+from assay.recipes.worlds import CONTROL, World
+
+
+def constrained(base: Recipe, constraint: Constraint, max_length: int = 64) -> Recipe:
+    """The base with a constraint on cost channel 0: the task's own where it has one, else the excess length."""
+    return replace(base, rewards=(*base.rewards, LengthCost(max_length)), constraints=(*base.constraints, constraint))
+
+
+def with_cost_critic(base: Recipe, world: World) -> Recipe:
+    """The base with a critic `cost_value` and its stage, for constraints whose credit is a CostCritic."""
+    loss = ValueLoss(critic="cost_value", target="cost_return")
+    stage = Stage("cost value", trains=("cost_value",), critic=(loss,), optimizer=world.optimizer)
+    return replace(base, critics={**base.critics, "cost_value": world.value}, stages=(*base.stages, stage))
+
+
+def safe_ppo(world: World = CONTROL) -> Recipe:
+    """PPO whose cost a PID-controlled multiplier holds at a limit (arXiv:2007.03964), with a critic of costs."""
+    credit = CostCritic(world.gae.discount, world.gae.decay)
+    base = constrained(with_cost_critic(ppo(world), world), PidLagrange(credit=credit))
+    return replace(base, name="safe-rl-review")

@@ -1,0 +1,21 @@
+"""Judges learned from preference pairs."""
+
+from __future__ import annotations
+
+from assay.core.optimizers import Adam
+from assay.core.recipe import Recipe, Stage
+from assay.parts.critics.score import BradleyTerry, SequenceScore
+from assay.parts.sources.demonstrations import Pairs
+from assay.recipes.worlds import PREFERENCES, World
+
+
+def preference_score(world: World = PREFERENCES) -> Recipe:
+    """A transformer that scores completions, learned from the task's pairs; the actor does not learn."""
+    return Recipe(
+        name="preference-score",
+        actor=world.actor,
+        critics={"score": SequenceScore()},
+        source=Pairs(batch=64),
+        stages=(Stage("score", trains=("score",), critic=(BradleyTerry("score"),), optimizer=Adam(1e-3)),),
+        steps=200,
+    )

@@ -1,0 +1,72 @@
+"""Off-policy bases for control: replay, target copies, one or several stages an update."""
+
+from __future__ import annotations
+
+from assay.core.optimizers import Adam
+from assay.core.recipe import Copy, Recipe, Stage
+from assay.core.schedules import Linear
+from assay.models.bounded import Deterministic, Squashed
+from assay.models.q_network import QNetwork
+from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss, Temperature, TwinQ
+from assay.parts.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
+from assay.parts.rollouts.episodes import Fragments
+from assay.parts.rollouts.explore import EpsilonGreedy, GaussianNoise
+from assay.parts.sources.replay import Replay
+from assay.recipes.worlds import CONTINUOUS, CONTROL, World
+
+STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
+
+
+def dqn(world: World = CONTROL) -> Recipe:
+    """Double DQN (arXiv:1509.06461): epsilon-greedy, replay, a target network copied every 128 updates.
+
+    Sizes as people tune them for CartPole, and a step size that falls.
+    """
+    optimizer = Adam(Linear(2.3e-3, 0.0), clip_norm=10.0)
+    return Recipe(
+        name="dqn",
+        actor=QNetwork((256, 256)),
+        copies={"target": Copy(of="actor", rate=1.0, every=128)},
+        rollout=Fragments(instances=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
+        source=Replay(capacity=100_000, batch=64, updates=128, warmup=1_000),
+        stages=(Stage("values", trains=("actor",), critic=(DoubleQLearning(0.99),), optimizer=optimizer),),
+        steps=200,
+    )
+
+
+def td3(world: World = CONTINUOUS) -> Recipe:
+    """TD3 (arXiv:1802.09477): twin critics, smoothed targets, the actor every second update.
+
+    Noise falls from the whole half-range to a tenth of it over the first fifth of the steps: the paper's first steps
+    are random too.
+    """
+    return Recipe(
+        name="td3",
+        actor=Deterministic((256, 256)),
+        critics={"q": TwinQ((256, 256))},
+        copies={"q_target": Copy(of="q", rate=0.005, every=2), "actor_target": Copy(of="actor", rate=0.005, every=2)},
+        rollout=Fragments(instances=1, steps=8, explore=GaussianNoise(Linear(1.0, 0.1, share=0.2))),
+        source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
+        stages=(
+            Stage("critic", trains=("q",), critic=(SmoothedTwinLoss(0.99),), optimizer=STEP),
+            Stage("actor", trains=("actor",), objective=(MaximizeQ(),), optimizer=STEP, every=2),
+        ),
+        steps=1_000,
+    )
+
+
+def sac(world: World = CONTINUOUS) -> Recipe:
+    """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature that holds the entropy."""
+    return Recipe(
+        name="sac",
+        actor=Squashed((256, 256)),
+        critics={"q": TwinQ((256, 256)), "temperature": Temperature(1.0)},
+        copies={"q_target": Copy(of="q", rate=0.005)},
+        rollout=Fragments(instances=1, steps=8),
+        source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
+        stages=(
+            Stage("critic", trains=("q",), critic=(SoftTwinLoss(0.99),), optimizer=STEP),
+            Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=STEP),
+        ),
+        steps=1_000,
+    )

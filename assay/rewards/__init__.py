@@ -1,1 +1,0 @@
-"""What it was worth."""

@@ -1,1 +1,0 @@
-"""How experience is gathered."""

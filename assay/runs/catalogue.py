@@ -1,0 +1,160 @@
+"""Finding methods and tasks by name. There is no registry: methods are the modules of `methods/`, tasks those of
+`tasks/`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+import assay.methods
+import assay.tasks
+from assay.claims.claim import Method
+from assay.core.recipe import Recipe
+from assay.core.slots import ModelSpec, Task
+from assay.tasks.language import textfile
+from assay.tasks.language.preferences import preferences
+from assay.tasks.language.prompts import PromptTask
+from assay.core.errors import AssayError
+from assay.recipes.worlds import world_of
+
+WARMUP = 200
+"""Supervised steps before a token method, unless told."""
+
+PRETRAINED_RATE = 5e-6
+"""Learning rate of pretrained actors, unless told."""
+
+
+def modules_of(package: ModuleType) -> list[ModuleType]:
+    """The modules and packages directly inside a package, in alphabetical order."""
+    names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
+    return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
+
+
+def folder_of(method: str) -> Path:
+    """The folder of a built-in method: `methods/KEY`."""
+    return Path(next(iter(assay.methods.__path__))) / method.replace("-", "_")
+
+
+@cache
+def methods() -> Mapping[str, Method]:
+    """Every method by its name: its `key`, or the module's name with '-' for '_'."""
+    found = [(module.METHOD, name_of(module)) for module in modules_of(assay.methods)]
+    return {method.key or name.replace("_", "-"): method for method, name in found}
+
+
+def name_of(module: ModuleType) -> str:
+    """The last part of a module's name."""
+    return module.__name__.rsplit(".", 1)[1]
+
+
+def method_text(name: str) -> str:
+    """The method's own words: what it changes, the formula, the reason."""
+    module = importlib.import_module(f"{assay.methods.__name__}.{name.replace('-', '_')}")
+    return (module.__doc__ or name).strip()
+
+
+def verdict(name: str) -> dict[str, Any] | None:
+    """The committed verdict of the method's measured claims, if there is one."""
+    path = folder_of(name) / "verdict.json"
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+@cache
+def tasks() -> Mapping[str, Callable[[], Task]]:
+    """Every built-in task by its name: the `LEVELS` of the modules of `tasks/`."""
+    found: dict[str, Callable[[], Task]] = {}
+    for folder in modules_of(assay.tasks):
+        for module in modules_of(folder):
+            found.update(vars(module).get("LEVELS", {}))
+    return found
+
+
+def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
+    """Refuses a name, and gives the nearest one."""
+    near = get_close_matches(name, list(known), 1, 0.0)
+    raise AssayError(f"there is no {kind} '{name}'; the nearest is '{near[0]}' ({hint})")
+
+
+def find_method(name: str) -> tuple[str, Method]:
+    """A method and its name; '-' and '_' are the same."""
+    spelt = {key.replace("-", "_"): key for key in methods()}
+    key = spelt.get(name.replace("-", "_").lower())
+    if key is None:
+        unknown("method", name, methods(), "assay list shows all")
+    return key, methods()[key]
+
+
+def find_task(name: str) -> Task:
+    """A task by name: built in, a Gymnasium id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts or pairs
+    (.jsonl), or TRAIN.jsonl,TEST.jsonl: two files of prompts, the second held out.
+    """
+    if name in tasks():
+        return tasks()[name]()
+    if name.endswith((".jsonl", ".json")) or Path(name).exists():
+        return task_from_file(name)
+    if name.startswith("reasoning-gym:"):
+        from assay.tasks.adapters.reasoning_gym import reasoning_gym_task
+
+        return reasoning_gym_task(name)
+    if re.fullmatch(r"([\w:/-]+/)?\w[\w-]*-v\d+", name):
+        from assay.tasks.adapters.gymnasium import gymnasium_task
+
+        return gymnasium_task(name)
+    unknown("task", name, tasks(), "or a Gymnasium id such as CartPole-v1, or a .jsonl file; assay list shows all")
+
+
+def task_from_file(path: str) -> Task:
+    """A .jsonl file as a task: preference pairs where its first line has `chosen`, else prompts with answers; of two
+    files with a comma between them, the second has the held-out prompts.
+    """
+    if "," in path and not Path(path).exists():
+        both = [task_from_file(one) for one in path.split(",")]
+        train, test = both if len(both) == 2 else (None, None)
+        if not isinstance(train, PromptTask) or not isinstance(test, PromptTask):
+            raise AssayError(f"'{path}' must be two files of prompts: those to train on, a comma, those held out")
+        return textfile.scored_on(train, test)
+    columns = textfile.first_columns(path)
+    if "chosen" in columns:
+        return preferences(path)
+    known = [("prompt", "answer"), ("question", "answer")]
+    return textfile.textfile(path, next((pair for pair in known if set(pair) <= columns), known[0]))
+
+
+def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
+    """The recipe with a pretrained actor."""
+    recipe = replace(recipe, actor=actor)
+    for stage in recipe.stages:
+        if "actor" in stage.trains:
+            recipe = recipe.set(f"stages.{stage.name}.optimizer.learning_rate", PRETRAINED_RATE)
+    return recipe
+
+
+def recipe_for(name: str, task: Task, settings: Mapping[str, Any], actor: ModelSpec | None = None) -> Recipe:
+    """The method's recipe for the task's world with settings changed; refuses a world it does not work in.
+
+    A pretrained `actor` takes the place of the world's own, with a learning rate that suits trained weights.
+    """
+    key, method = find_method(name)
+    world = world_of(task)
+    if world not in method.worlds:
+        works = ", ".join(sorted({option.name for option in method.worlds}))
+        raise AssayError(
+            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another "
+            "task or method"
+        )
+    recipe = method.recipe(world)
+    if actor is not None:
+        recipe = with_pretrained(recipe, actor)
+    for path, value in settings.items():
+        recipe = recipe.set(path, value)
+    return recipe

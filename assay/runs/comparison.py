@@ -1,0 +1,324 @@
+"""Comparing methods: every arm on the same tasks and the same seeds, and what the scores say.
+
+    score      the last held-out score of a run
+    paired     seed k of all arms shares its starts and its random numbers, so arms are compared seed by seed
+    auto       the sequential test of `evidence.sequential` asks for seeds until every pair of arms is decided
+
+Failed runs stay in the table. A seed that an arm has lost is left out of the paired statistics of that task, and said.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.runs import catalogue
+from assay.core import store
+from assay.runs.machine import describe_machine
+from assay.evidence.intervals import Estimate, difference_interval, mean_interval
+from assay.evidence.scores import bootstrap as bootstrapped
+from assay.evidence.scores import iqm, probability_of_improvement
+from assay.evidence.sequential import Decision, SequentialTest, decide
+from assay.proof.fingerprints import code_of, modules_of
+from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.plan import Plan, make_plan
+from assay.core.recipe import Recipe
+from assay.parts.rollouts.episodes import Fragments
+from assay.core.settings import numbered
+from assay.core.errors import AssayError
+
+AUTO = SequentialTest(size=5, interims=4)
+"""Seeds an interim, and interims at most: between 5 and 20 seeds an arm."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side: a method by name, or a recipe of your own, with settings of its own."""
+
+    name: str
+    method: str | Recipe
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
+    """Arms as they are written on a command line: NAME, or NAME:path=value,path=value. Equal words are arms of their
+    own."""
+    arms = []
+    for name, word in zip(numbered(words), words, strict=True):
+        method, _, changes = word.partition(":")
+        settings = {}
+        for change in filter(None, changes.split(",")):
+            path, sign, value = change.partition("=")
+            if not sign or not path or not value:
+                raise AssayError(f"arm '{word}': '{change}' is not of the form path=value; write NAME:path=value")
+            settings[path] = value
+        catalogue.find_method(method)
+        arms.append(Arm(name, method, settings))
+    return tuple(arms)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What is compared. `seeds` None: the sequential test decides. `options` go to every run's `make_plan`; `minutes`
+    bounds the whole comparison: when they are over no further run starts. `decisions` gives every run as many decisions
+    instead of as many steps, which mean different amounts to different methods.
+    """
+
+    arms: tuple[Arm, ...]
+    tasks: tuple[str, ...]
+    folder: Path
+    seeds: int | None = 3
+    options: Mapping[str, Any] = field(default_factory=dict)
+    minutes: float | None = None
+    workers: int | None = None
+    test: SequentialTest = AUTO
+    decisions: int | None = None
+
+    def check(self) -> None:
+        """Refuses what cannot be compared, before compute is spent."""
+        if len(set(self.tasks)) < len(self.tasks):
+            raise AssayError(f"--task names {', '.join(self.tasks)}; give each task once")
+        if self.seeds is not None and self.seeds < 1:
+            raise AssayError(f"--seeds is {self.seeds}; give at least 1, or auto")
+        if self.minutes is not None and not self.minutes > 0:
+            raise AssayError(f"--budget is {self.minutes:g}; give the minutes that the comparison may take")
+        if self.seeds is None and len(self.arms) < 2:
+            raise AssayError("--seeds auto compares arms; name at least two methods, or give a number of seeds")
+        for arm in self.arms:
+            for task in self.tasks:
+                self.job(arm, task, 0).plan()
+
+    def job(self, arm: Arm, task: str, seed: int) -> Job:
+        """One run."""
+        folder = self.folder / plain_name(arm.name) / plain_name(task) / f"seed-{seed}"
+        shared = dict(self.options.get("settings") or {})
+        options = {**self.options, "settings": shared | dict(arm.settings)}
+        if self.decisions is not None:
+            options["steps"] = steps_for(self.decisions, make_plan(arm.method, task, **options))
+        return Job(arm.name, task, seed, folder, arm.method, options)
+
+
+def steps_for(decisions: int, plan: Plan) -> int:
+    """Steps that gather so many decisions, rounded up; only a rollout of fixed length can promise it."""
+    rollout = plan.recipe.rollout
+    if not isinstance(rollout, Fragments):
+        raise AssayError(
+            f"--decisions needs rollouts of fixed length; {plan.recipe.name} on {plan.task.name} gathers whole "
+            "episodes: give --steps"
+        )
+    if decisions < 1:
+        raise AssayError(f"--decisions is {decisions}; give at least 1")
+    return -(-decisions // (rollout.instances * rollout.steps))
+
+
+def plain_name(text: str) -> str:
+    """A word for a folder: of a file its name without the ending; letters, digits, dots and dashes."""
+    short = Path(text).stem if text.endswith((".json", ".jsonl")) else text
+    return re.sub(r"[^\w.=+-]+", "-", short).strip("-.") or "arm"
+
+
+@dataclass
+class Outcome:
+    """What came out of a comparison so far."""
+
+    setup: Setup
+    results: list[Result] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    asked: list[Job] = field(default_factory=list)
+    decision: Decision | None = None
+
+    def add(self, one: Result | Failure) -> None:
+        """One more run."""
+        if isinstance(one, Result):
+            self.results.append(one)
+        else:
+            self.failures.append(one)
+
+    def of(self, arm: str, task: str | None = None) -> list[Result]:
+        """An arm's results, by seed."""
+        found = [one for one in self.results if one.job.arm == arm and task in (None, one.job.task)]
+        return sorted(found, key=lambda one: one.job.seed)
+
+    @property
+    def missing(self) -> list[Job]:
+        """What was asked for and neither finished nor failed."""
+        over = {one.job for one in self.results} | {one.job for one in self.failures}
+        return [job for job in self.asked if job not in over]
+
+    def common_seeds(self, arms: Iterable[str]) -> list[int]:
+        """Seeds that all these arms have finished on all tasks."""
+        sets = [{one.job.seed for one in self.of(arm, task)} for arm in arms for task in self.setup.tasks]
+        return sorted(set.intersection(*sets)) if sets else []
+
+    def table(self, arm: str, seeds: Sequence[int]) -> np.ndarray:
+        """Scores [seeds, tasks]."""
+        by_place = {(one.job.seed, one.job.task): one.score for one in self.of(arm)}
+        return np.array([[by_place[seed, task] for task in self.setup.tasks] for seed in seeds], dtype=np.float64)
+
+
+# ---------------------------------------------------------------------------------------------------- running
+def run(setup: Setup, watch: Callable[[Outcome, Sequence[Child]], None] = lambda outcome, running: None) -> Outcome:
+    """Runs what is missing, reads what is there. `watch` is called as results come and while runs go on."""
+    setup.check()
+    check_code(setup)
+    outcome = Outcome(setup)
+    deadline = None if setup.minutes is None else time.monotonic() + 60 * setup.minutes
+    workers = setup.workers or os.cpu_count() or 1
+    numbers = {arm.name: setup.seeds or setup.test.size for arm in setup.arms}
+    while any(numbers.values()):
+        jobs = [
+            setup.job(arm, task, seed)
+            for seed in range(max(numbers.values()))
+            for arm in setup.arms
+            for task in setup.tasks
+            if seed < numbers[arm.name] and not known(outcome, arm.name, task, seed)
+        ]
+        if not jobs or (deadline is not None and time.monotonic() > deadline):
+            break
+        outcome.asked += jobs
+        for one in run_jobs(jobs, workers, deadline=deadline, watch=lambda children: watch(outcome, children)):
+            outcome.add(one)
+            watch(outcome, ())
+        if setup.seeds is not None or outcome.failures or outcome.missing:
+            break
+        outcome.decision = decide(setup.test, single_scores(outcome))
+        for arm, more in outcome.decision.needs.items():
+            numbers[arm] += more
+    store.write_json(setup.folder / "comparison.json", facts(outcome))
+    return outcome
+
+
+def check_code(setup: Setup) -> None:
+    """Refuses to go on with other code than the comparison was started with: its runs would not be comparable."""
+    plans = [setup.job(arm, task, 0).plan() for arm in setup.arms for task in setup.tasks]
+    modules = set().union(*(modules_of(plan.recipe) | modules_of(plan.task) for plan in plans))
+    code, path = code_of(modules), setup.folder / "code.json"
+    before = json.loads(path.read_text()) if path.is_file() else {}
+    changed = [module for module, digest in code.items() if before.get(module, digest) != digest]
+    if changed:
+        raise AssayError(f"{setup.folder} was started with another {', '.join(changed[:3])}; choose another --out")
+    store.write_json(path, before | code)
+
+
+def known(outcome: Outcome, arm: str, task: str, seed: int) -> bool:
+    """Whether this run was asked for already."""
+    return any((job.arm, job.task, job.seed) == (arm, task, seed) for job in outcome.asked)
+
+
+def single_scores(outcome: Outcome) -> dict[str, list[float]]:
+    """One number a seed for the sequential test: the score, or the mean over tasks that are all scored in [0, 1]."""
+    tables = {}
+    for arm in outcome.setup.arms:
+        count = len(outcome.of(arm.name)) // len(outcome.setup.tasks)
+        tables[arm.name] = outcome.table(arm.name, range(count))
+    if len(outcome.setup.tasks) > 1 and not all(((each >= 0) & (each <= 1)).all() for each in tables.values()):
+        raise AssayError(
+            "--seeds auto with several tasks needs scores between 0 and 1 on all of them; compare on one task, or "
+            "give a number of seeds"
+        )
+    return {arm: each.mean(1).tolist() for arm, each in tables.items()}
+
+
+# ---------------------------------------------------------------------------------------------------- what it says
+def rows(outcome: Outcome) -> list[dict[str, Any]]:
+    """One row for each arm and task: estimate, paired difference from the first arm, who improves, and what it cost."""
+    first = outcome.setup.arms[0].name
+    found = []
+    for task in outcome.setup.tasks:
+        for arm in outcome.setup.arms:
+            mine = outcome.of(arm.name, task)
+            theirs = {one.job.seed: one.score for one in outcome.of(first, task)}
+            pairs = [(one.score, theirs[one.job.seed]) for one in mine if one.job.seed in theirs]
+            a, b = np.array(pairs).reshape(-1, 2).T
+            is_other = arm.name != first and len(pairs) > 0
+            found.append(
+                {
+                    "arm": arm.name,
+                    "task": task,
+                    "seeds": len(mine),
+                    "failed": sum(one.job.arm == arm.name and one.job.task == task for one in outcome.failures),
+                    "score": vars(mean_interval([one.score for one in mine], binary=False)),
+                    "difference": vars(difference_interval(a, b, paired=True)) if is_other else None,
+                    "improvement": vars(improvement(a, b)) if is_other else None,
+                    "seconds": float(np.mean([one.seconds for one in mine])) if mine else None,
+                    "decisions": float(np.mean([one.decisions for one in mine])) if mine else None,
+                }
+            )
+    return found
+
+
+def improvement(a: np.ndarray, b: np.ndarray) -> Estimate:
+    """P(a run of a beats one of b), ties half, with a paired bootstrap interval."""
+    if len(a) < 2:
+        return Estimate(probability_of_improvement(a, b), 0.0, 1.0, len(a))
+    return bootstrapped(probability_of_improvement, a, b, paired=True)
+
+
+def aggregate(outcome: Outcome) -> list[dict[str, Any]]:
+    """Over several tasks: the share of tasks and runs improved on the first arm, which needs no common scale; the
+    interquartile mean where all scores lie in [0, 1]. Nothing for one task, or without a seed that all arms finished.
+    """
+    names = [arm.name for arm in outcome.setup.arms]
+    seeds = outcome.common_seeds(names)
+    if len(outcome.setup.tasks) < 2 or not seeds:
+        return []
+    tables = {name: outcome.table(name, seeds) for name in names}
+    in_unit = all(((each >= 0) & (each <= 1)).all() for each in tables.values())
+    several = len(seeds) > 1
+    found = []
+    for name, table in tables.items():
+        is_other = name != names[0]
+        middle = bootstrapped(iqm, table) if several else Estimate(iqm(table), -np.inf, np.inf, 1)
+        better = improvement(table, tables[names[0]]) if is_other else None
+        found.append(
+            {
+                "arm": name,
+                "seeds": len(seeds),
+                "iqm": vars(middle) if in_unit else None,
+                "improvement": None if better is None else vars(better),
+            }
+        )
+    return found
+
+
+def facts(outcome: Outcome) -> dict[str, Any]:
+    """All of it as JSON: comparison.json."""
+    setup = outcome.setup
+    return {
+        "arms": [{"name": arm.name, "settings": {k: str(v) for k, v in arm.settings.items()}} for arm in setup.arms],
+        "tasks": list(setup.tasks),
+        "rows": rows(outcome),
+        "aggregate": aggregate(outcome),
+        "decision": None if outcome.decision is None else decided(outcome.decision),
+        "runs": [
+            {
+                "arm": one.job.arm, "task": one.job.task, "seed": one.job.seed, "score": one.score,
+                "seconds": one.seconds, "decisions": one.decisions, "folder": str(one.job.folder),
+            }
+            for one in sorted(outcome.results, key=lambda one: (one.job.task, one.job.arm, one.job.seed))
+        ],
+        "failures": [vars_of(one.job) | {"reason": one.reason} for one in outcome.failures],
+        "missing": [vars_of(job) for job in outcome.missing],
+        "machine": describe_machine(),
+    }  # fmt: skip
+
+
+def vars_of(job: Job) -> dict[str, Any]:
+    """Which run."""
+    return {"arm": job.arm, "task": job.task, "seed": job.seed, "folder": str(job.folder)}
+
+
+def decided(decision: Decision) -> list[dict[str, Any]]:
+    """The sequential test's verdict on each pair."""
+    return [
+        {"first": each.first, "second": each.second, "verdict": each.verdict.value, "interim": each.interim}
+        for each in decision.comparisons
+    ]

@@ -1,0 +1,376 @@
+"""Plans: everything that decides a run's result, made from names and defaults, or read back from a run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, is_dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.runs import catalogue
+from assay.core import store
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
+from assay.parts.credit.shaping import Informative, PairUp
+from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.engine.engine import Placement
+from assay.core.optimizers import Adam
+from assay.core.recipe import Phase, Recipe
+from assay.core.settings import describe, settings
+from assay.core.slots import ModelSpec, Task
+from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.preferences import PairsTask
+from assay.tasks.language.prompts import PromptTask
+from assay.core.errors import AssayError
+from assay.core.record import Draw
+from assay.core.spaces import Vocabulary
+from assay.version import __version__
+
+WARMUP = "warmup"
+"""The name of the supervised phase that token methods begin with."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that decides a run's result; `config.json` records it.
+
+    `address` is what the task was called when it was asked for: a name or a file.
+    """
+
+    recipe: Recipe
+    task: Task
+    seed: int
+    steps: int
+    method: str | None = None
+    address: str | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    warmup: int = 0
+    evaluate_every: int = 0
+    save_every: int = 1
+    placement: Placement = Placement()
+    model: str | None = None
+    """Folder or hub id of a pretrained actor."""
+    data: tuple[Recorded, ...] = ()
+    """Files that take the place of the recipe's logs."""
+
+    def config(self) -> dict[str, Any]:
+        """The plan as JSON, and the fingerprint of what decides the numbers."""
+        decisive = {
+            "method": self.method,
+            "task": self.address or self.task.name,
+            "seed": self.seed,
+            "steps": self.steps,
+            "settings": {name: str(value) for name, value in self.settings.items()},
+            "warmup": self.warmup,
+            "model": self.model,
+            "evaluate_every": self.evaluate_every,
+            "recipe": recorded(describe(self.recipe)),
+            "task_settings": recorded(describe(self.task)),
+            "device": self.placement.device,
+            "precision": str(self.placement.precision),
+            "micro_batch": self.placement.micro_batch,
+        }
+        decisive |= {name: value for name in MORE if (value := getattr(self.placement, name))}
+        if self.data:
+            decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
+        return decisive | {
+            "fingerprint": store.fingerprint(decisive),
+            "save_every": self.save_every,
+            "assay": __version__,
+        }
+
+
+def recorded(value: Any) -> Any:
+    """A description as JSON: an array is its type, its shape and a digest of its numbers; infinities are words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {name: recorded(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [recorded(item) for item in value]
+    if isinstance(value, torch.Tensor | np.ndarray):
+        array = np.ascontiguousarray(value.detach().cpu().numpy() if isinstance(value, torch.Tensor) else value)
+        return f"{array.dtype}{list(array.shape)} {hashlib.sha256(array.tobytes()).hexdigest()[:16]}"
+    return value
+
+
+def make_plan(
+    method: str | Recipe,
+    task: str | Task,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    warmup: int | None = None,
+    evaluations: int = 10,
+    placement: Placement = Placement(),
+    model: str | None = None,
+    data: Sequence[str | Recorded] = (),
+) -> Plan:
+    """Resolves names and defaults, and refuses what cannot work, before compute is spent."""
+    if isinstance(task, str):
+        address = task if task in catalogue.tasks() else anchored(task)
+        found = catalogue.find_task(address)
+    else:
+        address, found = None, task
+    model = None if model is None else anchored(model)
+    actor, found = (None, found) if model is None else pretrained(model, found)
+    changes = dict(settings or {})
+    if isinstance(method, str):
+        name: str | None = catalogue.find_method(method)[0]
+        recipe = catalogue.recipe_for(method, found, {}, actor)
+    else:
+        name, recipe = None, method if actor is None else catalogue.with_pretrained(method, actor)
+    files = tuple(stamped(file, found) for file in data)
+    recipe = with_data(recipe, files) if files else recipe
+    for path, value in changes.items():
+        recipe = recipe.set(path, value)
+    check_values(recipe)
+    recipe.check()
+    check_placement(placement, found)
+    budget = recipe.steps if steps is None else steps
+    if budget < 1:
+        raise AssayError(f"steps is {budget}; give at least 1")
+    if evaluations < 0:
+        raise AssayError(f"evaluations is {evaluations}; give 0 (only before and after) or a number of them")
+    if warmup is not None and warmup < 0:
+        raise AssayError(f"warmup is {warmup}; give 0 (none) or a number of supervised steps")
+    if warmup is None:
+        untrained = isinstance(found.spec.action, Vocabulary) and actor is None
+        needed = untrained and bool(recipe.rollout or recipe.copies)
+        warmup = catalogue.WARMUP if needed else 0
+    every = max(1, budget // evaluations) if evaluations else 0
+    save = max(1, budget // 10)
+    return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, save, placement, model, files)
+
+
+def anchored(address: str) -> str:
+    """The full path of what is a file or folder here, so that a run can go on from another folder; else as given. Of
+    files with commas between them, each.
+    """
+    if "," in address and not Path(address).exists():
+        return ",".join(map(anchored, address.split(",")))
+    return str(Path(address).resolve()) if address and Path(address).exists() else address
+
+
+def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
+    """The pretrained actor, and the task in its tokens."""
+    from assay.models.pretrained.transformers import pinned, with_model
+
+    if not isinstance(task, PromptTask | PairsTask | DialogueTask):
+        raise AssayError(f"--model needs a token task, and '{task.name}' is none; try countdown or a .jsonl file")
+    actor = pinned(model)
+    return actor, with_model(task, actor)
+
+
+def phases_of(plan: Plan) -> tuple[Phase, ...]:
+    """What happens before the plan's own recipe: the supervised warm-up, then the recipe's phases."""
+    if not plan.warmup:
+        return plan.recipe.before
+    recipe = replace(catalogue.recipe_for("sft", plan.task, {}), actor=plan.recipe.actor)
+    return (Phase(WARMUP, recipe, plan.warmup), *plan.recipe.before)
+
+
+def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
+    """The plan of a phase: its recipe and steps, the same seed and placement; `policy` is the one before it. None where
+    the phase finds nothing to be done.
+
+    The warm-up is not evaluated, as the main phase begins with that; other phases are where the run is.
+    """
+    warm = phase.name == WARMUP
+    every = max(1, phase.steps // 5)
+    task = plan.task if phase.task is None else phase.task(plan.task, policy, Draw(plan.seed, (9,)))
+    if task is None:
+        return None
+    return replace(
+        plan,
+        recipe=phase.recipe,
+        task=task,
+        steps=phase.steps,
+        method="sft" if warm else None,
+        settings={},
+        warmup=0,
+        evaluate_every=0 if warm or not plan.evaluate_every else every,
+        save_every=every,
+    )
+
+
+def repeat_command(plan: Plan) -> str:
+    """The command that starts the same run elsewhere; nothing for a recipe that only Python knows."""
+    if plan.method is None or plan.address is None:
+        return ""
+    words = ["assay", "train", plan.method, "--task", plan.address, "--steps", plan.steps, "--seed", plan.seed]
+    words += ["--warmup", plan.warmup, *(["--model", plan.model] if plan.model else [])]
+    words += ["--device", plan.placement.device] if plan.placement.device != "cpu" else []
+    words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
+    words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
+    words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
+    for file in plan.data:
+        words += ["--data", file.path]
+    for path, value in plan.settings.items():
+        words += ["--set", f"{path}={value}"]
+    return shlex.join(map(str, words))
+
+
+def plan_of(folder: str | Path) -> Plan:
+    """The plan that a run folder was started with, from its config.json."""
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise AssayError(
+            f"{folder} is no run folder: it has no config.json; give the folder that 'assay train' printed"
+        )
+    config = read_config(path)
+    if config["method"] is None and folder_of_run(Path(folder)) is not None:
+        raise AssayError(f"{folder} is a phase of a run; give the run's own folder: {folder_of_run(Path(folder))}")
+    if config["method"] is None:
+        raise AssayError(
+            f"{folder} was started from Python with its own recipe; resume it there with the same assay.train"
+        )
+    plan = make_plan(
+        config["method"],
+        config["task"],
+        steps=config["steps"],
+        seed=config["seed"],
+        settings=config["settings"],
+        warmup=config["warmup"],
+        placement=Placement(
+            config["device"],
+            config["micro_batch"],
+            precision_of(config["precision"]),
+            *(config.get(name, default) for name, default in MORE.items()),
+        ),
+        model=config["model"],
+        data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
+    )
+    return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
+
+
+def folder_of_run(folder: Path) -> Path | None:
+    """The run that a phase's folder belongs to; None where the folder is not a phase."""
+    above = folder.resolve().parent
+    return above if folder.resolve().name.startswith("phase-") and (above / "config.json").is_file() else None
+
+
+MORE: dict[str, int | bool] = {"tokens": 0, "recompute": False, "compiled": False}
+"""Fields of a placement that config.json holds only where they are set."""
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
+    "warmup": (int,), "device": (str,), "micro_batch": (int,), "precision": (str,), "evaluate_every": (int,),
+    "save_every": (int,), "model": (str, type(None)),
+}  # fmt: skip
+"""What config.json must hold so that a run can go on."""
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """config.json, checked to be what a run wrote."""
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read ({error}); restore it, or start the run anew") from None
+    if not isinstance(config, dict):
+        raise AssayError(f"{path} is not the config.json of a run; restore it, or start the run anew")
+    missing = set(KINDS) - set(config)
+    if missing:
+        raise AssayError(f"{path} lacks {', '.join(sorted(missing))}: it is not the config.json of a run")
+    for name, kinds in KINDS.items():
+        if not isinstance(config[name], kinds) or isinstance(config[name], bool):
+            raise AssayError(f"{path}: '{name}' is {config[name]!r}, which no run wrote; restore it")
+    return config
+
+
+def precision_of(name: str) -> torch.dtype | None:
+    """The number type that config.json names."""
+    found = getattr(torch, name.removeprefix("torch."), None)
+    if name != "None" and not isinstance(found, torch.dtype):
+        raise AssayError(f"config.json: 'precision' is '{name}', which is no type of torch; restore it")
+    return found
+
+
+def differing(folder: Path, config: Mapping[str, Any]) -> str:
+    """Where a plan's config differs from the one that a run folder records."""
+    ignored = ("fingerprint", "machine", "assay", "save_every")
+    there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
+    here = {name: value for name, value in config.items() if name not in ignored}
+    paths = store.difference(there, here)
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"different: {', '.join(paths[:3])}{more}" if paths else "its config.json was edited"
+
+
+# ---------------------------------------------------------------------------------------------------- checks
+SIZES = {
+    "starts", "members", "instances", "steps", "batch", "capacity", "updates", "episodes", "minibatches", "epochs",
+    "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
+}  # fmt: skip
+IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
+
+
+def check_values(recipe: Recipe) -> None:
+    """Refuses settings with which nothing can be trained, or only nonsense."""
+    for phase in recipe.before:
+        check_values(phase.recipe)
+    for path, value in settings(replace(recipe, before=())).items():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, int | float) and (rule := broken_rule(path, item)):
+                raise AssayError(f"{'.'.join(path)} is {value}; it must be {rule}")
+    for stage in recipe.stages:
+        if not stage.trains or not stage.terms:
+            raise AssayError(f"stage '{stage.name}' cannot train: it needs a model and a loss")
+        if isinstance(stage.optimizer, Adam) and len(stage.optimizer.betas) != 2:
+            raise AssayError(f"stage '{stage.name}' has {len(stage.optimizer.betas)} betas; Adam needs two")
+    listed = (recipe.rewards, recipe.credit, recipe.constraints, *(stage.terms for stage in recipe.stages))
+    for part in (part for parts in listed for part in parts):
+        if isinstance(part, str | int | float):
+            raise AssayError(f"{part!r} is no part; rewards, credit, constraints and losses are replaced in Python")
+    members = vars(recipe.rollout).get("members") if recipe.rollout is not None else None
+    compares = [type(part).__name__ for part in walked(recipe) if isinstance(part, IN_GROUPS)]
+    if members == 1 and compares:
+        raise AssayError(f"rollout.members is 1, but {compares[0]} compares the members of a group; give at least 2")
+
+
+def broken_rule(path: tuple[str, ...], value: float) -> str:
+    """What a number must be, where it is not; parts of one's own may use the same names for something else."""
+    slot, name = path[0], path[-1]
+    is_size = name in SIZES and slot in ("rollout", "source", "select", "actor", "critics", "copies", "stages", "steps")
+    if math.isnan(value):
+        return "a number"
+    if is_size and value < 1:
+        return "at least 1"
+    if "optimizer" in path and (not math.isfinite(value) or value < 0 or (name == "epsilon" and value == 0)):
+        return "more than 0" if name == "epsilon" else "finite and not negative"
+    if ((slot, name) == ("copies", "rate") or name in ("discount", "betas")) and not 0 <= value <= 1:
+        return "between 0 and 1"
+    if ((slot, name) == ("critics", "initial") or name == "share") and not 0 < value < math.inf:
+        return "finite and more than 0"
+    return ""
+
+
+def walked(value: Any) -> list[Any]:
+    """All parts of a tree."""
+    below = list(value.values()) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else []
+    if is_dataclass(value):
+        below = list(vars(value).values())
+    return [value, *(part for item in below for part in walked(item))]
+
+
+def check_placement(placement: Placement, task: Task) -> None:
+    """Refuses a device that is not there, one that the task cannot use, and sizes that cannot be."""
+    if placement.micro_batch < 0:
+        raise AssayError(f"micro-batch is {placement.micro_batch}; give 0 (all rows at once) or a number of rows")
+    if placement.tokens < 0:
+        raise AssayError(f"tokens is {placement.tokens}; give 0 (no limit) or how many columns x rows fit at once")
+    try:
+        torch.zeros((), device=placement.device).item()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+        raise AssayError(f"device '{placement.device}' cannot be used here; there is {known}") from None
+    if torch.device(placement.device).type != "cpu" and not isinstance(task.spec.action, Vocabulary):
+        raise AssayError(
+            f"task '{task.name}' steps its simulations on the CPU; only token tasks run on a GPU: --device cpu"
+        )

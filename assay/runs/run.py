@@ -1,0 +1,397 @@
+"""Running a recipe: a folder that explains itself, checkpoints, signals, and exact resume.
+
+A run is recipe + task + seed + steps. Killed at any moment and resumed, it equals the uninterrupted run bitwise (CPU).
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.engine import evaluation
+from assay.core import store
+from assay.runs.machine import describe_machine, tuned
+from assay.engine.engine import Placement
+from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.engine.flat import weights_of
+from assay.engine.guards import Alarm, GuardError
+from assay.engine.loop import Loop, Step
+from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, repeat_command
+from assay.core.recipe import Recipe
+from assay.app.report import plot
+from assay.app.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
+from assay.app.report.progress import Display, Mode, Noted
+from assay.runs.signals import Stopped, resume_command, stop_signals
+from assay.core.slots import Task
+from assay.core.errors import AssayError
+from assay.core.record import Certified, State
+from assay.version import __version__
+
+SAMPLES = 8
+"""Sequences written to samples.jsonl at each evaluation."""
+
+PHASE = "phase-1-" + WARMUP
+"""The folder of the supervised phase inside a run's; the k-th phase NAME is in phase-k-NAME."""
+OWN_NAMES = {*CONTENTS, "tensorboard"} - {"README.md"}
+"""What a run may find in its folder when it begins there."""
+
+
+@dataclass
+class Run:
+    """A finished (or loaded) run: the policy, the curves, the scores before and after, and where everything is."""
+
+    folder: Path
+    recipe: Recipe
+    task: Task
+    models: Mapping[str, Any]
+    curves: list[dict[str, Any]]
+    scores_before: np.ndarray
+    scores_after: np.ndarray
+    alarms: list[Alarm]
+    certificate: Certified | None = None
+
+    @property
+    def policy(self) -> Any:
+        """Who acts from now on: the actor, or what the recipe's wrapper makes of the models."""
+        return self.recipe.policy(self.models)
+
+    @property
+    def before(self) -> Estimate:
+        """Mean held-out score before training, with its interval."""
+        return mean_interval(self.scores_before)
+
+    @property
+    def after(self) -> Estimate:
+        """Mean held-out score after training, with its interval."""
+        return mean_interval(self.scores_after)
+
+    @property
+    def change(self) -> Change:
+        """Before, after, and the paired change on the same held-out starts."""
+        return measured_change("held-out score", self.scores_before, self.scores_after, paired=True)
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """(steps, values) of one metric."""
+        rows = [row for row in self.curves if row.get(name) is not None]
+        return [row["step"] for row in rows], [row[name] for row in rows]
+
+
+# ---------------------------------------------------------------------------------------------------- executing
+@contextmanager
+def within_memory(placement: Placement, folder: Path) -> Iterator[None]:
+    """Says what to change where the memory of a device does not suffice."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        rows, tokens = f"--micro-batch, now {placement.micro_batch}", f"--tokens, now {placement.at_once:,}"
+        raise AssayError(
+            f"the memory of '{placement.device}' is used up ({str(error).split('. ')[0]}). Begin again with less that "
+            f"goes through the models at once ({tokens if placement.at_once else rows}), with layers that run again in "
+            f"the backward pass (--recompute), or with adapters alone (--set lora.rank=16). What was reached is in "
+            f"{folder}"
+        ) from error
+
+
+def execute(
+    plan: Plan,
+    folder: Path,
+    *,
+    mode: Mode | None = None,
+    sinks: Sequence[Any] = (),
+    weights: Mapping[str, Tensor] | None = None,
+) -> Run:
+    """Starts the plan in `folder`, or goes on where the folder's last checkpoint is; models begin with `weights`."""
+    with within_memory(plan.placement, folder):
+        loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+    check_folder(folder)
+    memory = within_memory(plan.placement, folder)
+    with memory, store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
+        try:
+            worker = Worker(plan, folder, loop, journal, signal_seen)
+            if not worker.scores:
+                loop.engine.load(before(plan, folder, mode, weights or {}), plan.recipe)
+            with tuned(worker.num_parameters):
+                run = worker.work(mode, sinks)
+        except KeyboardInterrupt:
+            how = "interrupted; what came after the last checkpoint will be done again"
+            raise Stopped(folder, signal_seen() or signal.SIGINT, how) from None
+        if signal_seen():  # while the last words were written: what comes after this run is not wanted either
+            raise Stopped(folder, signal_seen(), "stopped when it had finished")
+        return run
+
+
+def check_folder(folder: Path) -> None:
+    """Refuses a folder of something else, whose files a run would overwrite."""
+    try:
+        names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise AssayError(f"{folder} cannot be a folder, a file is in its place; choose another --out") from None
+    others = {name for name in names - OWN_NAMES if not name.startswith("phase-")}
+    if "config.json" not in names and others:
+        other = ", ".join(sorted(others)[:3])
+        raise AssayError(f"{folder} is no run folder and is not empty (it holds {other}); choose another --out")
+
+
+def before(plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights that the plan's own recipe begins with: those given, and what its phases handed on; each phase has a
+    folder of its own inside the run's.
+    """
+    handed, policy = dict(weights), None
+    for place, phase in enumerate(phases_of(plan), 1):
+        try:
+            inside = folder / f"phase-{place}-{phase.name}"
+            planned = phase_plan(plan, phase, policy)
+            if planned is None:
+                continue
+            run = execute(planned, inside, mode=mode, weights=handed)
+        except Stopped as stopped:
+            raise Stopped(folder, stopped.number, stopped.how) from None
+        policy = run.policy
+        for model, module in run.models.items():
+            for name, tensor in weights_of(module).items():
+                for own, theirs in phase.handed:
+                    if f"{model}.{name}".startswith(f"{own}."):
+                        handed[theirs + f"{model}.{name}"[len(own) :]] = tensor
+    return handed
+
+
+class Worker:
+    """One run in one folder: begins or goes on, logs, evaluates, saves."""
+
+    def __init__(self, plan: Plan, folder: Path, loop: Loop, journal: Journal, signal_seen: Callable[[], int]) -> None:
+        self.plan, self.folder, self.journal, self.signal_seen = plan, folder, journal, signal_seen
+        self.config = plan.config()
+        self.loop = loop
+        self.num_parameters = sum(flat.num_parameters for flat in self.loop.engine.flats.values())
+        self.alarms: list[Alarm] = []
+        self.notes: list[str] = []
+        self.scores: dict[str, list[float]] = {}
+        self.seconds: dict[str, float] = {}
+        checkpoint = store.load(folder / "checkpoints")
+        if checkpoint is None:
+            self.begin()
+        else:
+            self.go_on(checkpoint)
+
+    def begin(self) -> None:
+        """A fresh folder."""
+        store.write_json(self.folder / "config.json", self.config | {"machine": describe_machine()})
+        self.journal.truncate({})
+
+    def go_on(self, checkpoint: store.Checkpoint) -> None:
+        """Restores everything, and cuts the logs back to the checkpoint."""
+        saved = checkpoint.manifest["facts"]["fingerprint"]
+        if saved != self.config["fingerprint"]:
+            raise AssayError(
+                f"{self.folder} holds a run with other settings ({differing(self.folder, self.config)}); use another "
+                "--out, or go on with the settings it was started with"
+            )
+        tree = checkpoint.tree
+        self.loop.restore(tree["loop"])
+        self.scores, self.seconds = tree["scores"], tree["seconds"]
+        self.alarms = [Alarm(**alarm) for alarm in tree["alarms"]]
+        going_on = [f"{reason}; going on from step {checkpoint.step}" for reason in checkpoint.skipped]
+        self.notes = [*going_on, *self.journal.truncate(tree["journal"])]
+
+    def save(self) -> None:
+        """A checkpoint of everything."""
+        begin = time.perf_counter()
+        tree: State = {
+            "loop": self.loop.snapshot(),
+            "journal": self.journal.offsets(),
+            "scores": self.scores,
+            "seconds": dict(self.seconds),
+            "alarms": [vars(alarm) for alarm in self.alarms],
+        }
+        facts = {"fingerprint": self.config["fingerprint"], "assay": __version__, "steps": self.plan.steps}
+        store.save(self.folder / "checkpoints", self.loop.progress.step, tree, facts=facts)
+        self.count("save", time.perf_counter() - begin)
+
+    def count(self, phase: str, seconds: float) -> None:
+        """Adds to the account of time."""
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
+
+    def evaluate(self, step: int, display: Display) -> dict[str, float]:
+        """Held-out scores now, kept under the step's number; their mean, and what else episodes say (costs, models)."""
+        begin = time.perf_counter()
+        with display.timed("evaluate"):
+            values, costs = evaluation.outcomes(self.loop.policy, self.plan.task)
+        self.scores[str(step)] = values.tolist()
+        self.count("evaluate", time.perf_counter() - begin)
+        return {"evaluation": float(values.mean()), **costs}
+
+    def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
+        """The steps that are left."""
+        plan, loop = self.plan, self.loop
+        name = self.folder.name.split("-", 2)[2] if self.folder.name.startswith("phase-") else ""
+        phase = {"": "", WARMUP: "warm-up: "}.get(name, f"{name}: ")
+        title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
+        with Display(title, plan.steps, first_step=loop.progress.step, mode=mode) as display:
+            for note in self.notes:
+                display.note(note)
+            if not self.scores:
+                self.journal.metrics(0, self.evaluate(0, display), {})
+                with display.timed("save"):
+                    self.save()
+            while loop.progress.step < plan.steps:
+                step = loop.step()
+                self.record(step, display, sinks)
+                done, asked = loop.progress.step, self.signal_seen()
+                stops = [alarm for alarm in step.alarms if alarm.stop]
+                if stops or asked or done % plan.save_every == 0 or done == plan.steps:
+                    with display.timed("save"):
+                        self.save()
+                if stops:
+                    raise GuardError(f"a guard stopped the run, its state is in {self.folder}: {stops[0].message}")
+                if asked:
+                    raise Stopped(self.folder, asked)
+        return self.finish()
+
+    def record(self, step: Step, display: Display, sinks: Sequence[Any]) -> None:
+        """Logs a step, evaluates when it is due."""
+        done = self.loop.progress.step
+        values: dict[str, Any] = {"decisions_total": self.loop.progress.decisions, **step.metrics}
+        for phase, seconds in step.seconds.items():
+            self.count(phase, seconds)
+        clock = dict(step.seconds)
+        if done == self.plan.steps or (self.plan.evaluate_every and done % self.plan.evaluate_every == 0):
+            begin = time.perf_counter()
+            values |= self.evaluate(done, display)
+            clock["evaluate"] = time.perf_counter() - begin
+            if step.fresh is not None:
+                for row in range(min(SAMPLES, len(step.fresh))):
+                    self.journal.sample(done, self.plan.task.describe(step.fresh, row))
+        self.alarms += step.alarms
+        if step.alarms:
+            values["alarms"] = [alarm.message for alarm in step.alarms]
+        self.journal.metrics(done, values, clock)
+        for sink in sinks:
+            sink.write(done, step.metrics)
+        for alarm in step.alarms:
+            display.alarm(alarm.message, stop=alarm.stop, kind=alarm.guard)
+        display.step(step.metrics, step.seconds, int(step.metrics.get("decisions", 0)))
+
+    def certificate(self) -> Certified | None:
+        """What the recipe's certificate says of the trained policy, where it has one."""
+        recipe = self.plan.recipe
+        if recipe.certificate is None:
+            return None
+        return evaluation.certified(recipe.certificate, recipe.rewards, self.loop.policy, self.plan.task)
+
+    def finish(self) -> Run:
+        """The finished run, and its README."""
+        run = Run(
+            folder=self.folder,
+            recipe=self.plan.recipe,
+            task=self.plan.task,
+            models=self.loop.engine.models,
+            curves=read_metrics(self.folder),
+            scores_before=np.asarray(self.scores["0"]),
+            scores_after=np.asarray(self.scores[str(self.plan.steps)]),
+            alarms=self.alarms,
+            certificate=self.certificate(),
+        )
+        draw_curve(run)
+        hidden = ("recipe", "task_settings")
+        facts = Facts(
+            title=f"{self.plan.recipe.name} on {self.plan.task.name}, seed {self.plan.seed}",
+            state=f"Finished after {self.plan.steps} steps.{spoken(run.certificate)}",
+            settings={name: value for name, value in self.config.items() if name not in hidden},
+            repeat=repeat_command(self.plan),
+            resume=resume_command(self.folder),
+            changes=[run.change],
+            alarms=noted(self.alarms),
+            seconds=self.seconds,
+        )
+        write_readme(self.folder, facts)
+        return run
+
+
+def draw_curve(run: Run) -> None:
+    """learning_curve.png in the run folder; none where matplotlib is missing, which the command line says."""
+    series = [plot.curve(run.recipe.name, "evaluation", [run.curves])]
+    title = f"{run.recipe.name} on {run.task.name}"
+    with suppress(AssayError):
+        plot.learning_curve(run.folder / "learning_curve.png", series, title=title, subtitle="held-out score")
+
+
+def spoken(certificate: Certified | None) -> str:
+    """A certificate's verdict as the end of a sentence's line; nothing where there is none."""
+    if certificate is None:
+        return ""
+    return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
+
+
+def noted(alarms: Sequence[Alarm]) -> list[Noted]:
+    """Alarms by guard: the latest message and how often it came."""
+    kinds: dict[str, Noted] = {}
+    for alarm in alarms:
+        kind = kinds.setdefault(alarm.guard, Noted(alarm.message))
+        kind.text, kind.count, kind.stop = alarm.message, kind.count + 1, kind.stop or alarm.stop
+    return list(kinds.values())
+
+
+# ---------------------------------------------------------------------------------------------------- public functions
+def train(
+    method: str | Recipe,
+    task: str | Task,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    warmup: int | None = None,
+    evaluations: int = 10,
+    placement: Placement = Placement(),
+    model: str | None = None,
+    data: Sequence[str] = (),
+    mode: Mode | None = None,
+) -> Run:
+    """Trains a method (by name, or a recipe of your own) on a task and returns the run.
+
+    `out` defaults to runs/<method>-<task>-<seed>. A folder that holds an unfinished run of the same settings is gone on
+    with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
+    demonstrations; with `model`, a folder or hub id, a pretrained language model takes the small transformer's place.
+    `data` are files of recorded decisions (see `assay.datasets.files`) that take the place of the recipe's logs.
+    """
+    plan = make_plan(
+        method,
+        task,
+        steps=steps,
+        seed=seed,
+        settings=settings,
+        warmup=warmup,
+        evaluations=evaluations,
+        placement=placement,
+        model=model,
+        data=data,
+    )
+    folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
+    return execute(plan, folder, mode=mode)
+
+
+def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
+    """Goes on with an interrupted run; a finished one is loaded as it is."""
+    return execute(plan_of(folder), Path(folder), mode=mode)
+
+
+def load(folder: str | Path) -> tuple[Any, Plan, int]:
+    """(policy, plan, step) of a run's newest checkpoint."""
+    plan = plan_of(folder)
+    checkpoint = store.load(Path(folder) / "checkpoints")
+    if checkpoint is None:
+        raise AssayError(f"{folder} has no checkpoint yet; start it with: {resume_command(folder)}")
+    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
+    loop.restore(checkpoint.tree["loop"])
+    return loop.policy, plan, checkpoint.step

@@ -1,0 +1,87 @@
+"""Tuning a method by training it: settings of a recipe as a space, runs as an objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from assay.runs import catalogue
+from assay.core import store
+from assay.evidence.tuning import Choice, Report, Settings, Space, Uniform, Whole
+from assay.runs.jobs import Failure, Job, run_jobs
+from assay.runs.plan import make_plan
+from assay.core.errors import AssayError
+
+
+def parsed_space(words: Sequence[str]) -> Space:
+    """A space as it is written on a command line.
+
+    policy.learning_rate=1e-5:1e-2:log    a number between two, uniform in its logarithm
+    rollout.members=2:16                  a whole number, both ends included
+    credit.scale=true,false               one of several
+    """
+    settings: dict[str, Uniform | Whole | Choice] = {}
+    for word in words:
+        path, sign, range_of = word.partition("=")
+        if not path or not sign or not range_of:
+            raise AssayError(f"'{word}' is no range: write path=low:high, path=low:high:log or path=a,b,c")
+        settings[path] = parsed_range(word, range_of)
+    return Space(settings)
+
+
+def parsed_range(word: str, text: str) -> Uniform | Whole | Choice:
+    """low:high, low:high:log, or a,b,c."""
+    ends = text.split(":")
+    if len(ends) == 1:
+        return Choice(tuple(text.split(",")))
+    log = ends[2:] == ["log"]
+    if len(ends) > 3 or (len(ends) == 3 and not log):
+        raise AssayError(f"'{word}' is no range: after low:high comes nothing, or :log")
+    try:
+        if all(end.strip().lstrip("+-").isdigit() for end in ends[:2]):
+            return Whole(int(ends[0]), int(ends[1]), log)
+        return Uniform(float(ends[0]), float(ends[1]), log)
+    except ValueError:
+        raise AssayError(f"'{word}' is no range: '{ends[0]}' and '{ends[1]}' must be numbers") from None
+
+
+class Training:
+    """The objective: trains with the settings and gives the last held-out score. Every run has a folder of its own.
+
+    `tell` gets a line for each run that has ended.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        task: str,
+        steps: int | None,
+        folder: Path,
+        options: Mapping[str, Any],
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.method, self.task, self.folder, self.options = method, task, folder, dict(options)
+        self.tell, self.runs = tell, 0
+        catalogue.find_method(method)
+        self.steps = make_plan(method, task, steps=steps, **self.options).steps
+
+    def check(self, space: Space) -> None:
+        """Refuses a space that the recipe does not have, before compute is spent."""
+        for share in (0.001, 0.999):
+            tried = {name: each.at(share) for name, each in space.settings.items()}
+            make_plan(self.method, self.task, settings=tried, data=self.options.get("data", ()))
+
+    def __call__(self, settings: Settings, seed: int, budget_fraction: float, report: Report) -> float:
+        """One run in a process of its own; a failed one scores nan, which no search chooses."""
+        steps = max(1, round(self.steps * budget_fraction))
+        name = store.fingerprint({"settings": {key: str(value) for key, value in settings.items()}, "steps": steps})
+        options = {**self.options, "steps": steps, "settings": dict(settings)}
+        job = Job("tuned", self.task, seed, self.folder / name / f"seed-{seed}", self.method, options)
+        (one,) = run_jobs([job], 1)
+        self.runs += 1
+        words = [(key, f"{value:.4g}" if isinstance(value, float) else str(value)) for key, value in settings.items()]
+        chosen = ", ".join(f"{key}={value}" for key, value in words)
+        ended = f"failed: {one.reason}" if isinstance(one, Failure) else f"{one.score:.4g} after {one.seconds:.0f} s"
+        self.tell(f"run {self.runs}  {chosen}, seed {seed}, {steps} steps: {ended}")
+        return float("nan") if isinstance(one, Failure) else one.score

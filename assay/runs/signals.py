@@ -1,0 +1,50 @@
+"""Being asked to stop: signals as a flag, and what is said of a run that was stopped."""
+
+from __future__ import annotations
+
+import shlex
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from assay.core.errors import AssayError
+
+
+def resume_command(folder: str | Path) -> str:
+    """What goes on with a run, as a shell takes it."""
+    return shlex.join(["assay", "resume", str(folder)])
+
+
+class Stopped(AssayError):
+    """The run was asked to stop (SIGTERM, Ctrl-C); its state is saved."""
+
+    def __init__(self, folder: Path, number: int, how: str = "stopped and saved") -> None:
+        super().__init__(f"{how}; go on with: {resume_command(folder)}")
+        self.number, self.how, self.exit_code = number, how, 128 + number
+
+
+@contextmanager
+def stop_signals() -> Iterator[Callable[[], int]]:
+    """Turns SIGTERM and SIGINT into a flag; gives a function that returns the signal seen, or 0.
+
+    The second signal interrupts at once. Outside the main thread signals cannot be caught, and nothing is changed.
+    """
+    seen = [0]
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: 0
+        return
+
+    def note(number: int, frame: Any) -> None:
+        if seen[0]:
+            raise KeyboardInterrupt
+        seen[0] = number
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: seen[0]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,1 +1,0 @@
-"""Where training batches come from."""

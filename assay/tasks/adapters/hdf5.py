@@ -1,0 +1,233 @@
+"""HDF5 files of data sets: D4RL's flat layout and Minari's folder of episodes, with h5py alone.
+
+Axes: N rows, T decisions of an episode. D4RL has one array for all episodes: `terminals` end them for good, `timeouts`
+cut them. Minari has one group for each, with T + 1 observations.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.core.errors import AssayError
+from assay.core.extras import require
+
+Arrays = dict[str, np.ndarray]
+D4RL = {
+    "observations": "observation", "actions": "action", "rewards": "reward", "terminals": "terminal",
+    "timeouts": "truncated", "next_observations": "next_observation", "costs": "cost",
+    "infos/action_log_probs": "logp",
+}  # fmt: skip
+"""D4RL's names (`costs` is DSRL's) and ours."""
+EPISODE = {"observations", "actions", "rewards", "terminations", "truncations"}
+INFOS = {"cost": "cost", "action_log_probs": "logp"}
+"""Infos of a Minari episode that are columns of ours; entry 0 is the reset's."""
+
+
+def opened(path: Path, mode: str = "r") -> Any:
+    """The file; AssayError where it is no HDF5."""
+    h5py = require("h5py", "data", f"the file {path.name}")
+    try:
+        return h5py.File(path, mode)
+    except OSError as error:
+        raise AssayError(f"it is no HDF5 file that can be read ({error})") from None
+
+
+def read_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
+    """Columns by our names, from either layout: Minari's where the file has groups of episodes."""
+    with opened(path) as file:
+        if any(name.startswith("episode_") for name in file):
+            return joined((episodes_of(file), metadata_of(path.parent)), path.name)
+        flat: Arrays = {}
+        file.visititems(lambda name, item: flat.update({name: item[()]}) if shape_of(item) is not None else None)
+        about = json.loads(file.attrs["assay"]) if "assay" in file.attrs else {}
+    return columns_of_d4rl(flat), about
+
+
+def shape_of(item: Any) -> tuple[int, ...] | None:
+    """The shape of a data set inside a file; None for a group."""
+    return getattr(item, "shape", None)
+
+
+# ---------------------------------------------------------------------------------------------------- D4RL
+def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
+    """D4RL's arrays as our columns.
+
+    Without `next_observations` the observation after a row is the next row's; a row that is cut has none, and is left
+    out, as D4RL's own reader does. Without `timeouts` an episode was cut where the next row does not go on from it.
+    """
+    missing = [name for name in ("observations", "actions", "rewards", "terminals") if name not in flat]
+    if missing:
+        raise AssayError(f"it has no '{missing[0]}' (there: {', '.join(sorted(flat)) or 'nothing'}): not D4RL's layout")
+    columns = {ours: np.asarray(flat[name]) for name, ours in D4RL.items() if name in flat}
+    rows = len(columns["reward"])
+    odd = [name for name, column in columns.items() if len(column) != rows]
+    if odd:
+        raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'reward' {rows}; all columns need as many")
+    columns |= {name: columns[name].reshape(rows).astype(bool) for name in ("terminal", "truncated") if name in columns}
+    if "truncated" not in columns:
+        columns["truncated"] = broken_chain(columns)
+    if "next_observation" in columns:
+        columns["truncated"] = columns["truncated"].copy()
+        columns["truncated"][-1:] |= ~columns["terminal"][-1:]
+        return columns
+    return without_unknown_ends(columns)
+
+
+def broken_chain(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Where the next row's observation is not the one after this row, and this row is not terminal."""
+    if "next_observation" not in columns:
+        raise AssayError(
+            "it has neither 'timeouts' nor 'next_observations', so nobody can tell where an episode was cut; add one"
+        )
+    after, seen = columns["next_observation"][:-1], columns["observation"][1:]
+    apart = (after != seen).reshape(len(after), -1).any(1)
+    return np.append(apart, True) & ~columns["terminal"]
+
+
+def without_unknown_ends(columns: Arrays) -> Arrays:
+    """The observation after each row; rows after which none is known are dropped, and the row before them is cut."""
+    terminal, truncated = columns["terminal"], columns["truncated"].copy()
+    unknown = truncated & ~terminal
+    unknown[-1:] |= ~terminal[-1:]
+    after = np.concatenate([columns["observation"][1:], columns["observation"][-1:]])
+    after[terminal] = columns["observation"][terminal]
+    truncated[:-1] |= unknown[1:] & ~terminal[:-1]
+    known = columns | {"truncated": truncated, "next_observation": after}
+    return {name: column[~unknown] for name, column in known.items()}
+
+
+def write_d4rl(path: Path, arrays: Mapping[str, np.ndarray], about: str) -> None:
+    """One file with D4RL's names."""
+    names = {ours: name for name, ours in D4RL.items()}
+    with opened(path, "w") as file:
+        file.attrs["assay"] = about
+        for name, array in arrays.items():
+            file.create_dataset(names[name], data=array, compression="gzip")
+
+
+# ---------------------------------------------------------------------------------------------------- Minari
+def metadata_of(folder: Path) -> dict[str, Any]:
+    """metadata.json of a Minari folder; nothing where there is none."""
+    path = folder / "metadata.json"
+    try:
+        found = json.loads(path.read_text()) if path.is_file() else {}
+    except ValueError as error:
+        raise AssayError(f"metadata.json is not JSON ({error})") from None
+    return found if isinstance(found, dict) else {}
+
+
+def read_minari(folder: Path) -> tuple[Arrays, dict[str, Any]]:
+    """A data set of Minari's local folder, without its package."""
+    inner = folder / "data" if (folder / "data").is_dir() else folder
+    path = inner / "main_data.hdf5"
+    if not path.is_file():
+        raise AssayError(f"the folder has no {path.relative_to(folder)}: not Minari's layout")
+    return read_file(path)
+
+
+def episodes_of(file: Any) -> Iterator[Mapping[str, Any]]:
+    """The episodes of an open file, in the order of their numbers."""
+    for name in sorted((name for name in file if name.startswith("episode_")), key=lambda name: int(name[8:])):
+        group = file[name]
+        if lacking := EPISODE - set(group):
+            raise AssayError(f"{name} has no '{sorted(lacking)[0]}' (there: {', '.join(group)})")
+        plain = {key: group[key][()] if shape_of(group[key]) is not None else group[key] for key in EPISODE}
+        infos = group.get("infos", {})
+        yield plain | {"infos": {key: infos[key][()] for key in infos if shape_of(infos[key]) is not None}}
+
+
+def joined(found: tuple[Iterable[Mapping[str, Any]], Mapping[str, Any]], name: str) -> tuple[Arrays, dict[str, Any]]:
+    """Episodes of Minari one after the other, as our columns; choices are numbered from 0."""
+    episodes, metadata = found
+    parts: dict[str, list[np.ndarray]] = {}
+    for number, episode in enumerate(episodes):
+        for key, column in rows_of(episode, number).items():
+            parts.setdefault(key, []).append(column)
+    if not parts:
+        raise AssayError("it has no episodes")
+    whole = {key: np.concatenate(columns) for key, columns in parts.items()}
+    whole = {key: column for key, column in whole.items() if len(column) == len(whole["reward"])}
+    for space, keys in (("observation_space", ("observation", "next_observation")), ("action_space", ("action",))):
+        first = json.loads(metadata.get(space, "{}")).get("start", 0)
+        whole |= {key: whole[key] - first for key in keys if isinstance(first, int) and first}
+    return whole, about_minari(metadata, name)
+
+
+def rows_of(episode: Mapping[str, Any], number: int) -> Arrays:
+    """One episode's rows; its last one is cut where it is neither terminated nor truncated."""
+    for key in ("observations", "actions"):
+        if not isinstance(episode[key], np.ndarray):
+            raise AssayError(f"{key} of episode {number} are of several kinds; flatten them into one vector first")
+    seen, reward = episode["observations"], episode["rewards"]
+    lengths = {key: len(episode[key]) for key in EPISODE - {"observations"}}
+    if len(seen) != len(reward) + 1 or set(lengths.values()) != {len(reward)}:
+        raise AssayError(f"episode {number} has {len(seen)} observations and {lengths}; T + 1 and T are needed")
+    terminal, truncated = (np.asarray(episode[key]).astype(bool) for key in ("terminations", "truncations"))
+    truncated[-1:] |= ~terminal[-1:]
+    infos = {ours: episode["infos"][key] for key, ours in INFOS.items() if key in episode["infos"]}
+    return {
+        "observation": seen[:-1],
+        "action": episode["actions"],
+        "reward": reward,
+        "terminal": terminal,
+        "truncated": truncated,
+        "next_observation": seen[1:],
+    } | {ours: column[1:] for ours, column in infos.items() if len(column) == len(reward) + 1}
+
+
+def about_minari(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """What Minari's metadata says: the environment's id, and who made it; our own words where we wrote it."""
+    if "assay" in metadata:
+        return dict(metadata["assay"])
+    spec = json.loads(metadata.get("env_spec") or "{}")
+    about = {"task": spec.get("id"), "made": metadata.get("dataset_id", name), "by": metadata.get("algorithm_name")}
+    return {key: value for key, value in about.items() if value}
+
+
+def write_minari(folder: Path, arrays: Arrays, bounds: Sequence[tuple[int, int]], about: Mapping[str, Any]) -> None:
+    """A folder as Minari keeps them; AssayError where rows do not follow each other."""
+    if folder.exists():
+        raise AssayError(f"{folder} is there already; Minari's folders are written once")
+    seen, after = arrays["observation"], arrays["next_observation"]
+    inside = np.ones(len(seen), bool)
+    inside[[end - 1 for _, end in bounds]] = False
+    inside = inside[:-1]
+    if (after[:-1][inside] != seen[1:][inside]).any():
+        raise AssayError("rows do not follow each other inside episodes, as Minari needs them to; write .hdf5")
+    inner = folder / "data"
+    inner.mkdir(parents=True)
+    with opened(inner / "main_data.hdf5", "w") as file:
+        for number, (begin, end) in enumerate(bounds):
+            write_episode(file.create_group(f"episode_{number}"), number, {k: v[begin:end] for k, v in arrays.items()})
+    spaces = {f"{key}_space": json.dumps(space_of(arrays[key])) for key in ("observation", "action")}
+    metadata = {
+        "dataset_id": f"assay/{folder.name}-v0", "data_format": "hdf5", "jpeg_encoding": False,
+        "total_episodes": len(bounds), "total_steps": len(seen), "minari_version": "0.5.4", "assay": dict(about),
+    }  # fmt: skip
+    (inner / "metadata.json").write_text(json.dumps(metadata | spaces))
+
+
+def write_episode(group: Any, number: int, rows: Arrays) -> None:
+    """One group."""
+    group.attrs["id"], group.attrs["total_steps"] = number, len(rows["reward"])
+    names = {"actions": "action", "rewards": "reward", "terminations": "terminal", "truncations": "truncated"}
+    group["observations"] = np.concatenate([rows["observation"], rows["next_observation"][-1:]])
+    for name, ours in names.items():
+        group[name] = rows[ours]
+    for name, ours in INFOS.items():
+        if ours in rows:
+            group[f"infos/{name}"] = np.concatenate([np.zeros_like(rows[ours][:1]), rows[ours]])
+
+
+def space_of(column: np.ndarray) -> dict[str, Any]:
+    """The space that the numbers of a column are in, as Minari writes it down: as wide as the data."""
+    if column.dtype.kind in "iu":
+        return {"type": "Discrete", "dtype": "int64", "start": 0, "n": int(column.max()) + 1}
+    size = column.shape[1]
+    low, high = [float("-inf")] * size, [float("inf")] * size
+    return {"type": "Box", "dtype": str(column.dtype), "shape": [size], "low": low, "high": high}

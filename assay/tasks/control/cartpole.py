@@ -1,0 +1,86 @@
+"""CartPole: keep a pole upright on a cart by pushing left (0) or right (1); reward 1 for every decision.
+
+Barto, Sutton & Anderson (1983) as in Gymnasium's CartPole-v1: Euler steps of 0.02 s, the end at 12 degrees or 2.4
+units, truncated after 500 decisions.
+
+    push   = (force + m l theta'^2 sin theta) / M
+    theta" = (g sin theta - push cos theta) / (l (4/3 - m cos^2 theta / M))
+    x"     = push - m l theta" cos theta / M
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.tasks.control.stepping import ArraySimulation, SteppedTask
+
+GRAVITY = 9.8
+POLE_MASS = 0.1
+TOTAL_MASS = 0.1 + 1.0
+HALF_LENGTH = 0.5
+POLE_MOMENT = POLE_MASS * HALF_LENGTH
+SECONDS = 0.02
+MAX_POSITION = 2.4
+MAX_ANGLE = 12 * 2 * math.pi / 360
+LIMITS = np.array([[MAX_POSITION], [MAX_ANGLE]])
+FORCES = np.array([-10.0, 10.0])
+HORIZON = 500
+
+
+@dataclass(frozen=True)
+class CartPole:
+    """Rows of a state: position, velocity, angle, angular velocity."""
+
+    num_start_draws: ClassVar[int] = 4
+    has_chance: ClassVar[bool] = False
+    limit: ClassVar[int] = HORIZON
+
+    def start(self, uniform: np.ndarray) -> np.ndarray:
+        """All four numbers between -0.05 and 0.05."""
+        return 0.1 * uniform - 0.05
+
+    def step(
+        self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """One Euler step."""
+        angle, spin = state[2], state[3]
+        sine, cosine = np.sin(angle), np.cos(angle)
+        push = (FORCES[action] + POLE_MOMENT * np.square(spin) * sine) / TOTAL_MASS
+        inertia = HALF_LENGTH * (4.0 / 3.0 - POLE_MASS * np.square(cosine) / TOTAL_MASS)
+        rate = np.empty_like(state)
+        rate[0] = state[1]
+        rate[2] = spin
+        rate[3] = turning = (GRAVITY * sine - cosine * push) / inertia
+        rate[1] = push - POLE_MOMENT * turning * cosine / TOTAL_MASS
+        rate *= SECONDS
+        rate += state
+        beyond = np.abs(rate[::2]) > LIMITS
+        return rate, np.ones(len(angle), np.float32), beyond[0] | beyond[1]
+
+    def observe(self, state: np.ndarray) -> Context:
+        """The four numbers, float32."""
+        return {"observation": torch.from_numpy(state.T.astype(np.float32, order="C"))}
+
+
+def balance(context: Context) -> Tensor:
+    """Pushes to the side of a weighted sum of the four numbers; reaches the limit from every start."""
+    return (context["observation"] @ torch.tensor([0.1, 0.3, 1.0, 0.5]) > 0).long()
+
+
+def cartpole() -> SteppedTask:
+    """CartPole-v1 as array operations."""
+    dynamics = CartPole()
+    bounds = (2 * MAX_POSITION, math.inf, 2 * MAX_ANGLE, math.inf)
+    spec = Spec(Box(tuple(-bound for bound in bounds), bounds), Discrete(2), HORIZON)
+    return SteppedTask("cartpole", spec, partial(ArraySimulation, dynamics), balance, dynamics)
+
+
+LEVELS = {"cartpole": cartpole}

@@ -1,0 +1,85 @@
+"""Costs for tasks that are stepped: a simulation around a simulation that says what each step cost.
+
+Axes: N instances, K costs. A cost is a function of what is seen after the decision. Levels: CartPole and Pendulum with
+a limit of speed, as in Safety-Gymnasium's velocity tasks (arXiv:2310.12567).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.record import State
+from assay.core.slots import Simulation
+from assay.core.spaces import Context
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.pendulum import pendulum
+from assay.tasks.control.stepping import SteppedTask
+
+CostOf = Callable[[Context], Tensor]
+"""Costs [N, K] of what is seen after a decision."""
+CART_SPEED = 0.4
+SPIN = 5.0
+
+
+class CostedSimulation:
+    """A simulation with costs; starting an episode costs nothing."""
+
+    def __init__(self, simulation: Simulation, cost: CostOf, num: int) -> None:
+        self.simulation, self.cost = simulation, cost
+        self._ended = torch.zeros(num, dtype=torch.bool)
+
+    def reset(self, seeds: np.ndarray) -> Context:
+        """Starts every instance."""
+        self._ended = torch.zeros(len(seeds), dtype=torch.bool)
+        return self.simulation.reset(seeds)
+
+    def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor]:
+        """One step of all instances, and what it cost."""
+        after, reward, terminal, truncated, _ = self.simulation.step(action)
+        cost = torch.where(self._ended.unsqueeze(1), 0.0, self.cost(after))
+        self._ended = terminal | truncated
+        return after, reward, terminal, truncated, cost
+
+    def snapshot(self) -> State:
+        """That of the simulation inside, and which episodes have ended."""
+        return {"inside": self.simulation.snapshot(), "ended": self._ended.clone()}
+
+    def restore(self, state: State) -> None:
+        """Continues where the snapshot was taken."""
+        self.simulation.restore(state["inside"])
+        self._ended = state["ended"].clone()
+
+
+def simulation_with_costs(make: Callable[[int], Simulation], cost: CostOf, num: int) -> CostedSimulation:
+    """N instances with costs."""
+    return CostedSimulation(make(num), cost, num)
+
+
+def costed(task: SteppedTask, name: str, cost: CostOf, num_costs: int = 1) -> SteppedTask:
+    """The task under another name, with costs."""
+    spec = replace(task.spec, num_costs=num_costs)
+    return replace(task, name=name, spec=spec, make=partial(simulation_with_costs, task.make, cost))
+
+
+def too_fast(limit: float, index: int, context: Context) -> Tensor:
+    """1 where the number `index` of the observation is beyond the limit on either side."""
+    return (context["observation"][:, index : index + 1].abs() > limit).float()
+
+
+def slow_cartpole() -> SteppedTask:
+    """CartPole in which a cart faster than 0.4 costs 1 a decision."""
+    return costed(cartpole(), "slow-cartpole", partial(too_fast, CART_SPEED, 1))
+
+
+def slow_pendulum() -> SteppedTask:
+    """Pendulum in which turning faster than 5 costs 1 a decision; without it no swing reaches the top."""
+    return costed(pendulum(), "slow-pendulum", partial(too_fast, SPIN, 2))
+
+
+LEVELS = {"slow-cartpole": slow_cartpole, "slow-pendulum": slow_pendulum}

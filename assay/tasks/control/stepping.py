@@ -1,0 +1,241 @@
+"""Tasks that are stepped: whole episodes of a simulation, and simulations of simple dynamics as array operations.
+
+Axes: N instances, n instances that start now, D numbers of a state, B sequences, T decisions.
+
+Episode k of an instance with seed s starts from uniform(Draw(s), k, i), i = 0, 1, ...; chance in its decision t is
+uniform(Draw(s), k, -1, t). So an episode is a function of (s, k) and its actions, whatever the other instances do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Origin, State
+from assay.core.slots import Simulation
+from assay.core.spaces import Context, Spec
+from assay.ops.random import GOLDEN, hashed, mix
+from assay.parts.rollouts.episodes import play_episodes
+from assay.playing.resumed import nothing_done, play_on
+
+AHEAD = 16
+
+
+class Dynamics(Protocol):
+    """How one kind of instance starts, moves and looks, as functions of arrays; the last axis of a state is N."""
+
+    @property
+    def num_start_draws(self) -> int:
+        """Uniform numbers that a start consumes."""
+
+    @property
+    def has_chance(self) -> bool:
+        """Whether a step reads a uniform number."""
+
+    @property
+    def limit(self) -> int:
+        """Decisions after which an episode is truncated."""
+
+    def start(self, uniform: np.ndarray) -> np.ndarray:
+        """States [..., n] from uniform numbers [num_start_draws, n]."""
+
+    def step(
+        self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(next state [..., N], reward [N] float32, terminal [N]), new arrays all three."""
+
+    def observe(self, state: np.ndarray) -> Context:
+        """What an actor sees of the states, in memory of its own."""
+
+
+class ArraySimulation:
+    """N instances of the same dynamics; starts are prepared `AHEAD` episodes at a time."""
+
+    def __init__(self, dynamics: Dynamics, num: int) -> None:
+        self.dynamics, self.num = dynamics, num
+        self._start_parts = mix(np.arange(dynamics.num_start_draws).astype(np.uint64)[:, None, None] + GOLDEN)
+        self._chance_part = mix(np.asarray([-1]).view(np.uint64) + GOLDEN)
+        self.reset(np.arange(num))
+
+    def reset(self, seeds: np.ndarray) -> Context:
+        """Starts episode 0 of every instance; without it, the seeds are 0 to N - 1."""
+        if len(seeds) != self.num:
+            raise AssayError(f"{len(seeds)} seeds for {self.num} instances; give one seed each")
+        self._seeds = np.asarray(seeds).astype(np.int64)
+        self._episode, self._elapsed = np.zeros(self.num, np.int64), np.zeros(self.num, np.int64)
+        self._ended = np.zeros(self.num, bool)
+        self._prepare()
+        self._state = self._starts[..., 0, :].copy()
+        return self.dynamics.observe(self._state)
+
+    def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, None]:
+        """One decision of every instance whose episode goes on; the next episode's start for the others."""
+        if len(action) != self.num:
+            raise AssayError(f"{len(action)} actions for {self.num} instances; give one action each")
+        chance = self._chance() if self.dynamics.has_chance else None
+        self._state, reward, terminal = self.dynamics.step(self._state, action.detach().cpu().numpy(), chance)
+        self._elapsed += 1
+        truncated = self._elapsed >= self.dynamics.limit
+        starting = np.flatnonzero(self._ended)
+        if len(starting):
+            self._state[..., starting] = self._next_starts(starting)
+            reward[starting] = 0.0
+            terminal[starting] = truncated[starting] = False
+        self._ended = terminal | truncated
+        flags = torch.from_numpy(terminal), torch.from_numpy(truncated)
+        return self.dynamics.observe(self._state), torch.from_numpy(reward), *flags, None
+
+    def snapshot(self) -> State:
+        """Seeds, counters and states."""
+        return {name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()}
+
+    def restore(self, state: State) -> None:
+        """Continues where the snapshot was taken."""
+        if len(state["seeds"]) != self.num:
+            raise AssayError(f"a snapshot of {len(state['seeds'])} instances for {self.num}; simulate as many")
+        for name, array in self._arrays().items():
+            array[...] = state[name].numpy()
+        self._prepare()
+
+    def _arrays(self) -> dict[str, np.ndarray]:
+        counters = {"seeds": self._seeds, "episode": self._episode, "elapsed": self._elapsed, "ended": self._ended}
+        return {**counters, "state": self._state}
+
+    def _prepare(self) -> None:
+        """Starts [..., AHEAD, N] and hashes for chance [AHEAD, N], from every instance's current episode on."""
+        self._first = self._episode.copy()
+        episodes = (self._first + np.arange(AHEAD)[:, None]).view(np.uint64)
+        words = mix(mix(self._seeds.view(np.uint64) + GOLDEN) ^ mix(episodes + GOLDEN))
+        uniform = as_uniform(mix(words ^ self._start_parts))
+        states = self.dynamics.start(uniform.reshape(len(uniform), words.size))
+        self._starts = states.reshape(*states.shape[:-1], *words.shape)
+        self._words = mix(words ^ self._chance_part)
+
+    def _next_starts(self, index: np.ndarray) -> np.ndarray:
+        self._elapsed[index] = 0
+        self._episode[index] += 1
+        if (self._episode[index] - self._first[index]).max() == AHEAD:
+            self._prepare()
+        return self._starts[..., self._episode[index] - self._first[index], index]
+
+    def _chance(self) -> np.ndarray:
+        words = self._words[self._episode - self._first, np.arange(self.num)]
+        return as_uniform(mix(words ^ mix(self._elapsed.view(np.uint64) + GOLDEN)))
+
+
+def as_uniform(words: np.ndarray) -> np.ndarray:
+    """Hashes as uniform numbers in (0, 1), as in `assay.ops.random.uniform`."""
+    return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
+
+
+def start_seeds(split: int, starts: np.ndarray) -> np.ndarray:
+    """Seeds of start ordinals, int64 >= 0: a hash of (split, ordinal) whose last bit is the split's.
+
+    The last bit keeps the splits apart where a simulation can use only part of a seed.
+    """
+    words = hashed(Draw(0), split, starts) >> np.uint64(2)
+    return ((words << np.uint64(1)) | np.uint64(split & 1)).astype(np.int64)
+
+
+DECISIONS_SHOWN = 500
+"""Decisions of a sample that are written down one by one."""
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """An actor that follows a function of the context, with log-probability 0."""
+
+    policy: Callable[[Context], Tensor]
+    num_draws: int = 0
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The function's action for N rows."""
+        action = self.policy(context)
+        return action, torch.zeros(len(action))
+
+
+@dataclass(frozen=True)
+class SteppedTask:
+    """A task around a simulation. `expert` acts well by itself; `dynamics` is the exact model where there is one.
+
+    `held_out` makes the simulation of split 1 where it is another than that of training: goals that were never asked
+    for. `roaming` is the same task with goals that follow each other and no end, for data of play; `distance` says how
+    far a goal is from what was achieved.
+    `reckless` acts well by rewards alone; None where nothing costs, or nobody wrote it.
+    """
+
+    name: str
+    spec: Spec
+    make: Callable[[int], Simulation]
+    expert: Callable[[Context], Tensor] | None = None
+    dynamics: Dynamics | None = None
+    held_out: Callable[[int], Simulation] | None = None
+    roaming: SteppedTask | None = None
+    reckless: Callable[[Context], Tensor] | None = None
+    distance: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    def simulate(self, num: int) -> Simulation:
+        """N instances side by side."""
+        return self.make(num)
+
+    def of_split(self, num: int, split: int) -> Simulation:
+        """N instances with the starts and goals of a split."""
+        return self.make(num) if self.held_out is None or not split else self.held_out(num)
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """One episode for each (start, sample); equal ordinals have equal starts and equal chance."""
+        simulation, seeds = self.of_split(len(starts), split), start_seeds(split, starts)
+        return play_episodes(actor, simulation, seeds, starts, samples, draw, self.spec.horizon, greedy)
+
+    def begin(self, starts: np.ndarray, split: int) -> Experience:
+        """The first context of each start."""
+        context = self.of_split(len(starts), split).reset(start_seeds(split, starts))
+        return nothing_done(context, self.spec, starts)
+
+    def resume(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
+    ) -> Experience:
+        """Takes the given actions again, which lead to the same state, and goes on from there."""
+        seeds = start_seeds(split, begun.column("start").numpy())
+        simulation, horizon = self.of_split(len(begun), split), self.spec.horizon
+        return play_on(actor, simulation, seeds, begun, samples, draw, horizon, limit or horizon)
+
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Steps carry their rewards already; adds `score` [B], the undiscounted return of each row."""
+        return experience.add({"score": (experience.reward * experience.mask).sum(1)})
+
+    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
+        """Return, length, how it ended, and the first decisions: action, reward and, where known, credit, rounded."""
+        decided = experience.mask[row]
+        columns = {"actions": experience.action, "rewards": experience.reward}
+        if "advantage" in experience.extra:
+            columns["credit"] = experience.extra["advantage"]
+        ending = {"terminal": experience.terminal, "truncated": experience.truncated}
+        return {
+            "return": float(experience.reward[row][decided].sum()),
+            "length": int(decided.sum()),
+            "ending": [name for name, flag in ending.items() if bool(flag[row][decided].any())],
+        } | {name: rounded(column[row][decided][:DECISIONS_SHOWN]) for name, column in columns.items()}
+
+    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
+        """One episode of the scripted expert for each start."""
+        if self.expert is None:
+            raise AssayError(f"task '{self.name}' has no scripted expert; give it one: replace(task, expert=...)")
+        samples = np.zeros(len(starts), np.int64)
+        shown = self.play(Scripted(self.expert), starts, samples, Draw(0), split=split, greedy=True)
+        source = torch.full((len(shown),), int(Origin.DATASET))
+        return replace(shown, logp=torch.zeros_like(shown.logp), source=source)
+
+
+def rounded(values: Tensor) -> list[Any]:
+    """Numbers for a log."""
+    shown: list[Any] = (values.double().round(decimals=3) if values.is_floating_point() else values).tolist()
+    return shown

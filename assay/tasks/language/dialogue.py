@@ -1,0 +1,252 @@
+"""Conversations: the policy writes an utterance, a partner answers in text, and so on until the end.
+
+Axes: B sequences, T tokens. A sequence is one episode. Decision t is token t, given the tokens before it; the prompt
+and the partner's replies are context: mask false. The column `turn` counts the utterances finished before a token.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
+from assay.core.spaces import Spec
+from assay.playing import text
+from assay.playing.dialogues import converse
+from assay.playing.text import Tokenizer
+from assay.playing.turns import Heard, Limits, utterances
+from assay.sampling.narrowing import LOGP_MODEL
+from assay.tasks.language.prompts import Item, completion_ids, prompt_ids, token_credits
+
+SAID = ("start", "sample", "split", LOGP_MODEL)
+"""Columns of whole conversations."""
+NO_END = PolicyFault("the turns ran out")
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the partner answers, what the utterance earned by itself, and the outcome where the episode is over.
+
+    The text that comes with an outcome is for people: the policy does not hear it.
+    """
+
+    text: str
+    outcome: Outcome | None = None
+    reward: float = 0.0
+
+
+class Partner(Protocol):
+    """Who is talked to: prompts by number, and replies.
+
+    Laws: `item` and `reply` are pure functions; no content is in both splits; `reply` never raises because of what was
+    said. The demonstration of an item has one utterance a line and ends with the outcome 1. A partner may have an
+    `introduction`: what it tells those who speak the language and do not know its rules.
+    """
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Item `ordinal` of split 0 (training) or 1 (held out)."""
+
+    def reply(self, item: Item, said: Sequence[str]) -> Reply:
+        """The reply to the last of the utterances so far."""
+
+
+@dataclass(frozen=True)
+class DialogueTask:
+    """Plays and judges conversations with a partner. An utterance ends with eos, or is cut at `max_tokens` (counting
+    eos) and answered as it stands; an episode ends with an outcome, or after `max_turns` turns without one: a fault.
+
+    What a turn earned stands on its last token, the outcome on the last token of all. `max_prompt` counts bos.
+    """
+
+    name: str
+    partner: Partner
+    tokenizer: Tokenizer
+    max_prompt: int
+    max_turns: int
+    max_tokens: int
+    max_reply: int
+
+    @property
+    def spec(self) -> Spec:
+        """Tokens in, tokens out."""
+        vocabulary = self.tokenizer.vocabulary
+        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.limits.columns)
+
+    @property
+    def limits(self) -> Limits:
+        """Of turns, utterances and replies."""
+        return Limits(self.max_turns, self.max_tokens, self.max_reply)
+
+    # ------------------------------------------------------------------------------------------------ playing
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """A conversation for each (start, sample); rewards are still 0."""
+        played = self.talk(actor, self.begin(starts, split), samples, draw, split, self.limits.columns, greedy)
+        return replace(played, extra={name: played.extra[name] for name in SAID if name in played.extra})
+
+    def begin(self, starts: np.ndarray, split: int) -> Experience:
+        """The prompts alone."""
+        start_B = torch.as_tensor(starts, dtype=torch.int64)
+        prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
+        begun = laid_out([[(ids, False, 0)] for ids in prompts], start_B, self.tokenizer.vocabulary.pad)
+        return replace(begun, source=None).add({"split": torch.full_like(start_B, split)})
+
+    def resume(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
+    ) -> Experience:
+        """Goes on with the conversation of each row."""
+        told = begun.extra.get("answer", begun.mask).sum(1)
+        if begun.turn is None or bool((begun.extra.get("elapsed", told) != told).any()):
+            raise AssayError(f"task '{self.name}' goes on from whole conversations only; use Episodes")
+        return self.talk(actor, begun, samples, draw, split, limit or self.limits.columns, False)
+
+    def talk(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, split: int, limit: int, greedy: bool
+    ) -> Experience:
+        """At most `limit` more decisions a row."""
+        items, vocabulary = self.items_of(begun.column("start"), split), self.tokenizer.vocabulary
+
+        def answer(row: int, said: Sequence[list[int]]) -> Heard:
+            return self.heard(items[row], [text.readable(self.tokenizer, ids) for ids in said], said[-1][-1])
+
+        played = converse(
+            actor, begun, samples, draw, answer, limits=self.limits, limit=limit, vocabulary=vocabulary, greedy=greedy
+        )
+        return played.add({"split": torch.full_like(played.column("start"), split)})
+
+    def heard(self, item: Item, said: Sequence[str], last: int) -> Heard:
+        """The reply in tokens, or the end: by an outcome, or because the turns ran out."""
+        reply = checked_reply(self, item, said)
+        if reply.outcome is not None:
+            return Heard([], True, last != self.tokenizer.vocabulary.eos)
+        if len(said) >= self.max_turns:
+            return Heard([], True, True)
+        return Heard(self.reply_ids(reply.text, last))
+
+    def reply_ids(self, reply: str, last: int) -> list[int]:
+        """The reply's tokens after an utterance that ended with the token `last`; AssayError where they are more than
+        `max_reply`.
+        """
+        ids = self.between(reply, last)
+        if len(ids) > self.max_reply:
+            shown = text.escaped(reply, 60)
+            raise AssayError(f"reply '{shown}' has {len(ids)} tokens; max_reply is {self.max_reply}, raise it")
+        return ids
+
+    def between(self, reply: str, last: int) -> list[int]:
+        """All that stands between two utterances: here the reply alone."""
+        return self.tokenizer.encode(reply)
+
+    # ------------------------------------------------------------------------------------------------ judging
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Replays each conversation that ended; see `text.with_outcomes` for the columns. `score` is all it earned."""
+        ended = (experience.terminal | experience.truncated).any(1).tolist()
+        items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
+        replies = [
+            self.replies(item, said) if is_over else [] for item, said, is_over in zip(items, talks, ended, strict=True)
+        ]
+        outcomes = [row[-1].outcome or NO_END if row else Score(0.0) for row in replies]
+        judged = text.with_outcomes(experience, outcomes)
+        judged = judged.add({"split": torch.full_like(experience.column("start"), split)})
+        earned = [[reply.reward for reply in row] for row in replies]
+        return with_turn_rewards(judged, earned) if any(map(any, earned)) else judged
+
+    def replies(self, item: Item, said: Sequence[str]) -> list[Reply]:
+        """The reply to each utterance."""
+        return [checked_reply(self, item, said[: place + 1]) for place in range(len(said))]
+
+    def conversations(self, experience: Experience) -> list[list[str]]:
+        """The utterances of each row, as text."""
+        assert experience.turn is not None
+        told = experience.extra.get("answer", experience.mask)
+        rows = zip(experience.action.tolist(), told.tolist(), experience.turn.tolist(), strict=True)
+        return [[text.readable(self.tokenizer, ids) for ids in utterances(*row)] for row in rows]
+
+    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
+        """Prompt, what was said and answered, answer, reward, and what was wrong; each token with its credit."""
+        one = experience.rows(slice(row, row + 1))
+        split = int(one.extra["split"]) if "split" in one.extra else 0
+        item, said = self.items_of(one.column("start"), split)[0], self.conversations(one)[0]
+        replies = self.replies(item, said)
+        lines = [f"{words} > {reply.text.strip()}" for words, reply in zip(said, replies, strict=True)]
+        outcome = (replies[-1].outcome or NO_END) if replies else NO_END
+        return {
+            "prompt": text.escaped(item.prompt),
+            "completion": text.escaped(" | ".join(lines)),
+            "answer": text.escaped(item.answer),
+            "reward": float(one.reward.sum()),
+            "turns": len(said),
+            "cut": bool((one.truncated & one.mask).any()),
+            "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
+        } | token_credits(one, self.tokenizer, silent="/")
+
+    # ------------------------------------------------------------------------------------------------ demonstrations
+    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
+        """The demonstrated conversation of each start, with what it earns."""
+        items, start_B = self.items_of(starts, split), torch.as_tensor(starts, dtype=torch.int64)
+        rows = [self.demonstration(item) for item in items]
+        return self.judge(laid_out(rows, start_B, self.tokenizer.vocabulary.pad), split)
+
+    def demonstration(self, item: Item) -> list[tuple[list[int], bool, int]]:
+        """Prompt, utterances and replies in their order: (tokens, whether they are decided, turn)."""
+        said = item.demonstration.split("\n")
+        pieces = [(prompt_ids(self.tokenizer, item.prompt, self.max_prompt), False, 0)]
+        for turn, (words, reply) in enumerate(zip(said, self.replies(item, said), strict=True)):
+            ids = completion_ids(self.tokenizer, words, self.max_tokens)
+            pieces.append((ids, True, turn))
+            if turn + 1 < len(said):
+                pieces.append((self.reply_ids(reply.text, ids[-1]), False, turn + 1))
+        return pieces
+
+    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
+        """The items of these ordinals."""
+        return [self.partner.item(ordinal, split) for ordinal in starts.tolist()]
+
+
+def laid_out(rows: Sequence[Sequence[tuple[list[int], bool, int]]], start_B: Tensor, filler: int) -> Experience:
+    """Rows of pieces (tokens, whether they are decided, turn) as experience that somebody else wrote."""
+    whole = [[token for ids, _, _ in pieces for token in ids] for pieces in rows]
+    record = text.written(whole, [[] for _ in rows], start_B, filler)
+    mask, turn = torch.zeros_like(record.mask), torch.zeros_like(record.action)
+    for row, pieces in enumerate(rows):
+        is_told = [decided for ids, decided, _ in pieces for _ in ids]
+        mask[row, : len(is_told)] = torch.tensor(is_told)
+        turn[row, : len(is_told)] = torch.tensor([place for ids, _, place in pieces for _ in ids])
+    return replace(record, mask=mask, turn=turn, terminal=text.is_last_true(mask))
+
+
+def with_turn_rewards(experience: Experience, earned: Sequence[Sequence[float]]) -> Experience:
+    """Adds what each turn earned to the reward of its last token, and all of it to the score of the row."""
+    told, turn = experience.extra.get("answer", experience.mask), experience.turn
+    assert turn is not None
+    reward, total = experience.reward.clone(), experience.column("score").clone()
+    for row, values in enumerate(earned):
+        for place, value in enumerate(values):
+            own = (told[row] & (turn[row] == place)).nonzero()
+            if value and bool(experience.mask[row, own[-1]]):
+                reward[row, own[-1]] += value
+            total[row] += value
+    return replace(experience, reward=reward).add({"score": total})
+
+
+def checked_reply(task: DialogueTask, item: Item, said: Sequence[str]) -> Reply:
+    """The partner's reply; AssayError where it raised, or gave something that is no reply."""
+    where = f"task {task.name}, after {text.escaped(said[-1], 60)!r}: {type(task.partner).__name__}.reply"
+    try:
+        reply = task.partner.reply(item, said)
+    except Exception as error:
+        raise AssayError(f"{where} raised {error!r}; a partner returns a Reply, whatever was said") from error
+    if not isinstance(reply, Reply) or not isinstance(reply.outcome, Score | PolicyFault | InfraFault | None):
+        raise AssayError(f"{where} returned {reply!r}; it must be a Reply with an outcome or None")
+    worth = 0.0 if reply.outcome is None or isinstance(reply.outcome, InfraFault) else reply.outcome.value
+    if not math.isfinite(worth + reply.reward):
+        raise AssayError(f"{where} returned the values {worth} and {reply.reward}; they must be finite")
+    return reply

@@ -1,0 +1,62 @@
+"""Mixtures: several sources of prompts as one task, so that a curriculum can choose between them.
+
+Start `ordinal` is item `ordinal // D` of source `ordinal % D`, D sources: taken in order, all have the same share, and
+whoever wants another share proposes other ordinals. Held-out starts are an even mixture too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from assay.core.errors import AssayError
+from assay.core.record import Outcome
+from assay.tasks.language.addition import addition
+from assay.tasks.language.prompts import Item, Items, PromptTask
+from assay.tasks.language.sorting import sorting
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Items of several sources in turn; the fact `source` of an item is the number of its source."""
+
+    sources: tuple[Items, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sources:
+            raise AssayError("a mixture has no sources; give at least one")
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Item `ordinal // D` of source `ordinal % D`."""
+        place, source = divmod(ordinal, len(self.sources))
+        item = self.sources[source].item(place, split)
+        return replace(item, facts={**item.facts, "source": source})
+
+    def verify(self, item: Item, completion: str) -> Outcome:
+        """As the item's source judges it."""
+        source = item.facts["source"]
+        assert isinstance(source, int), item
+        return self.sources[source].verify(item, completion)
+
+
+def mixture(name: str, tasks: Sequence[PromptTask]) -> PromptTask:
+    """One task of the sources' items; prompts and completions may be as long as the longest."""
+    return PromptTask(
+        name,
+        Mixture(tuple(task.items for task in tasks)),
+        tasks[0].tokenizer,
+        max_prompt=max(task.max_prompt for task in tasks),
+        max_tokens=max(task.max_tokens for task in tasks),
+    )
+
+
+def levels(name: str, task: Callable[[int], PromptTask], lowest: int, highest: int) -> PromptTask:
+    """The levels of a procedural task as sources, easiest first."""
+    return mixture(name, [task(level) for level in range(lowest, highest + 1)])
+
+
+LEVELS: Mapping[str, Callable[[], PromptTask]] = {
+    "addition-1-to-4": partial(levels, "addition-1-to-4", addition, 1, 4),
+    "sorting-3-to-8": partial(levels, "sorting-3-to-8", sorting, 3, 8),
+}

@@ -1,0 +1,92 @@
+"""Preference pairs in a JSON-lines file as a task. Axes: B sequences, T tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Score
+from assay.core.spaces import Spec
+from assay.playing import text
+from assay.playing.text import ByteTokenizer, Tokenizer
+from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids
+from assay.tasks.language.textfile import TextFile, longest_prompt, rows_of
+
+
+@dataclass(frozen=True)
+class PairsTask:
+    """Preference pairs: the items of `prompts` demonstrate the chosen completion and keep the other as `rejected`.
+
+    There is no verifier: `judge` raises, because somebody must say what a completion is worth.
+    """
+
+    prompts: PromptTask
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.prompts.name
+
+    @property
+    def spec(self) -> Spec:
+        """Tokens in, tokens out."""
+        return self.prompts.spec
+
+    def pairs(self, starts: np.ndarray, split: int) -> Experience:
+        """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i, with reward 1 and 0.
+
+        `group` is the pair's ordinal; the column `chosen` is +1 and -1.
+        """
+        tokenizer, limit = self.prompts.tokenizer, self.prompts.max_tokens
+        items = [item for item in self.prompts.items_of(starts, split) for _ in range(2)]
+        prompts = [prompt_ids(tokenizer, item.prompt, self.prompts.max_prompt) for item in items]
+        both = [str(item.facts["rejected"]) if k % 2 else item.demonstration for k, item in enumerate(items)]
+        start_B = torch.as_tensor(np.repeat(starts, 2), dtype=torch.int64)
+        completions = [completion_ids(tokenizer, completion, limit) for completion in both]
+        record = text.written(prompts, completions, start_B, tokenizer.vocabulary.pad)
+        record = text.with_outcomes(record, [Score(1.0), Score(0.0)] * len(starts))
+        sign_B = torch.tensor([1.0, -1.0]).repeat(len(starts))
+        return record.add({"chosen": sign_B, "sample": (sign_B < 0).long(), "split": torch.full_like(start_B, split)})
+
+    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
+        """The chosen completions, with reward 1."""
+        return self.prompts.demonstrate(starts, split)
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """A completion for each (start, sample); rewards are still 0."""
+        return self.prompts.play(actor, starts, samples, draw, split=split, greedy=greedy)
+
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Raises: there is nothing to judge by."""
+        raise AssayError(f"{self.name} has preference pairs and no verifier; give the recipe a learned reward")
+
+    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
+        """One sequence for people to read; the answer is the chosen completion."""
+        return self.prompts.describe(experience, row)
+
+
+def preferences(
+    path: str,
+    columns: tuple[str, str, str] = ("prompt", "chosen", "rejected"),
+    tokenizer: Tokenizer = ByteTokenizer(),
+    max_prompt: int = 1024,
+    max_tokens: int = 1024,
+    held_out: float = 0.1,
+    seed: int = 0,
+) -> PairsTask:
+    """The pairs of a file with a prompt and two different completions in each line."""
+    rows, digest = rows_of(path, columns)
+    same = [row.where for row in rows if row.fields[1] == row.fields[2]]
+    if same:
+        raise AssayError(f"{same[0]}: '{columns[1]}' and '{columns[2]}' are equal (in {len(same)} rows); remove them")
+    longest = longest_prompt(rows, tokenizer, max_prompt, max_tokens)
+    items = tuple(Item(prompt, good, good, {"rejected": bad}) for _, (prompt, good, bad) in rows)
+    source = TextFile(path, digest, held_out, seed, items)
+    return PairsTask(PromptTask(Path(path).stem, source, tokenizer, longest, max_tokens))

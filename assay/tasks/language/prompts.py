@@ -1,0 +1,267 @@
+"""Prompts with a verifier: items by number, and the task that plays and judges them.
+
+Axes: B sequences, T tokens. Decision t is token t, given the tokens before it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
+from assay.core.spaces import Spec
+from assay.playing import text
+from assay.playing.completions import complete, continued
+from assay.playing.text import Tokenizer
+from assay.sampling.stops import Stop
+
+HELD_OUT = 0.1
+MAX_ATTEMPTS = 10_000
+
+
+# ---------------------------------------------------------------------------------------------------- items
+TOKENS_SHOWN = 1000
+"""Tokens of a sample that are written down one by one."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One prompt: what is asked, the answer for people to read, a completion that verifies, and facts to verify by."""
+
+    prompt: str
+    answer: str
+    demonstration: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+class Items(Protocol):
+    """Prompts by number.
+
+    Laws: `item` is a pure function; no content is in both splits; `verify` never raises because of a completion's text
+    and gives 1 to every demonstration.
+    """
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Item `ordinal` of split 0 (training) or 1 (held out)."""
+
+    def verify(self, item: Item, completion: str) -> Outcome:
+        """What the completion is worth."""
+
+
+class Generator(Protocol):
+    """A procedural family, a frozen value: items out of random words."""
+
+    @property
+    def num_words(self) -> int:
+        """64-bit words that one proposal consumes."""
+
+    def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
+        """(content, item), or None where these words give no item. Versions of one problem share a content."""
+
+
+@lru_cache(maxsize=1 << 14)
+def generated_item(generator: Generator, ordinal: int, split: int) -> Item:
+    """The first of the proposals (ordinal, 0), (ordinal, 1), ... whose content belongs to the split.
+
+    A tenth of all contents is held out, by a hash of the content alone: the splits cannot overlap.
+    """
+    check_split(split)
+    for attempt in range(MAX_ATTEMPTS):
+        proposal = generator.propose(text.hashed_words(f"{ordinal},{attempt}", generator.num_words))
+        if proposal is not None and text.is_held_out(proposal[0], HELD_OUT) == bool(split):
+            return proposal[1]
+    raise AssayError(f"{generator} has too few items: none of {MAX_ATTEMPTS} is in split {split}; raise its level")
+
+
+def check_split(split: int) -> None:
+    """Splits are 0 and 1."""
+    if split not in (0, 1):
+        raise AssayError(f"split is {split}; 0 is for training, 1 is held out")
+
+
+# ---------------------------------------------------------------------------------------------------- the task
+@dataclass(frozen=True)
+class PromptTask:
+    """Completes prompts and verifies the completions: one outcome, on the last token.
+
+    `max_prompt` counts bos, `max_tokens` counts eos. A completion cut at `max_tokens` is judged like any other text. It
+    also ends, by its own decision, with the token that completes one of `stops`, which stays in the text.
+    """
+
+    name: str
+    items: Items
+    tokenizer: Tokenizer
+    max_prompt: int
+    max_tokens: int
+    stops: tuple[str, ...] = ()
+
+    @property
+    def stop(self) -> Stop | None:
+        """What ends a completion besides its end token."""
+        return Stop(self.tokenizer.decode, self.stops) if self.stops else None
+
+    @property
+    def spec(self) -> Spec:
+        """Tokens in, tokens out."""
+        vocabulary = self.tokenizer.vocabulary
+        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.max_tokens)
+
+    def play(
+        self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
+    ) -> Experience:
+        """A completion for each (start, sample); rewards are still 0."""
+        prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
+        vocabulary, limit = self.tokenizer.vocabulary, self.max_tokens
+        played = complete(
+            actor,
+            prompts,
+            starts,
+            samples,
+            draw,
+            max_tokens=limit,
+            vocabulary=vocabulary,
+            greedy=greedy,
+            stop=self.stop,
+        )
+        return played.add({"split": torch.full_like(played.column("start"), split)})
+
+    def begin(self, starts: np.ndarray, split: int) -> Experience:
+        """The prompts alone."""
+        prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
+        start_B = torch.as_tensor(starts, dtype=torch.int64)
+        begun = text.written(prompts, [[]] * len(prompts), start_B, self.tokenizer.vocabulary.pad)
+        return replace(begun, source=None).add({"split": torch.full_like(start_B, split)})
+
+    def resume(
+        self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
+    ) -> Experience:
+        """Goes on with the tokens of each row, up to `max_tokens` decisions in the whole episode."""
+        most, vocabulary = self.max_tokens, self.tokenizer.vocabulary
+        played = continued(
+            actor, begun, samples, draw, max_tokens=most, limit=limit or most, vocabulary=vocabulary, stop=self.stop
+        )
+        return played.add({"split": torch.full_like(played.column("start"), split)})
+
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Verifies each row's completion against the item of its `start`; see `with_outcomes` for the columns.
+
+        A row in which no episode ends has no outcome yet: it is worth 0 and is not verified.
+        """
+        start_B = experience.column("start")
+        ended = (experience.terminal | experience.truncated).any(1).tolist()
+        rows = [row for row, is_over in enumerate(ended) if is_over]
+        items, texts = self.items_of(start_B[rows], split), self.completions(experience)
+        found = self.verify([item.prompt for item in items], [texts[row] for row in rows], items)
+        outcomes: list[Outcome] = [Score(0.0)] * len(ended)
+        for row, outcome in zip(rows, found, strict=True):
+            outcomes[row] = outcome
+        return text.with_outcomes(experience, outcomes).add({"split": torch.full_like(start_B, split)})
+
+    def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Item]) -> list[Outcome]:
+        """One outcome for each completion. AssayError names the row where the verifier itself breaks its contract."""
+        return [
+            checked_outcome(self, item, completion, row)
+            for row, (_, completion, item) in enumerate(zip(prompts, completions, items, strict=True))
+        ]
+
+    def describe(self, experience: Experience, row: int) -> dict[str, Any]:
+        """Prompt, completion, answer, reward, and what was wrong; each token with its credit; safe to print."""
+        one = experience.rows(slice(row, row + 1))
+        split = int(one.extra["split"]) if "split" in one.extra else 0
+        item, completion = self.items_of(one.column("start"), split)[0], self.completions(one)[0]
+        outcome = checked_outcome(self, item, completion, row)
+        return {
+            "prompt": text.escaped(item.prompt),
+            "completion": text.escaped(completion),
+            "answer": text.escaped(item.answer),
+            "reward": float(one.reward.sum()),
+            "cut": bool((one.truncated & one.mask).any()),
+            "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
+        } | token_credits(one, self.tokenizer)
+
+    def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
+        """Prompt, demonstration and eos for each start, with reward 1."""
+        items = self.items_of(starts, split)
+        prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in items]
+        shown = [completion_ids(self.tokenizer, item.demonstration, self.max_tokens) for item in items]
+        start_B = torch.as_tensor(starts, dtype=torch.int64)
+        record = text.written(prompts, shown, start_B, self.tokenizer.vocabulary.pad)
+        return text.with_outcomes(record, [Score(1.0)] * len(items)).add({"split": torch.full_like(start_B, split)})
+
+    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
+        """The items of these ordinals."""
+        return [self.items.item(ordinal, split) for ordinal in starts.tolist()]
+
+    def completions(self, experience: Experience) -> list[str]:
+        """What the episode of each row decided, as text: the column `answer` where it is there, else the decisions;
+        rows of one episode are joined in the order of their segments.
+        """
+        told = experience.extra.get("answer", experience.mask)
+        decided = experience.action[told].tolist()
+        ends = np.cumsum(told.sum(1).tolist(), dtype=np.int64).tolist()
+        rows = [decided[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
+        if experience.episode is not None and experience.segment is not None:
+            rows = joined_segments(rows, experience.episode.tolist(), experience.segment.flatten(1).amax(1).tolist())
+        return [text.readable(self.tokenizer, row) for row in rows]
+
+
+def joined_segments(rows: Sequence[list[int]], episodes: Sequence[int], segments: Sequence[int]) -> list[list[int]]:
+    """For each row the tokens of all rows of its episode, in the order of their segments."""
+    whole: dict[int, list[int]] = {}
+    for row in sorted(range(len(rows)), key=lambda row: segments[row]):
+        whole.setdefault(episodes[row], []).extend(rows[row])
+    return [whole[episode] for episode in episodes]
+
+
+def prompt_ids(tokenizer: Tokenizer, prompt: str, limit: int) -> list[int]:
+    """The prompt after bos; AssayError where they are more than `limit` tokens."""
+    ids = [tokenizer.vocabulary.bos, *tokenizer.encode(prompt)]
+    if len(ids) > limit:
+        raise AssayError(f"prompt '{text.escaped(prompt, 60)}' has {len(ids)} tokens; max_prompt is {limit}, raise it")
+    return ids
+
+
+def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[int]:
+    """The completion and eos; AssayError where they are more than `limit` tokens."""
+    ids = [*tokenizer.encode(completion), tokenizer.vocabulary.eos]
+    if len(ids) > limit:
+        raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens; max_tokens is {limit}, raise it")
+    return ids
+
+
+def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> dict[str, Any]:
+    """The decided tokens with the advantage and the log-probability of each, for one row that has credit; `silent`
+    stands for a token without text."""
+    if "advantage" not in one.extra:
+        return {}
+    chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
+    words = [tokenizer.decode([token]) or silent for token in one.action[0, chosen].tolist()]
+    return {
+        "tokens": [text.escaped(word) for word in words],
+        "credit": one.extra["advantage"][0, chosen].double().round(decimals=4).tolist(),
+        "logp": one.logp[0, chosen].double().round(decimals=4).tolist(),
+    }
+
+
+def checked_outcome(task: PromptTask, item: Item, completion: str, row: int) -> Outcome:
+    """The verifier's outcome; AssayError where it raised, or gave something that is no finite outcome."""
+    where = f"task {task.name}, row {row}: {type(task.items).__name__}.verify"
+    try:
+        outcome = task.items.verify(item, completion)
+    except Exception as error:
+        raise AssayError(f"{where} raised {error!r}; a verifier returns Score, PolicyFault or InfraFault") from error
+    if isinstance(outcome, InfraFault):
+        return outcome
+    if not isinstance(outcome, Score | PolicyFault):
+        raise AssayError(f"{where} returned {outcome!r}; it must be Score, PolicyFault or InfraFault")
+    if not math.isfinite(outcome.value):
+        raise AssayError(f"{where} returned the value {outcome.value}; it must be finite")
+    return outcome

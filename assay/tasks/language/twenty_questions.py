@@ -1,0 +1,115 @@
+"""twenty-questions: after "no-red", "cat ?" is answered by "yes-cat" or "no-cat", and "gold cat new !" is a guess. The
+reward comes at the end alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from assay.core.errors import AssayError
+from assay.core.record import PolicyFault, Score
+from assay.playing.words import WordTokenizer
+from assay.tasks.language.dialogue import DialogueTask, Reply
+from assay.tasks.language.prompts import Item, generated_item
+
+ATTRIBUTES = (
+    ("red", "blue", "gold"),
+    ("cat", "dog", "cup"),
+    ("big", "old", "new"),
+    ("home", "park", "farm"),
+    ("one", "two", "many"),
+)
+ASK, GUESS = "?", "!"
+NAMES = tuple(word for words in ATTRIBUTES for word in words)
+
+
+def told(value: str, secret: Sequence[str]) -> str:
+    """The answer to a question: one word that says what it is about, so that small models can read it."""
+    return f"yes-{value}" if value in secret else f"no-{value}"
+
+
+WORDS = (ASK, GUESS, *NAMES, *(told(name, known) for known in (NAMES, ()) for name in NAMES))
+
+
+@dataclass(frozen=True)
+class TwentyQuestions:
+    """A secret of `level` attributes, each one of three values, all equally likely. The prompt is the answer to a first
+    question.
+
+    "VALUE ?" is answered by yes-VALUE or no-VALUE; one value of each attribute and "!" is a guess and ends the game,
+    with 1 if it is right; anything else is answered by "?" and costs a turn. Two questions an attribute are always
+    enough, one of them is given, and there are turns for the others and the guess: who asks what is not known yet
+    always wins. The demonstrations ask at random, what is known already too, and then guess right by luck: a copy of
+    them often errs. Games of the same secret and the same first question are in the same split.
+    """
+
+    level: int = 3
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.level <= len(ATTRIBUTES):
+            raise AssayError(f"{self}: level (attributes of the secret) must be 2 to {len(ATTRIBUTES)}")
+
+    @property
+    def introduction(self) -> str:
+        """What can be secret, how to ask, how to guess."""
+        known = ATTRIBUTES[: self.level]
+        values = ", ".join(f"one of {'/'.join(words)}" for words in known)
+        guess = " ".join(words[0] for words in known)
+        return (
+            f"Find out my secret: {values}. Ask for a value with '{known[0][0]} {ASK}'. Guess once, when you know it, "
+            f"with '{guess} {GUESS}'. Write nothing else. My first answer:"
+        )
+
+    @property
+    def num_words(self) -> int:
+        """For each attribute, for how many questions there are, and for each of them."""
+        return self.level + 1 + 2 * self.level
+
+    def propose(self, words: Sequence[int]) -> tuple[str, Item]:
+        """The secret, the first question, and more questions at random."""
+        known = ATTRIBUTES[: self.level]
+        secret = [values[word % len(values)] for values, word in zip(known, words, strict=False)]
+        flat = [value for values in known for value in values]
+        first, *others = [flat[word % len(flat)] for word in words[self.level + 1 :]]
+        asked = others[: self.level - 1 + words[self.level] % (self.level + 1)]
+        answer, prompt = " ".join(secret), f"{told(first, secret)}\n"
+        shown = [*(f"{value} {ASK}" for value in asked), f"{answer} {GUESS}"]
+        return f"{answer}: {first}", Item(prompt, answer, "\n".join(shown), {"secret": tuple(secret)})
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Item `ordinal` of the split."""
+        return generated_item(self, ordinal, split)
+
+    def reply(self, item: Item, said: Sequence[str]) -> Reply:
+        """Yes, no, or the outcome of a guess."""
+        words, secret = said[-1].split(), item.facts["secret"]
+        assert isinstance(secret, tuple)
+        if words and words[-1] == GUESS:
+            if len(words) != self.level + 1:
+                return Reply("wrong", PolicyFault("a guess names one value of each attribute"))
+            is_right = sorted(words[:-1]) == sorted(secret)
+            return Reply("right" if is_right else "wrong", Score(float(is_right)))
+        if len(words) == 2 and words[1] == ASK and words[0] in NAMES:
+            return Reply(f"{told(words[0], secret)}\n")
+        return Reply(f"{ASK}\n")
+
+
+def twenty_questions(level: int = 3) -> DialogueTask:
+    """The task; `level` is the number of attributes."""
+    return DialogueTask(
+        f"twenty-questions-{level}",
+        TwentyQuestions(level),
+        WordTokenizer(WORDS),
+        max_prompt=2,
+        max_turns=2 * level,
+        max_tokens=level + 2,
+        max_reply=1,
+    )
+
+
+LEVELS: Mapping[str, Callable[[], DialogueTask]] = {
+    "twenty-questions": twenty_questions,
+    **{f"twenty-questions-{level}": partial(twenty_questions, level) for level in range(2, 6)},
+}
