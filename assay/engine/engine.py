@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums
-from assay.core.slots import Annotation, Grower, Steady, View
+from assay.core.slots import Annotation, Grower, Steady, Term, View
 from assay.core.spaces import Spec
 from assay.engine.batching import by_length, by_reach, whole_units, widen
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
@@ -100,7 +100,7 @@ class Engine:
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
-        self.placement = placement
+        self.placement, self.at_once = placement, placement.at_once
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
         self.models: dict[str, nn.Module] = {}
@@ -202,17 +202,17 @@ class Engine:
         """function(model, rows) on each micro-batch, put together where the record is."""
         model, home, num = self.models[name], experience.mask.device, experience.num_columns
         parts = [function(model, part) for part in self.micro_batches(experience, None)]
-        if not self.placement.at_once:
+        if not self.at_once:
             return torch.cat(parts).to(home)
-        plan = self.split(experience, frozenset(), self.placement.at_once, self.placement.micro_batch)
+        plan = self.split(experience, frozenset(), self.at_once, self.placement.micro_batch)
         return torch.cat([widen(part, num) for part in parts]).to(home)[torch.argsort(torch.cat(plan)).to(home)]
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
         """Parts of at most `micro_batch` rows, on the models' device; rows that belong together are not separated."""
         size = self.placement.micro_batch
-        if self.placement.at_once:
-            index = self.split(batch, together or frozenset(), self.placement.at_once, size)
+        if self.at_once:
+            index = self.split(batch, together or frozenset(), self.at_once, size)
             parts: Iterable[Experience] = (batch.rows(rows.to(batch.mask.device)).trim() for rows in index)
         elif not size or size >= len(batch):
             parts = (batch,)
@@ -226,10 +226,22 @@ class Engine:
 
     def update(self, stage: Stage, batch: Experience) -> Update:
         """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""
-        counts = [term.count(batch) for term in stage.terms]
+        result = Update(stage.name, batch)
+        gradients, fits = self.slopes(stage, batch, result)
+        if gradients:
+            self.apply(stage, gradients, result, fits)
+        if not gradients or not gradients[0].is_cuda:
+            result.settle()  # nothing to wait for
+        return result
+
+    def slopes(self, stage: Stage, batch: Experience, result: Update) -> tuple[list[Tensor], list[Fit]]:
+        """The gradient of each trained model as one flat tensor, added up over micro-batches, and what is asked of
+        modules that grow. Both are empty if no term has a gradient.
+        """
+        # Counts are of the whole batch: a micro-batch that divided by its own would weigh its rows differently.
+        counts = self.counts(stage, batch)
         parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
         growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
-        result = Update(stage.name, batch)
         total: Gradient | None = None
         fits: list[list[Fit]] = []
         together = frozenset(term.together for term in stage.terms if term.together is not None)
@@ -238,7 +250,7 @@ class Engine:
                 module.record()
             loss = self.loss(stage, part, counts, result)
             outputs = [(name, module, *kept) for name, module in growing for kept in module.recorded()]
-            if loss is None:
+            if loss is None or not loss.requires_grad:
                 continue
             leaves = [*parameters, *(output for *_, output in outputs)] if outputs else parameters
             gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
@@ -247,19 +259,17 @@ class Engine:
                 filled = [torch.zeros_like(output) if slope is None else slope for slope, (*_, output) in slopes]
                 fits.append(fits_of(outputs, filled, part.mask))
             if total is None:
+                # Made here and not before the loop: a stage that only measures takes no memory for a gradient.
                 total = Gradient([self.flats[name] for name in stage.trains])
             total.add(gradients[: len(parameters)])
-        if total is not None:
-            self.apply(stage, total.flat, result, merged(fits))
-        if total is None or not total.flat[0].is_cuda:
-            result.settle()  # nothing to wait for
-        return result
+        return ([], []) if total is None else (total.flat, merged(fits))
+
+    def counts(self, stage: Stage, batch: Experience) -> list[Tensor]:
+        """What the sum of each of the stage's terms is divided by."""
+        return [term.count(batch) for term in stage.terms]
 
     def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], result: Update) -> Tensor | None:
-        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without gradient.
-
-        The first update of a run also looks for gradient at masked decisions.
-        """
+        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without terms."""
         view = self.view(stage, part)
         total: Tensor | None = None
         with self.autocast():
@@ -271,9 +281,15 @@ class Engine:
                 for metric, entry in value.metrics.items():
                     result.sums.setdefault(metric, []).append(entry)
                 result.sums.setdefault(f"loss/{name}", []).append((value.sum.detach(), value.count))
-                if self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, part.mask):
+                if self.leaks(term, value, view):
                     result.leaks.append(name)
-        return total if total is not None and total.requires_grad else None
+        return total
+
+    def leaks(self, term: Term, value: Loss, view: StageView) -> bool:
+        """Whether a term's loss has a gradient at masked decisions. Checked in a run's first update only: the answer
+        depends on the code, not on the data, and costs a backward pass.
+        """
+        return self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, view.batch.mask)
 
     def view(self, stage: Stage, part: Experience) -> StageView:
         """What the stage's terms look at on one micro-batch."""
@@ -283,23 +299,25 @@ class Engine:
         """Clips and steps by one flat gradient for each model. One that is not finite becomes NaN everywhere, which a
         steady optimizer ignores; it never reaches another.
         """
-        everything = [*gradients, *(fit.gradient for fit in fits)]
-        norm = torch.stack([g.norm() for g in everything]).norm() if len(everything) > 1 else everything[0].norm()
-        result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
+        self.clip(stage, [*gradients, *(fit.gradient for fit in fits)], result)
         if fits or not isinstance(stage.optimizer, Steady):
-            result.settle()
+            result.settle()  # the host waits: these optimizers may not see NaN
             if result.fault:
                 return
-        limit = stage.optimizer.clip_norm or torch.inf
-        scale = torch.where(norm.isfinite(), (limit / norm.double()).clamp(max=1.0), torch.nan)
-        for gradient in everything:
-            gradient.mul_(scale.to(gradient.dtype))
         with torch.no_grad():
             state = self.optimizers[stage.name]
             stage.optimizer.step([self.flats[name].values for name in stage.trains], gradients, result.sums, state)
             if fits:
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)
+
+    def clip(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+        """Scales the gradients down to a joint norm of `clip_norm`, in place, and records the norm before that."""
+        norm = torch.stack([g.norm() for g in gradients]).norm() if len(gradients) > 1 else gradients[0].norm()
+        result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
+        scale = clip_scale(norm, stage.optimizer.clip_norm)
+        for gradient in gradients:
+            gradient.mul_(scale.to(gradient.dtype))
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> Sums:
@@ -323,6 +341,15 @@ class Engine:
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
+
+
+def clip_scale(norm: Tensor, limit: float) -> Tensor:
+    """What a gradient of this norm is multiplied by: min(1, limit / norm), without limit at 0; NaN if it is not finite.
+
+    All on the device: to ask whether a norm is finite would make the host wait for every update. In float64, so that
+    limit / norm has one rounding when it becomes float32.
+    """
+    return torch.where(norm.isfinite(), ((limit or torch.inf) / norm.double()).clamp(max=1.0), torch.nan)
 
 
 def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
+from torch import Tensor
 
-from assay.runs.stacked import hashes
-from assay.core.slots import Source, Task
-from assay.parts.sources.logged import Logged
-from assay.runs.stacked.graphs import Columns, columns_of
 from assay.core.errors import AssayError
-from assay.core.record import Draw, State
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Source, Task
+from assay.engine.stacked.graphs import Columns, columns_of
+from assay.ops import random_torch
+
+
+@runtime_checkable
+class Tabled(Source, Protocol):
+    """A source whose batches are rows of tables that never change, drawn uniformly (an offline dataset)."""
+
+    @property
+    def batch(self) -> int:
+        """Rows of each table in a batch."""
+
+    @property
+    def updates(self) -> int:
+        """Batches a step."""
+
+    def tables(self, state: State) -> tuple[Sequence[Columns], str]:
+        """The tables, and the hash of what they hold."""
+
+    def rows(self, logs: Sequence[Columns], index: Sequence[Tensor]) -> Experience:
+        """The batch of these rows of each table: places [B], or [S, B] for the batches of S seeds."""
 
 
 class Feeder(Protocol):
@@ -27,28 +46,28 @@ class Feeder(Protocol):
 
 
 @dataclass(frozen=True)
-class LogFeeder:
-    """A log that all seeds share, held on the device: a ticket is the rows' numbers, drawn there for a whole step."""
+class TableFeeder:
+    """Tables that all seeds share, held on the device: a ticket is the rows' numbers, drawn there for a whole step."""
 
-    source: Logged
-    logs: tuple[Columns, ...]
+    source: Tabled
+    tables: tuple[Columns, ...]
     seeds: tuple[int, ...]
     device: str
 
     def tickets(self, source: Source, path: tuple[int, ...]) -> Iterator[Columns]:
-        """The row numbers [S, B] of each log, as `Logged` draws them."""
+        """The row numbers [S, B] of each table, as the source draws them."""
         updates = torch.arange(self.source.updates, device=self.device)
-        word_KS = hashes.words(self.seeds, (*path, 4, updates), self.device)
+        word_KS = random_torch.words(self.seeds, (*path, 4, updates), self.device)
         index = [
-            hashes.integers(hashes.folded(word_KS, place), len(columns["mask"]), self.source.batch)
-            for place, columns in enumerate(self.logs)
+            random_torch.integers(random_torch.folded(word_KS, place), len(columns["mask"]), self.source.batch)
+            for place, columns in enumerate(self.tables)
         ]
         for update in range(self.source.updates):
             yield {str(place): index_KSB[update] for place, index_KSB in enumerate(index)}
 
     def fetch(self, ticket: Columns) -> Columns:
         """The rows."""
-        return columns_of(self.source.rows(self.logs, [ticket[str(place)] for place in range(len(self.logs))]))
+        return columns_of(self.source.rows(self.tables, [ticket[str(place)] for place in range(len(self.tables))]))
 
 
 @dataclass(frozen=True)
@@ -71,7 +90,7 @@ class PlainFeeder:
             for name, column in columns[0].items():
                 if any(name not in other or other[name].shape != column.shape for other in columns):
                     raise AssayError(
-                        f"the batches of these seeds differ in the shape of column '{name}'; run the seeds one by one"
+                        f"the batches of these seeds differ in the shape of column '{name}'. Run the seeds one by one."
                     )
             yield {name: torch.stack([each[name] for each in columns]).to(self.device) for name in columns[0]}
 
@@ -81,11 +100,11 @@ class PlainFeeder:
 
 
 def feeder(source: Source, tasks: Sequence[Task], seeds: Sequence[int], states: Sequence[Any], device: str) -> Feeder:
-    """Who draws for these seeds; `states` are the source's, one a seed."""
-    if not isinstance(source, Logged):
+    """The feeder of a source for these seeds; `states` are the source's, one a seed."""
+    if not isinstance(source, Tabled):
         return PlainFeeder(tuple(tasks), tuple(seeds), states, device)
-    contents = states[0]["contents"]
-    if any(state["contents"].hash != contents.hash for state in states):
-        raise AssayError("these seeds learn from different logs; a stack shares one")
-    logs = tuple({name: column.to(device) for name, column in columns.items()} for columns in contents.columns)
-    return LogFeeder(source, logs, tuple(seeds), device)
+    tables, own = source.tables(states[0])
+    if any(source.tables(state)[1] != own for state in states):
+        raise AssayError("these seeds learn from different datasets. A stack shares one.")
+    there = tuple({name: column.to(device) for name, column in columns.items()} for columns in tables)
+    return TableFeeder(source, there, tuple(seeds), device)
