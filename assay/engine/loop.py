@@ -16,11 +16,10 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Progress, State, Sums, concatenate
-from assay.core.slots import Task
+from assay.core.slots import Sampled, Task
 from assay.engine.engine import Engine, Placement, Update
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.ops import groups
-from assay.sampling import release
 
 
 @dataclass
@@ -83,7 +82,9 @@ class Loop:
         draw = Draw(self.seed, (self.progress.step,))
         fresh = self.gather(recipe, draw, step) if recipe.rollout else None
         if fresh is not None:
-            release(self.engine.models[recipe.behaviour])  # the update needs the memory
+            who = self.engine.models[recipe.behaviour]
+            if isinstance(who, Sampled):
+                who.release()  # the update needs the memory
             fresh = self.prepare(recipe, fresh, step)
             step.fresh = fresh
 

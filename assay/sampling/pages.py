@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from assay.sampling.narrowing import Narrowing
+from assay.sampling.kernels import Changed
 
 
 @dataclass(eq=False)
@@ -54,7 +54,12 @@ class Way(NamedTuple):
 
     eos: int
     is_greedy: bool = False
-    narrowing: Narrowing = Narrowing()
+    narrowing: Changed | None = None
+
+    @property
+    def change(self) -> Changed | None:
+        """The narrowing, if it changes the distribution."""
+        return self.narrowing if self.narrowing is not None and self.narrowing.changes else None
 
 
 class Look(NamedTuple):
@@ -68,24 +73,6 @@ class Look(NamedTuple):
     seen: Tensor
     position: Tensor
     uniform: Tensor | None = None
-
-
-class Written(NamedTuple):
-    """B results of up to N tokens: tokens and their log-probabilities [B, N], tokens of each [B], whether it ended by
-    its own decision (end token, stop string) and not at its limit [B]; where a narrowing made the behaviour another
-    than the model, what the model itself says of the tokens [B, N].
-    """
-
-    tokens: Tensor
-    logp: Tensor
-    length: Tensor
-    has_ended: Tensor
-    logp_model: Tensor | None = None
-
-    def rows(self, index: Tensor) -> Written:
-        """The results at `index`."""
-        model = None if self.logp_model is None else self.logp_model[index]
-        return Written(self.tokens[index], self.logp[index], self.length[index], self.has_ended[index], model)
 
 
 class Ledger:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.sampling.pages import Way, Written
+from assay.ops.decoded import Written
+from assay.sampling.pages import Way
 
 
 @dataclass
@@ -53,5 +54,5 @@ class Results:
         if cut:
             where, last = (torch.tensor(list(some), device=tokens.device) for some in (cut, cut.values()))
             length[where], has_ended[where] = last, True
-        model = self.logp_model[:num, :most].clone() if way.narrowing.changes else None
+        model = self.logp_model[:num, :most].clone() if way.change is not None else None
         return Written(tokens, logp, length, has_ended, model)

@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.ops.decoded import Stop, Written
 from assay.sampling import kernels
 from assay.sampling.graphs import SIZES, Graphs, clusters
-from assay.sampling.pages import Ledger, Look, Prompt, Row, Way, Written
+from assay.sampling.pages import Ledger, Look, Prompt, Row, Way
 from assay.sampling.results import Results
 from assay.sampling.stacks import Places, Stack
-from assay.sampling.stops import Stop
 
 PREFILL = 32_768
 """Tokens of prompts that go through the network at once."""
@@ -326,10 +326,10 @@ class Sampler:
 
     def choose(self, place: Tensor, logits: Tensor, uniform: Tensor | None) -> None:
         """Chooses a token for each row, records it, and moves the row's time."""
-        narrowing, eos, limit = self.way.narrowing, self.way.eos, self.results.limit
-        token, logp, model = kernels.drawn(logits, uniform, narrowing if narrowing.changes else None)
+        narrowing, eos, limit = self.way.change, self.way.eos, self.results.limit
+        token, logp, model = kernels.drawn(logits, uniform, narrowing)
         records = [(self.results.tokens, token), (self.results.logp, logp), (self.results.logp_model, model)]
-        records = records if narrowing.changes else records[:2]
+        records = records if narrowing is not None else records[:2]
         note = kernels.compiled().note if logits.is_cuda else kernels.note
         note(place, records, self.result, self.time, self.done, self.last, limit, eos)
 

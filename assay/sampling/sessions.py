@@ -8,9 +8,9 @@ from types import TracebackType
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.sampling.pages import Prompt, Row, Way, Written
+from assay.ops.decoded import Stop, Written
+from assay.sampling.pages import Prompt, Row, Way
 from assay.sampling.sampler import Sampler
-from assay.sampling.stops import Stop
 
 
 class Session:
