@@ -26,6 +26,7 @@ from assay.backends.adapters import Lora, adapter_settings, attach_saved, save
 from assay.backends.extras import require
 from assay.backends.pretrained import PretrainedActor, asking, check_numbers
 from assay.ops import text
+from assay.ops.bfloat16 import prepare_bfloat16
 from assay.slots import Task
 from assay.tasks.dialogue import DialogueTask, Partner
 from assay.tasks.preferences import PairsTask
@@ -133,6 +134,8 @@ def loaded(model: Pretrained) -> Any:
     if model.dtype not in DTYPES:
         what = f"dtype is '{model.dtype}'; weights train in {' or '.join(DTYPES)}"
         raise AssayError(f"{what}, and Placement(precision=torch.bfloat16) computes in less")
+    if model.dtype == "bfloat16":
+        prepare_bfloat16()
     folder = folder_of(model)
     options = {"dtype": DTYPES[model.dtype], "use_safetensors": True, "local_files_only": True}
     with asking(f"'{model.path}' cannot be loaded") as library:
