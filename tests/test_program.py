@@ -12,6 +12,7 @@ import torch
 
 from assay import bases, catalogue
 from assay.actors.mlp import Mlp
+from assay.backends.machine import tuned
 from assay.engine import Engine, Placement
 from assay.loop import Loop
 from assay.plan import check_values, make_plan, plan_of
@@ -57,11 +58,12 @@ def run_program(recipe: Recipe, folder: Path) -> Run:
 def test_weights_go_from_phase_to_phase_by_name(tmp_path: Path) -> None:
     run = run_program(program(), tmp_path / "run")
     first, second = (Loop(small_ppo(), CARTPOLE, seed=0, num_steps=steps) for steps in (2, 1))
-    for _ in range(2):
-        first.step()
-    given = {f"actor.{name}": tensor for name, tensor in first.actor.named_parameters()}
-    second.engine.load(given, second.recipe)
-    second.step()
+    with tuned(0):  # oneDNN off, as in a run of models this small: the two round differently on some CPUs
+        for _ in range(2):
+            first.step()
+        given = {f"actor.{name}": tensor for name, tensor in first.actor.named_parameters()}
+        second.engine.load(given, second.recipe)
+        second.step()
     for model in ("actor", "value"):
         expected = dict(second.engine.models[model].named_parameters())
         assert all(torch.equal(tensor, expected[name]) for name, tensor in weights_of(run, model).items())
