@@ -15,6 +15,7 @@ from torch import Tensor
 
 from assay.engine import Engine, Placement, Update
 from assay.guards import STANDARD, Alarm, Moment, Watch
+from assay.memory import check_memory
 from assay.ops import groups
 from assay.recipe import Recipe
 from assay.sampling import release
@@ -55,6 +56,7 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
+        check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
