@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from assay import memory
 from assay.core.errors import AssayError
 from assay.core.spaces import Box, Discrete, Spec
+from assay.engine import memory
 from assay.engine.loop import Loop
 from assay.engine.memory import available_memory, check_memory, column_bytes, estimates, gib
 from assay.runs.plan import make_plan
