@@ -26,7 +26,7 @@ from assay.core.slots import View
 from assay.engine.engine import Placement, StageView
 from assay.engine.loop import Loop
 from assay.engine.stacked.engine import StackedView
-from assay.engine.stacked.feeders import feeder
+from assay.engine.stacked.feeders import Feeder
 from assay.engine.stacked.graphs import columns_of, record_of
 from assay.engine.stacked.loop import StackedLoop
 from assay.methods.td3_bc.base import td3_bc
@@ -191,7 +191,7 @@ def test_a_seed_of_the_stack_has_the_numbers_of_a_single_run(device: str) -> Non
 def test_batches_are_those_that_the_source_draws(device: str) -> None:
     task, source = catalogue.find_task("pendulum"), Logged((LOG, replace(LOG, first=50, origin=2)), batch=8, updates=3)
     state = source.init(task)
-    drawn = feeder(source, [task] * 2, (4, 9), [state] * 2, device)
+    drawn = Feeder(source, [task] * 2, (4, 9), [state] * 2, device)
     for update, ticket in enumerate(drawn.tickets(source, (7, 8, 1))):
         columns = drawn.fetch(ticket)
         for place, seed in enumerate((4, 9)):
@@ -251,7 +251,7 @@ def with_critic(recipe: Recipe, *terms: Any) -> Recipe:
 def test_a_term_that_asks_the_host_is_named() -> None:
     recipe = with_critic(small("td3_bc", "pendulum"), SmoothedTwinLoss(), Deciding())
     stack = StackedLoop(loops(recipe, "pendulum"))
-    with pytest.raises(AssayError, match=r"Deciding of stage 'critic' cannot be stacked .*one by one") as error:
+    with pytest.raises(AssayError, match=r"Deciding cannot be stacked .*one by one") as error:
         stack.step()
     assert "SmoothedTwinLoss" not in str(error.value)
 

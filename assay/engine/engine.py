@@ -278,7 +278,7 @@ class Engine:
         total: Tensor | None = None
         with self.autocast():
             for term, count in zip(stage.terms, counts, strict=True):
-                value: Loss = term(part, view)
+                value = self.value(term, part, view)
                 share = value.sum / count.clamp(min=1)
                 total = share if total is None else total + share
                 name = type(term).__name__
@@ -288,6 +288,10 @@ class Engine:
                 if self.leaks(term, value, view):
                     result.leaks.append(name)
         return total
+
+    def value(self, term: Term, part: Experience, view: StageView) -> Loss:
+        """One term's loss."""
+        return term(part, view)
 
     def leaks(self, term: Term, value: Loss, view: StageView) -> bool:
         """Whether a term's loss has a gradient at masked decisions. Checked in a run's first update only: the answer

@@ -8,9 +8,10 @@ its own gradient norm and draws its own random numbers. On CUDA all between two 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -104,27 +105,13 @@ class StackedEngine(Engine):
         self.names: dict[str, list[str]] = {}
         self.totals: dict[str, Tensor] = {}
 
-    # ------------------------------------------------------------------------------------------------ engines
-    @property
-    def state(self) -> State:
-        """All that moves, as it is."""
-        values = {name: flat.values for name, flat in self.flats.items()}
-        return {"values": values, "optimizers": self.optimizers, "updates": self.updates}
-
-    def kept(self) -> State:
-        """Copies of all that moves."""
-        return deepcopy(self.state)
-
     @torch.no_grad()
     def write(self, place: int, kept: State | None = None) -> None:
-        """Gives one seed's engine what it has learned, now or when `kept` was taken."""
-        state = kept or self.state
-        models = {
-            name: {own: part[place] for own, part in zip(flat.names, flat.split(state["values"][name]), strict=True)}
-            for name, flat in self.flats.items()
-        }
+        """Gives one seed's engine what it has learned, now or when a snapshot was `kept`."""
+        state = kept or self.snapshot()
+        models = {name: {own: part[place] for own, part in some.items()} for name, some in state["models"].items()}
         optimizers = {name: unstacked(some, self.moved[name], place) for name, some in state["optimizers"].items()}
-        self.engines[place].restore({"models": models, "optimizers": optimizers, "updates": state["updates"]})
+        self.engines[place].restore({**state, "models": models, "optimizers": optimizers})
 
     # ------------------------------------------------------------------------------------------------ mapped methods
     def mapped(self, function: Callable[..., Any], *given: Any) -> Any:
@@ -142,13 +129,9 @@ class StackedEngine(Engine):
         def one(columns: Columns) -> Columns:
             return columns_of(Engine.annotate(self, record_of(columns), needs))
 
-        try:
+        names = ", ".join(sorted(need.column for need in needs if not isinstance(need, Need)))
+        with refused(f"one of the columns ({names})"):
             return record_of(self.mapped(one, columns_of(experience)))
-        except torch.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            names = ", ".join(sorted(need.column for need in needs if not isinstance(need, Need)))
-            raise AssayError(f"the columns {names} cannot be stacked ({first_line(error)}). {ALONE}") from error
 
     def counts(self, stage: Stage, batch: Experience) -> list[Tensor]:
         """The counts of each seed, [S] for each term."""
@@ -167,6 +150,11 @@ class StackedEngine(Engine):
         losses, sums = self.mapped(one, columns_of(part), list(counts), self.word)
         result.sums.update(sums)
         return losses.sum()
+
+    def value(self, term: Term, part: Experience, view: StageView) -> Loss:
+        """One term's loss of the seed that is mapped."""
+        with refused(type(term).__name__):
+            return super().value(term, part, view)
 
     def view(self, stage: Stage, part: Experience) -> StackedView:
         """What the stage's terms look at, of the seed that is mapped."""
@@ -204,10 +192,7 @@ class StackedEngine(Engine):
         """
         columns, result = dict(inputs), Update(stage.name, None)
         self.word = columns.pop("word")
-        try:
-            gradients, _ = super().slopes(stage, record_of(columns), result)
-        except RuntimeError as error:
-            raise self.refusal(stage, inputs, error) from error
+        gradients, _ = super().slopes(stage, record_of(columns), result)
         if gradients:
             self.clip_each(stage, gradients, result)
         self.names[stage.name] = [name for name, entries in result.sums.items() for _ in entries]
@@ -252,27 +237,18 @@ class StackedEngine(Engine):
         self.totals = {}
         return found
 
-    # ------------------------------------------------------------------------------------------------ refusals
-    def refusal(self, stage: Stage, inputs: Columns, error: RuntimeError) -> Exception:
-        """The error to raise if a stage cannot be mapped: names the terms at fault; out of memory stays as it is."""
-        if isinstance(error, torch.OutOfMemoryError):
-            return error
-        guilty = [term for term in stage.terms if len(stage.terms) > 1 and not self.can_map(stage, term, inputs)]
-        names = ", ".join(type(term).__name__ for term in guilty or stage.terms)
-        return AssayError(f"{names} of stage '{stage.name}' cannot be stacked ({first_line(error)}). {ALONE}")
 
-    def can_map(self, stage: Stage, term: Any, inputs: Columns) -> bool:
-        """Whether the stage goes through with this term alone."""
-        try:
-            self.traced(replace(stage, objective=(term,), regularizers=(), critic=()), inputs)
-        except (RuntimeError, AssayError):
-            return False
-        return True
-
-
-def first_line(error: Exception) -> str:
-    """The error's message without what follows its first line."""
-    return str(error).strip().splitlines()[0]
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """Says of what raises inside that it cannot be stacked: mapped code may not ask for values, as `if` and `float`
+    do. Out of memory stays what it is.
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:
+        raise AssayError(f"{what} cannot be stacked ({str(error).strip().splitlines()[0]}). {ALONE}") from error
 
 
 def check(recipe: Recipe, engines: Sequence[Engine], placement: Placement) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 
 from assay.core.errors import AssayError
@@ -15,7 +16,7 @@ from assay.core.record import Draw, Experience
 from assay.engine.engine import Placement
 from assay.engine.loop import Loop, Step, averages, learn
 from assay.engine.stacked.engine import ALONE, StackedEngine
-from assay.engine.stacked.feeders import Feeder, feeder
+from assay.engine.stacked.feeders import Feeder
 from assay.engine.stacked.graphs import Columns, by_time, columns_of, record_of
 
 
@@ -32,8 +33,8 @@ class StackedLoop:
             raise AssayError("only loops of one recipe at the same step can be stacked")
         self.loops = list(loops)
         self.engine = StackedEngine(first.recipe, [loop.engine for loop in loops], placement, graphs)
-        self.feeders: list[Feeder] = [
-            feeder(feed.source, [loop.task for loop in loops], self.engine.seeds, states, placement.device)
+        self.feeders = [
+            Feeder(feed.source, [loop.task for loop in loops], self.engine.seeds, states, placement.device)
             for feed, *states in zip(first.recipe.feeds, *(loop.states["sources"] for loop in loops), strict=True)
         ]
         self.gone: set[int] = set()
@@ -52,7 +53,7 @@ class StackedLoop:
         begin = time.perf_counter()
         progress = self.loops[self.here[0]].progress
         recipe = self.loops[self.here[0]].recipe.at(progress)
-        before = self.engine.kept()
+        before = deepcopy(self.engine.snapshot())
         states = [[dict(state) for state in loop.states["sources"]] for loop in self.loops]
         # Only the draw's path is read: feeders and the engine have the seeds.
         updates, _ = learn(self.engine, recipe, Draw(0, (progress.step,)), partial(self.batches, recipe))
