@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from assay.engine.batching import by_length, by_reach, whole_units, widen
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.placement import Placement as Placement
 from assay.engine.placement import arrange
+from assay.engine.updates import Update as Update
 from assay.ops import random
 from assay.ops.bfloat16 import prepare_bfloat16, uses_bfloat16
 
@@ -66,34 +67,11 @@ class StageView:
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Uniform numbers of this update and tag; a row keeps its numbers in whichever micro-batch it is."""
+        # By the row's number in the whole batch, not by its place here: micro-batches must not change an update.
         row = self.batch.column("row").cpu().numpy().reshape(-1, 1)
         rest = np.arange(int(np.prod(shape[1:])))[None]
         values = random.as_open_float32(random.uniform(self.draw.at(tag), row, rest)).reshape(tuple(shape))
         return values.to(self.batch.mask.device)
-
-
-@dataclass
-class Update:
-    """What one optimizer step did: (sum, count) metrics, and what was wrong with it.
-
-    `fault` says why a step was refused (its gradient is not finite), `leaks` names terms whose loss moves with
-    decisions that the mask leaves out. A step without any decision is skipped and no fault. On a GPU a fault becomes
-    known when the update is settled; until then it keeps its batch, in which can be seen what was not finite.
-    """
-
-    stage: str = ""
-    batch: Experience | None = None
-    sums: Sums = field(default_factory=dict)
-    fault: str = ""
-    leaks: list[str] = field(default_factory=list)
-
-    def settle(self) -> None:
-        """Reads the gradient's norm, for which the host waits; one that is not finite is a fault and no metric."""
-        batch, name = self.batch, f"gradient_norm/{self.stage}"
-        self.batch = None
-        if batch is not None and name in self.sums and not bool(torch.isfinite(self.sums[name][0][0])):
-            del self.sums[name]
-            self.fault = f"the gradient of stage '{self.stage}' is not finite{origin_of_fault(batch, self.sums)}"
 
 
 class Engine:
@@ -106,6 +84,7 @@ class Engine:
         specs = {"actor": recipe.actor, **recipe.critics}
         self.models: dict[str, nn.Module] = {}
         for index, (name, model) in enumerate(specs.items()):
+            # A seed of its own for every model: one more critic leaves the actor's first weights as they are.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(random.seed_for_torch(Draw(seed, (6, index))))
                 self.models[name] = model.build(spec).to(placement.device)
@@ -120,6 +99,7 @@ class Engine:
         self.split = by_reach if all(arranged) else by_length
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
+            # After the flats: from here on values are copied in place, and views stay views.
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
@@ -166,7 +146,7 @@ class Engine:
         unless weights are there for them too.
         """
         copies = recipe.copies
-        for name in sorted(self.flats, key=lambda name: name in copies):
+        for name in sorted(self.flats, key=lambda name: name in copies):  # copies last: they follow what was loaded
             flat = self.flats[name]
             if name in copies:
                 flat.follow(self.flats[copies[name].of], 1.0)
@@ -341,7 +321,7 @@ class Engine:
                     goes = copy.gate(self.models, self.gates[name])
                     self.flats[name].follow_where(goes, self.flats[copy.of], copy.rate)
                     sums[f"followed/{name}"] = [(goes.sum(), torch.tensor(goes.numel()))]
-        self.updates += 1
+        self.updates += 1  # here, because every batch ends with `follow`: stages and copies see the same number
         return sums
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -366,23 +346,6 @@ def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
         return False
     (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
     return bool((slope[~mask] != 0).any())
-
-
-def origin_of_fault(batch: Experience, sums: Sums) -> str:
-    """Where numbers that are not finite can be seen: columns of the batch and losses."""
-    columns = [
-        f"column {name} has {int((~torch.isfinite(column[batch.mask])).sum())}"
-        for name, column in batch.per_decision()
-        if column.is_floating_point() and not bool(torch.isfinite(column[batch.mask]).all())
-    ]
-    losses = [
-        f"{name} is {float(value)}"
-        for name, entries in sums.items()
-        for value, _ in entries
-        if not bool(torch.isfinite(value))
-    ]
-    found = [*columns, *losses]
-    return f" ({'; '.join(found)})" if found else " (losses and columns are finite: it overflowed in the backward pass)"
 
 
 def overwrite(mine: State, saved: Mapping[str, Any]) -> None:

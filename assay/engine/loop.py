@@ -266,7 +266,7 @@ def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, floa
         name: sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
         for name, some in numbers.items()
     }
-    squared = result.pop("ratio_squared", None)
+    squared = result.pop("ratio_squared", None)  # a mean of squares says little alone: it becomes (E r)^2 / E r^2
     if squared:
         result["effective_samples"] = result["ratio"] ** 2 / squared
     return result
@@ -274,6 +274,7 @@ def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, floa
 
 def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
     """Single numbers, read all at once from each device that they are on."""
+    # One transfer a device: each number read alone would make the host wait for it.
     by_device: dict[torch.device, list[int]] = {}
     for place, tensor in enumerate(tensors):
         by_device.setdefault(tensor.device, []).append(place)

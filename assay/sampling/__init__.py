@@ -29,7 +29,7 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
     stack = stack_of(actor) if isinstance(actor, Sampled) else None
     if stack is None or not stack.weight.is_cuda or not fits_kernels(stack):
         return None
-    rows = min(MOST_ROWS, max(8, sum(repeats)))
+    rows = min(MOST_ROWS, max(8, sum(repeats)))  # more rows than that decode no faster, only with more memory
     reach = max(longest, max(map(len, prompts)) + longest)
     known: Sampler | None = actor.sampler.held
     fits = known is not None and known.num_rows >= rows and known.longest >= reach
@@ -40,6 +40,7 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
     weight = stack.weight
     size = 2 * stack.num_layers * page * stack.num_key_heads * stack.head_size * weight.element_size()
     needed = 1 + sum(-(-len(prompt) // page) for prompt in prompts) + sum(repeats) * (-(-longest // page) + 1)
+    # Not more than is needed, because the update shares the memory; not more than is free, because rows can wait.
     room = int(SHARE * torch.cuda.mem_get_info(weight.device)[0] / size)
     made = Sampler(stack, rows=rows, pages=max(8, min(needed, room)), longest=reach, page=page)
     actor.sampler.held = made

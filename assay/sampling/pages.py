@@ -81,6 +81,7 @@ class Ledger:
     def __init__(self, rows: int, pages: int, page: int) -> None:
         self.page, self.num_pages = page, pages
         self.free = list(range(pages - 1, 0, -1))  # page 0 is where padding writes
+        # Dictionaries as ordered sets: what rests longest is evicted first, the same in every run.
         self.places, self.prompt_places = list(range(rows - 1, -1, -1)), list(range(rows - 1, -1, -1))
         self.resting: dict[Row, None] = {}
         self.prompts: dict[Prompt, None] = {}
@@ -119,7 +120,7 @@ class Ledger:
 
     def rest(self, row: Row) -> None:
         """The row's text stays in the cache; its last token has not been read yet, and pages beyond are free."""
-        row.read = row.length = len(row.own) - 1
+        row.read = row.length = len(row.own) - 1  # a token's keys are computed when the next one is drawn
         held = self.pages_for(row.read)
         self.free += row.pages[held:]
         row.pages = row.pages[:held]
@@ -127,7 +128,7 @@ class Ledger:
 
     def cost(self, row: Row, is_new: bool) -> int:
         """Pages that a row needs to join: for what it knows and writes first, and for its prompt where that is new."""
-        own = self.pages_for(len(row.own)) + 1 - len(row.pages)
+        own = self.pages_for(len(row.own)) + 1 - len(row.pages)  # one more: a row must be able to write
         return own + (self.pages_for(len(row.prompt.tokens)) if is_new else 0)
 
     def clear(self) -> None:
@@ -141,6 +142,7 @@ class Ledger:
         """Another row than this that rests loses its pages, or a prompt that nobody reads now; false where there is
         none.
         """
+        # Resting rows first: they need reading again only if they go on, a prompt for every row that joins it.
         row = next((row for row in self.resting if row is not but), None)
         if row is not None:
             self.part(row)
@@ -154,6 +156,7 @@ class Ledger:
         """The rows that come in while there are places and pages, and the prompts that are new with them."""
         rows: list[Row] = []
         fresh: dict[Prompt, None] = {}
+        # Rows that just began take their second page soon: given away now, they would have to wait again at once.
         promised = sum(len(row.pages) < 2 for row in active)
         while waiting:
             row = waiting[-1]

@@ -51,6 +51,7 @@ class Feeder:
             found, own = self.source.tables(states[0])
             if any(self.source.tables(state)[1] != own for state in states):
                 raise AssayError("these seeds learn from different datasets. A stack shares one.")
+            # The only copy: S seeds draw from the same tensors, so that the memory does not grow with S.
             self.tables = [{name: column.to(device) for name, column in columns.items()} for columns in found]
 
     def tickets(self, source: Source, path: tuple[int, ...]) -> Iterator[Columns]:
@@ -59,6 +60,7 @@ class Feeder:
 
     def drawn(self, source: Tabled, path: tuple[int, ...]) -> Iterator[Columns]:
         """The row numbers [S, B] of each table, as the source draws them."""
+        # All updates of a step in one hash: the draws of one alone are some dozens of kernels on a few numbers.
         updates = torch.arange(source.updates, device=self.device)
         word_KS = random_torch.words(self.seeds, (*path, 4, updates), self.device)
         index = [

@@ -53,13 +53,15 @@ class StackedLoop:
         begin = time.perf_counter()
         progress = self.loops[self.here[0]].progress
         recipe = self.loops[self.here[0]].recipe.at(progress)
+        # Needed only if a gradient is not finite, which is known when the step is over: values are copied every step,
+        # which costs less than asking after every update.
         before = deepcopy(self.engine.snapshot())
         states = [[dict(state) for state in loop.states["sources"]] for loop in self.loops]
         # Only the draw's path is read: feeders and the engine have the seeds.
         updates, _ = learn(self.engine, recipe, Draw(0, (progress.step,)), partial(self.batches, recipe))
         leaks = tuple(name for update in updates for name in update.leaks)
         sums = self.engine.sums()
-        seconds = (time.perf_counter() - begin) / len(self.here)
+        seconds = (time.perf_counter() - begin) / len(self.here)  # so that the seeds' times add up to the stack's
         steps: list[Step | None] = [None] * len(self.loops)
         for place in self.here:
             loop = self.loops[place]
