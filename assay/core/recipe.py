@@ -14,6 +14,7 @@ from assay.core.slots import (
     Annotation,
     Certificate,
     Constraint,
+    Credit,
     CriticLoss,
     Curriculum,
     Gate,
@@ -28,9 +29,11 @@ from assay.core.slots import (
     Source,
     TaskChange,
     Term,
+    Transform,
     Wrapper,
     frame_of,
 )
+from assay.core.verifier import Verifier
 
 
 @dataclass(frozen=True)
@@ -127,9 +130,9 @@ class Recipe:
     stages: tuple[Stage, ...]
     source: Source
     rollout: Rollout | None = None
-    rewards: tuple[Reward, ...] = ()
+    rewards: tuple[Reward, ...] = (Verifier(),)
     select: Select | None = None
-    credit: tuple[Prepare, ...] = ()
+    credit: tuple[Prepare | Credit, ...] = ()
     critics: Mapping[str, ModelSpec] = field(default_factory=dict)
     copies: Mapping[str, Copy] = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
@@ -174,7 +177,7 @@ class Recipe:
     @property
     def needs(self) -> frozenset[Need | Annotation]:
         """What any of its parts declares."""
-        parts: tuple[Prepare | Constraint | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
+        parts: tuple[Transform | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
         return frozenset().union(*(part.needs for part in parts))
 
     def set(self, path: str, value: Any) -> Recipe:

@@ -23,7 +23,7 @@ from assay.engine.engine import Placement
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe
 from assay.core.settings import describe, settings
-from assay.core.slots import ModelSpec, Task
+from assay.core.slots import ModelSpec, Scene, Task
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
@@ -185,7 +185,7 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
     """
     warm = phase.name == WARMUP
     every = max(1, phase.steps // 5)
-    task = plan.task if phase.task is None else phase.task(plan.task, policy, Draw(plan.seed, (9,)))
+    task = plan.task if phase.task is None else phase.task(Scene(plan.task, draw=Draw(plan.seed, (9,)), actor=policy))
     if task is None:
         return None
     return replace(

@@ -287,7 +287,9 @@ class Worker:
         recipe = self.plan.recipe
         if recipe.certificate is None:
             return None
-        return evaluation.certified(recipe.certificate, recipe.rewards, self.loop.policy, self.plan.task)
+        rewards, engine = recipe.rewards, self.loop.engine
+        states = self.loop.states["rewards"]
+        return evaluation.certified(recipe.certificate, rewards, self.loop.policy, self.plan.task, engine, states)
 
     def finish(self) -> Run:
         """The finished run, and its README."""

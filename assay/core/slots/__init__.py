@@ -35,11 +35,13 @@ from assay.core.slots.parts import (
     Steady,
     TaskChange,
     Term,
+    Transform,
     TrustRegion,
     Wrapper,
     frame_of,
     number,
 )
+from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     CostlyTask,
     DemonstratedTask,
@@ -51,11 +53,13 @@ from assay.core.slots.tasks import (
     Simulation,
     SteppingTask,
     Task,
+    TextTask,
     UncertainTask,
     VerifiedTask,
 )
 
 __all__ = [
+    "ALONE",
     "Actor",
     "ActorSpec",
     "Aggregation",
@@ -76,6 +80,7 @@ __all__ = [
     "Grown",
     "Layered",
     "ModelSpec",
+    "Models",
     "Objective",
     "Optimizer",
     "Over",
@@ -90,6 +95,7 @@ __all__ = [
     "RoamingTask",
     "Rollout",
     "RowStatistic",
+    "Scene",
     "Schedule",
     "ScriptedTask",
     "Select",
@@ -100,6 +106,8 @@ __all__ = [
     "Task",
     "TaskChange",
     "Term",
+    "TextTask",
+    "Transform",
     "TrustRegion",
     "UncertainTask",
     "VerifiedTask",

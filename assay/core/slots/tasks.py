@@ -138,6 +138,14 @@ class VerifiedTask(Task, Protocol):
 
 
 @runtime_checkable
+class TextTask(Task, Protocol):
+    """A task whose rows can be read as text, without verifying them: what reward functions and judges get."""
+
+    def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
+        """Returns prompt, completion, answer and the prompt's facts (label, source, ...) of each row, as written."""
+
+
+@runtime_checkable
 class PairedTask(Task, Protocol):
     """Prompts with a better and a worse completion."""
 

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience
-from assay.core.slots import Reward, Task
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Reward, Scene, Task
 from assay.methods.arenarl.tournaments import Pairs, SeededElimination, Topology
 from assay.ops import distributions, groups, random
 
@@ -90,8 +90,9 @@ class Arena(Reward):
     judge: PairwiseJudge = OutcomeJudge()
     topology: Topology = SeededElimination()
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """The experience with quantiles as rewards."""
+        task = scene.task
         reward = torch.zeros_like(experience.reward)
         by_group, (_, sample) = groups.row_groups(experience), labels(experience)
         enters = last_rows(experience)
@@ -131,8 +132,9 @@ class JudgedAlone(Reward):
 
     judge: PairwiseJudge = OutcomeJudge()
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """The experience with the judge's scores as rewards."""
+        task = scene.task
         reward = torch.zeros_like(experience.reward)
         rows = last_rows(experience).nonzero().squeeze(1)
         for row, score in zip(rows.tolist(), self.judge(experience, task, rows, rows)[:, 0].tolist(), strict=True):

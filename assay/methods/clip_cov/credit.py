@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, Need
-from assay.core.slots import Credit, Prepare
+from assay.core.record import Draw, Experience, Need, State
+from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import random
 
 
@@ -66,7 +66,7 @@ class DropHighCovariance(Credit):
     centred: ClassVar[bool] = False
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `advantage`; `dropped` says where."""
         covariance = covariance_of(experience)
         in_band = (covariance > self.low) & (covariance < self.high) & experience.mask
@@ -86,7 +86,7 @@ class MarkHighCovariance(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes the marks."""
         covariance = covariance_of(experience)
         positive = (covariance > 0) & experience.mask

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit, Prepare
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import returns
 
 
@@ -34,7 +34,7 @@ class ExtendedGae(Credit):
     centred: ClassVar[bool] = False
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`."""
         value, mask = experience.column("value"), experience.mask
         after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)
@@ -58,7 +58,7 @@ class WithoutTail(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Narrows the mask."""
         if "left" in experience.extra:
             return replace(experience, mask=experience.mask & (experience.column("left") >= self.num))

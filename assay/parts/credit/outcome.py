@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit, RowStatistic
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, RowStatistic, Scene
 from assay.ops import groups
 
 
@@ -92,7 +92,7 @@ class OutcomeCredit(Credit):
         return isinstance(self.baseline, GroupMean)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `outcome`."""
         outcome = groups.outcome(experience)
         advantage = (outcome - self.baseline(outcome, experience)) / self.scale(outcome, experience)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Scene
 from assay.ops import returns
 
 
@@ -27,7 +27,7 @@ class Gae(Credit):
     centred: ClassVar[bool] = False
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`."""
         value = experience.column("value")
         advantage = returns.gae(
@@ -51,7 +51,7 @@ class RewardToGo(Credit):
     centred: ClassVar[bool] = False
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`, both the reward to go."""
         to_go = returns.discounted_returns(
             experience.reward, experience.mask, experience.terminal, experience.truncated, self.discount
@@ -73,7 +73,7 @@ class Whiten(Credit):
     centred: ClassVar[bool] = False
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `advantage`."""
         advantage, mask = experience.column("advantage"), experience.mask
         count = mask.sum().clamp(min=1)

@@ -172,6 +172,15 @@ class PromptTask:
             for row, (_, completion, item) in enumerate(zip(prompts, completions, items, strict=True))
         ]
 
+    def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
+        """Prompt, completion, answer, the item's facts, and whether the completion was cut; nothing is verified."""
+        items, completions = self.items_of(experience.column("start"), split), self.completions(experience)
+        cut = (experience.truncated & experience.mask).any(1).tolist()
+        return [
+            {**item.facts, "prompt": item.prompt, "completion": said, "answer": item.answer, "cut": is_cut}
+            for item, said, is_cut in zip(items, completions, cut, strict=True)
+        ]
+
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
         """Prompt, completion, answer, reward, and what was wrong; each token with its credit; safe to print."""
         one = experience.rows(slice(row, row + 1))
