@@ -1,8 +1,8 @@
 """Rewards made of rewards: weighted sum, product, gate, a table by label and outcome, standardised inside groups.
 
 Each component is a reward part of its own. It is applied to the experience as it was before (no component sees the
-reward of another), logged as `reward/NAME` (mean over episodes), and kept as the column `reward/NAME` [B, T]. What `Verifier`
-verified is not verified again. Axes: B sequences, T decisions.
+reward of another), logged as `reward/NAME` (mean over episodes), and kept as the column `reward/NAME` [B, T]. Rows that
+`Verifier` has verified are not verified again. Axes: B sequences, T decisions.
 """
 
 from __future__ import annotations
