@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -27,6 +28,8 @@ class Projection(Constraint):
     rate: float = 1.0
     credit: CostCredit = CostToGo()
     channel: int = 0
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
