@@ -20,6 +20,7 @@ from assay.core.slots import Scene, Task
 from assay.core.slots.scene import NO_STARTS
 from assay.engine.engine import Engine, Placement, Update
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
+from assay.engine.memory import check_memory
 from assay.ops import groups
 from assay.sampling import release
 
@@ -60,6 +61,7 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
+        check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
