@@ -14,6 +14,7 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State, concatenate
 from assay.core.slots import DemonstratedTask, PromptedTask, Rollout, Scene
+from assay.core.slots.scene import DISCARDED
 from assay.ops import groups
 from assay.parts.rollouts.episodes import Episodes, group_rows
 
@@ -55,7 +56,7 @@ class Hinted(Rollout):
     A group failed if no member's outcome is above `threshold`. Its rows are replaced by `members` new ones, sampled
     after the hint. `onto_prompt` rewrites them onto the task's own prompt: what is trained is the bare prompt, and the
     recorded log-probabilities stay those of the policy that saw the hint (an off-policy sample). `hinted` [B] marks
-    them, and their `source` is TEACHER. Degenerate: no failed group is `gather`.
+    them, and their `source` is HINTED. Degenerate: no failed group is `gather`.
     """
 
     gather: Rollout = Episodes()
@@ -65,7 +66,6 @@ class Hinted(Rollout):
     onto_prompt: bool = True
     breaks: ClassVar[dict[str, str]] = {
         "recorded": "rows on the bare prompt keep the log-probability that was recorded under the hint",
-        "subset": "a hinted group has other rows than a group that was solved",
     }
     writes: ClassVar[tuple[str, ...]] = ("hinted",)
 
@@ -88,6 +88,7 @@ class Hinted(Rollout):
         first = first.add({"hinted": torch.zeros(len(first), dtype=torch.bool)})
         failed = ~groups.any_of(groups.outcome(first) > self.threshold, groups.row_groups(first))
         scene.log("failed_groups", float(failed.sum()), float(len(first)))
+        scene.log(DISCARDED, float(first.mask[failed].sum()))
         starts = np.unique(first.column("start")[failed].numpy())
         if not len(starts):
             return first
@@ -104,7 +105,7 @@ class Hinted(Rollout):
         again = scene.reward(again).add({"hinted": torch.ones(len(again), dtype=torch.bool)})
         if self.onto_prompt:
             again = task.onto(again, task.prompts(starts[rows], scene.split))
-        kept, taught = with_origin(first.rows(~failed), Origin.POLICY), with_origin(again, Origin.TEACHER)
+        kept, taught = with_origin(first.rows(~failed), Origin.POLICY), with_origin(again, Origin.HINTED)
         return concatenate([kept, taught]) if len(kept) else taught
 
 
