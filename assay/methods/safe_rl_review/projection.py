@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -27,6 +28,9 @@ class Projection(Constraint):
     rate: float = 1.0
     credit: CostCredit = CostToGo()
     channel: int = 0
+    breaks: ClassVar[dict[str, str]] = {
+        "lagged": "it has no price: it projects along this batch's costs, and the limit enters by the batch before"
+    }
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
