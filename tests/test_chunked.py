@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from assay.core.record import Draw, Experience
-from assay.core.slots import Scene
+from assay.core.slots import Scene, Wrapper
 from assay.methods.delethink.in_chunks import ChunkedActor, InChunks
 from assay.methods.delethink.rollout import Chunks
 from assay.models.transformer import Transformer
@@ -48,7 +48,7 @@ def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> Non
     torch.testing.assert_close(used.logp.sum(1), logp, atol=1e-4, rtol=0)
 
 
-class OfCopy:
+class OfCopy(Wrapper):
     """A wrapper of a copy that changes nothing."""
 
     actor = "average"

@@ -22,7 +22,7 @@ from assay.core.optimizers import Averaging
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Draw, Experience, Loss, Need
 from assay.core.schedules import Linear
-from assay.core.slots import Scene, View
+from assay.core.slots import Objective, Scene, View
 from assay.engine.engine import Placement, StageView
 from assay.engine.loop import Loop
 from assay.methods.td3_bc.base import td3_bc
@@ -283,7 +283,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
 
 
 @dataclass(frozen=True)
-class Unmasked:
+class Unmasked(Objective):
     """Cloning that forgets the mask."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

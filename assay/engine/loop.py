@@ -59,13 +59,18 @@ class Loop:
         num_steps: int,
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
-        handed: Mapping[str, Any] | None = None,
     ) -> None:
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
-        scene = Scene(task, self.engine, Draw(seed), self.progress, handed=handed or {})
-        self.states: State = {
+        self.states: State = {}
+        self.begin({})
+
+    def begin(self, handed: Mapping[str, Any]) -> None:
+        """Sets every part's state to that of a new run; `handed` are the states that earlier phases handed on."""
+        recipe = self.recipe
+        scene = Scene(self.task, self.engine, Draw(self.seed), self.progress, handed=handed)
+        self.states = {
             "sources": [feed.source.init(scene) for feed in recipe.feeds],
             "rollout": recipe.rollout.init(scene) if recipe.rollout else {},
             "curriculum": recipe.curriculum.init(scene) if recipe.curriculum else {},
@@ -73,7 +78,7 @@ class Loop:
             "select": recipe.select.init(scene) if recipe.select else {},
             "credit": [part.init(scene) for part in recipe.credit],
             "constraints": [part.init(scene) for part in recipe.constraints],
-            "guards": [guard.init() for guard in guards],
+            "guards": [guard.init() for guard in self.guards],
         }
 
     @property

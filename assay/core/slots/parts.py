@@ -29,6 +29,11 @@ class Rollout(Protocol):
     def num_starts(self) -> int:
         """How many starts it asks the curriculum for (0: it starts by itself)."""
 
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Columns of `extra` that it writes besides the task's own."""
+        return ()
+
     def init(self, scene: Scene) -> State:
         """Returns the state at the start of a run; refuses a task it cannot gather from."""
         return {}
@@ -182,6 +187,11 @@ class Term(Protocol):
     @property
     def needs(self) -> frozenset[Need | Annotation]:
         """What it reads besides the record."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of `extra` that it reads and that another part writes; a plan in which none does is refused."""
+        return ()
 
     @property
     def together(self) -> str | None:
@@ -339,6 +349,11 @@ class Source(Protocol):
     """
 
     slot: ClassVar[str] = "source"
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Columns of `extra` that its batches have besides those of the fresh experience."""
+        return ()
 
     def init(self, scene: Scene) -> State:
         """Returns the state at the start of a run (replay memory, a cursor)."""

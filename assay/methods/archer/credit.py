@@ -27,6 +27,7 @@ class TurnAdvantage(Credit):
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})
     centred: ClassVar[bool] = False
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": lambda batch: batch.reward * batch.mask}
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -64,6 +64,8 @@ class DropHighCovariance(Credit):
     high: float = 5.0
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "dropped")
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -84,6 +86,7 @@ class MarkHighCovariance(Prepare):
 
     share: float = 2e-4
     needs: ClassVar[frozenset[Need]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("high_covariance",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -24,6 +24,7 @@ class ImplicitReward(Credit):
     beta: float = 0.1
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -131,6 +131,7 @@ class PessimisticLagrange(Constraint):
     later: float = 2.0
     rate: float = 0.01
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "cost_advantage")
 
     def init(self, scene: Scene) -> State:
         """The multiplier starts at 0."""

@@ -26,6 +26,7 @@ class PosteriorWeight(Credit):
     beta: float = 0.1
     centre: bool = True
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "posterior_weight")
 
     @property
     def centred(self) -> bool:

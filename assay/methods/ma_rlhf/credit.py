@@ -95,6 +95,7 @@ class SegmentGae(Credit):
     breaks: ClassVar[dict[str, str]] = {
         "episodes": "credit along time ends with its row; inside a segment a reward also reaches the decisions after it"
     }
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

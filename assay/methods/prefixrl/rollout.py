@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -30,6 +31,7 @@ class FromPrefixes(Rollout):
     shortest: float = 0.4
     longest: float = 0.8
     plain: float = 0.25
+    writes: ClassVar[tuple[str, ...]] = ("prefix",)
 
     def init(self, scene: Scene) -> State:
         """Nothing to remember."""

@@ -29,6 +29,7 @@ class Lagrange(Constraint):
     discount: float = 0.99
     channel: int = 0
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     def init(self, scene: Scene) -> State:
         """The multiplier starts at 0."""

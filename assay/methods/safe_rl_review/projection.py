@@ -31,6 +31,8 @@ class Projection(Constraint):
     breaks: ClassVar[dict[str, str]] = {
         "lagged": "it has no price: it projects along this batch's costs, and the limit enters by the batch before"
     }
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:

@@ -27,6 +27,8 @@ class SegmentCredit(Credit):
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("probe",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -67,6 +69,7 @@ class WithCredit(Prepare):
 
     tolerance: float = 1e-8
     needs: ClassVar[frozenset[Need]] = frozenset()
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

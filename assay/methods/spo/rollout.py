@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -88,6 +88,7 @@ class Chain(Rollout):
     below: float = 0.9
     probes: int = 4
     most: int = 8
+    writes: ClassVar[tuple[str, ...]] = ("probe",)
 
     def init(self, scene: Scene) -> State:
         """Nothing to remember."""

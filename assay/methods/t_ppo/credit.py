@@ -32,6 +32,7 @@ class ExtendedGae(Credit):
     decay: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -56,6 +57,7 @@ class WithoutTail(Prepare):
 
     num: int = 1
     needs: ClassVar[frozenset[Need]] = frozenset()
+    reads: ClassVar[tuple[str, ...]] = ("left",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

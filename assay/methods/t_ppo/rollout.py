@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ class Windows(Rollout):
 
     slots: int = 64
     window: int = 2
+    writes: ClassVar[tuple[str, ...]] = ("left",)
 
     def init(self, scene: Scene) -> State:
         """The next start, and nothing unfinished."""

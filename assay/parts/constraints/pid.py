@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -30,6 +31,7 @@ class PidLagrange(Constraint):
     derivative: float = 0.05
     credit: CostCredit = CostToGo()
     channel: int = 0
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:

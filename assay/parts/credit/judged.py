@@ -37,6 +37,7 @@ class CriticAdvantage(Credit):
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})
     centred: ClassVar[bool] = False
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": some_values}
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -85,6 +85,7 @@ class OutcomeCredit(Credit):
     scale: RowStatistic = NoScale()
     needs: ClassVar[frozenset[Need]] = frozenset()
     breaks: ClassVar[dict[str, str]] = {}
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "outcome")
 
     @property
     def centred(self) -> bool:

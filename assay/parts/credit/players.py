@@ -48,6 +48,7 @@ class LeaveOneOutToGo(Credit):
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"episodes": "credit along time ends with its row, though a turn shares it"}
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -98,6 +99,8 @@ class AlignAdvantages(Credit):
     discount: float = 0.96
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -76,6 +76,7 @@ class PairUp(Prepare):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("chosen",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -25,6 +25,7 @@ class Gae(Credit):
     decay: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -49,6 +50,7 @@ class RewardToGo(Credit):
     discount: float = 1.0
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -71,6 +73,8 @@ class Whiten(Credit):
     epsilon: float = 1e-8
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -67,6 +67,7 @@ class KlWhereMarked(Weighed, Regularizer):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"high_covariance": above_average}
+    reads: ClassVar[tuple[str, ...]] = ("high_covariance",)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over marked decisions."""
