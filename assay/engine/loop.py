@@ -141,10 +141,12 @@ class Loop:
                 starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
             reward = partial(self.reward, recipe, scene, step)
             # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-            here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=partial(marked, reward))
+            asked: list[int] = []
+            marking = partial(marked, reward, asked)
+            here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=marking)
             with step.timed("sample"):
                 fresh = recipe.rollout(here, self.states["rollout"])
-            fresh = unmarked(fresh) if REWARDED in fresh.extra else reward(fresh)
+            fresh = unmarked(fresh) if asked else reward(fresh)
             self.watch(recipe, step, "gathered", fresh, actor=who)
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
@@ -249,15 +251,16 @@ def sampled_decisions(fresh: Experience) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------- rewarded rows
-def marked(reward: Callable[[Experience], Experience], rows: Experience) -> Experience:
-    """Rewards rows while they are gathered, and marks that they were."""
+def marked(reward: Callable[[Experience], Experience], asked: list[int], rows: Experience) -> Experience:
+    """Rewards rows while they are gathered, marks that they were, and notes how many."""
     fresh = reward(rows)
+    asked.append(len(fresh))
     return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
 
 
 def unmarked(fresh: Experience) -> Experience:
     """The rows without the mark; AssayError if a rollout rewarded some of its rows only."""
-    if not bool(fresh.extra[REWARDED].all()):
+    if REWARDED not in fresh.extra or not bool(fresh.extra[REWARDED].all()):  # joining drops columns some rows lack
         raise AssayError("the rollout rewarded some of its rows and not others. Pass all rows through scene.reward")
     return fresh.with_columns(extra={name: value for name, value in fresh.extra.items() if name != REWARDED})
 

@@ -28,6 +28,9 @@ class Projection(Constraint):
     rate: float = 1.0
     credit: CostCredit = CostToGo()
     channel: int = 0
+    breaks: ClassVar[dict[str, str]] = {
+        "lagged": "it has no price: it projects along this batch's costs, and the limit enters by the batch before"
+    }
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
 

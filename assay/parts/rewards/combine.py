@@ -17,7 +17,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene, TextTask
-from assay.core.verifier import Verifier
+from assay.core.verifier import VERIFIED, Verifier
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
 
@@ -36,18 +36,35 @@ def states_of(components: Mapping[str, Reward], scene: Scene) -> State:
     return {name: reward.init(scene) for name, reward in components.items()}
 
 
+def check_components(of: Reward, components: Mapping[str, Reward]) -> None:
+    """Raises AssayError without components, and if one that is not the verifier has its name."""
+    if not components:
+        raise AssayError(f"{type(of).__name__}.components is empty. Name at least one reward")
+    if not isinstance(components.get("verifier", Verifier()), Verifier):
+        raise AssayError(
+            f"{type(of).__name__}.components: the name 'verifier' is that of Verifier(), whose column is not verified "
+            "again. Choose another name for this reward"
+        )
+
+
 def applied(
     components: Mapping[str, Reward], experience: Experience, scene: Scene, state: State
 ) -> tuple[Experience, dict[str, Tensor]]:
-    """The experience with the columns `reward/NAME`, and the reward [B, T] of each component by name."""
+    """The experience with the columns `reward/NAME`, and the reward [B, T] of each component by name.
+
+    `score` is the task's own if one of them is the verifier, whatever the others write.
+    """
     values: dict[str, Tensor] = {}
     base = experience
+    score = experience.extra.get("score") if VERIFIED in experience.extra else None
     for place, (name, reward) in enumerate(components.items()):
         after = reward(experience.with_columns(reward=base.reward), scene.given(draw=scene.draw.at(place)), state[name])
         values[name] = after.reward
         log_component(name, after, scene)
         experience = after.add({f"reward/{name}": after.reward})
-    return experience, values
+        if score is None and (isinstance(reward, Verifier) or VERIFIED in experience.extra):
+            score = experience.extra["score"]
+    return experience if score is None else experience.add({"score": score}), values
 
 
 def log_component(name: str, rewarded: Experience, scene: Scene) -> None:
@@ -65,6 +82,9 @@ class WeightedSum(Reward):
 
     components: Mapping[str, Weighted] = field(default_factory=lambda: {"verifier": Weighted(Verifier())})
 
+    def __post_init__(self) -> None:
+        check_components(self, self.parts)
+
     @property
     def parts(self) -> dict[str, Reward]:
         """The components' rewards by name."""
@@ -78,7 +98,7 @@ class WeightedSum(Reward):
         """Returns the experience with the sum as its reward."""
         rewarded, values = applied(self.parts, experience, scene, state)
         total = sum((one.weight * values[name] for name, one in self.components.items()), torch.zeros(()))
-        return rewarded.with_columns(reward=total)
+        return rewarded.with_columns(reward=total * rewarded.mask)  # a later component may have met a fault
 
 
 @dataclass(frozen=True)
@@ -89,6 +109,9 @@ class Product(Reward):
     """
 
     components: Mapping[str, Reward] = field(default_factory=lambda: {"verifier": Verifier()})
+
+    def __post_init__(self) -> None:
+        check_components(self, self.components)
 
     def init(self, scene: Scene) -> State:
         """Returns the components' states."""

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from assay.core.record import Experience, State
 from assay.core.slots import ALONE
-from assay.proof.laws.bench import columns_of
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, TORQUES, Case, build
-from assay.proof.laws.credit import EVERY, apart, written
+from assay.proof.laws.credit import EVERY, advantage_of, apart, written
 from assay.proof.laws.laws import TIGHT, Contract, Finding, Law, gap, is_finite, law
 from assay.proof.laws.state import saved_and_loaded, untouched
 
@@ -30,7 +29,8 @@ def cost_cases(part: Any) -> list[Case]:
 def with_cost(batch: Experience, cost: float) -> Experience:
     """The same cost for every decision."""
     assert batch.cost is not None
-    return replace(batch, cost=torch.full_like(batch.cost, cost) * batch.mask.unsqueeze(-1))
+    priced = torch.full_like(batch.cost, cost) * batch.mask.unsqueeze(-1)
+    return replace(batch.map(torch.clone), cost=priced)
 
 
 def multiplier(state: State) -> Tensor:
@@ -88,20 +88,11 @@ def resumes(part: Any, case: Case) -> Iterator[str]:
     yield from apart(written(Merging(part, loaded), case.batch), written(Merging(part, state), case.batch), 0.0)
 
 
-@law("it leaves the experience that it was given as it is")
-def unmodified(part: Any, case: Case) -> Iterator[str]:
-    """It returns a new record and moves its own state."""
-    batch = case.batch.map(torch.clone)
-    part(batch, ALONE, part.init(ALONE))
-    kept = dict(columns_of(case.batch))
-    yield from (f"column {name} changed" for name, value in columns_of(batch) if not torch.equal(value, kept[name]))
-
-
 @law("it merges with the multiplier of before, not with what this batch makes of it")
 def lagged(part: Any, case: Case) -> Iterator[str]:
     """From a new start, costs of any size leave the credit as with a multiplier of 0 (the first batch is free)."""
-    low, high = (written(Merging(part, part.init(ALONE)), with_cost(case.batch, cost)) for cost in (LOW, HIGH))
-    if gap(low["advantage"], high["advantage"]) > TIGHT:
+    low, high = (advantage_of(Merging(part, part.init(ALONE)), with_cost(case.batch, cost)) for cost in (LOW, HIGH))
+    if gap(low, high) > TIGHT:
         yield "the first batch is priced with its own violation"
 
 
@@ -139,7 +130,7 @@ def lifted(one: Law) -> Law:
     return Law(one.name, one.says, lambda part, case: one.test(pressed_part(part, case), case), one.binds)
 
 
-LAWS = (not_negative, rises, falls, resumes, unmodified, lagged, bites, *(lifted(one) for one in EVERY))
+LAWS = (not_negative, rises, falls, resumes, lagged, bites, *(lifted(one) for one in EVERY))
 CONSTRAINT = Contract("constraint", LAWS, cost_cases)
 
 
