@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Source, Task
+from assay.core.slots import Scene, Source, Task
 from assay.engine.stacked.graphs import Columns, columns_of
 from assay.ops import random_torch
 
@@ -73,7 +73,8 @@ class Feeder:
     def stacked(self, source: Source, path: tuple[int, ...]) -> Iterator[Columns]:
         """The batches of all seeds."""
         each = zip(self.tasks, self.seeds, self.states, strict=True)
-        for batches in zip(*(source(task, None, Draw(seed, path), state) for task, seed, state in each), strict=True):
+        drawn = [source(Scene(task, draw=Draw(seed, path)), state) for task, seed, state in each]
+        for batches in zip(*drawn, strict=True):
             columns = [columns_of(batch) for batch in batches]
             for name, column in columns[0].items():
                 if any(name not in other or other[name].shape != column.shape for other in columns):
