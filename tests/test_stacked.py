@@ -22,7 +22,7 @@ from assay.core.optimizers import Averaging
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Draw, Experience, Loss, Need
 from assay.core.schedules import Linear
-from assay.core.slots import Objective, Scene, View
+from assay.core.slots import CriticLoss, Objective, Scene, View
 from assay.engine.engine import Placement, StageView
 from assay.engine.loop import Loop
 from assay.engine.stacked.engine import StackedView
@@ -231,7 +231,7 @@ def test_a_seed_whose_gradient_is_not_finite_leaves_alone(device: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------- refusals
 @dataclass(frozen=True)
-class Deciding:
+class Deciding(CriticLoss):
     """A term that asks the host what to do."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
