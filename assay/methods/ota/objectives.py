@@ -63,7 +63,6 @@ class ProposeSubgoal(OverTransitions, Objective):
     far: float = 0.0
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
-    reads: ClassVar[tuple[str, ...]] = ("distance", "nearer")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted squared distance of the proposed subgoal from the one that the data reached."""
