@@ -7,7 +7,18 @@ Laws of every part: equal inputs and state give equal outputs; inputs are not mo
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
-from assay.core.slots.models import Actor, ActorSpec, CriticSpec, Grown, Layered, ModelSpec, Packing, PathActor, View
+from assay.core.slots.models import (
+    Actor,
+    ActorSpec,
+    CriticSpec,
+    Grown,
+    Layered,
+    ModelSpec,
+    Packing,
+    PathActor,
+    Sampled,
+    View,
+)
 from assay.core.slots.parts import (
     Aggregation,
     Annotation,
@@ -97,6 +108,7 @@ __all__ = [
     "RoamingTask",
     "Rollout",
     "RowStatistic",
+    "Sampled",
     "Scene",
     "Schedule",
     "ScriptedTask",

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.sampling.narrowing import Decodes
+from assay.playing.narrowing import Decodes
 
 
 @dataclass(frozen=True)

@@ -144,6 +144,10 @@ class Logged(Source):
             ]
             yield self.rows(logs, [torch.from_numpy(index) for index in drawn])
 
+    def tables(self, state: State) -> tuple[Sequence[dict[str, Tensor]], str]:
+        """The logs' columns, and the hash of what they hold."""
+        return state["contents"].columns, state["contents"].hash
+
     def rows(self, logs: Sequence[dict[str, Tensor]], index: Sequence[Tensor]) -> Experience:
         """The rows at these places of each log as one batch: places [batch], or [S, batch] for a batch of each of S."""
         parts = [
