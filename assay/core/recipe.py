@@ -220,11 +220,7 @@ class Recipe:
                         f"stage '{stage.name}' trains '{name}', which is no model of this recipe "
                         f"({', '.join(sorted(models))})"
                     )
-        missing = sorted(set(self.wrapper.reads) - models) if self.wrapper else []
-        if missing:
-            raise AssayError(
-                f"wrapper reads '{missing[0]}', which is no model of this recipe ({', '.join(sorted(models))})"
-            )
+        self.check_reads()
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}"
@@ -237,6 +233,20 @@ class Recipe:
                 )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
+
+    def check_reads(self) -> None:
+        """Refuses a term or a wrapper that reads a model which the recipe lacks."""
+        terms = [
+            (f"{type(term).__name__} in stage '{one.name}'", term.models) for one in self.stages for term in one.terms
+        ]
+        wrapper = [("wrapper", self.wrapper.reads)] if self.wrapper else []
+        for part, names in (*terms, *wrapper):
+            for name in names:
+                if name not in self.models:
+                    raise AssayError(
+                        f"{part} reads '{name}', which is no model of this recipe ({', '.join(sorted(self.models))}). "
+                        "Add it to critics or copies, or give the part the name of another model"
+                    )
 
     def check_phases(self) -> None:
         """Refuses phases of one name, and hands that no model gives or takes."""

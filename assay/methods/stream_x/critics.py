@@ -87,10 +87,16 @@ class TraceValue(OverTransitions, CriticLoss):
     """loss = -V(s_t); the metric `td_error` is r + discount * V(s_next) - V(s_t): TD(lambda) by a tracing optimizer."""
 
     discount: float = 0.99
+    value: str = "value"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The critic."""
+        return (self.value,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value, and its error as a metric."""
-        now, critic = decided_and_seen(batch), view.model("value")
+        now, critic = decided_and_seen(batch), view.model(self.value)
         value = critic(now.context)
         with torch.no_grad():
             delta = td_error(now, value, critic(batch.after.context), self.discount)
@@ -105,10 +111,16 @@ class TraceQ(OverTransitions, CriticLoss):
     """
 
     discount: float = 0.99
+    actor: str = "actor"
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The actor, whose values they are."""
+        return (self.actor,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value of what was done, its error, and whether it explored."""
-        now, actor = decided_and_seen(batch), view.model("actor")
+        now, actor = decided_and_seen(batch), view.model(self.actor)
         values = actor.values(now.context)
         chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)
         with torch.no_grad():

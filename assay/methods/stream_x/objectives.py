@@ -18,20 +18,26 @@ class TracePolicy(OverTransitions, Objective):
     """loss = -(log pi(a_t|s_t) + entropy * sign(delta_t) * H(pi(.|s_t))), delta the critic's TD error: AC(lambda).
 
     arXiv:2410.14606. The optimizer traces this gradient and moves along delta * trace, so that the sign makes the
-    entropy of the present decision rise whichever way delta points. Needs a critic `value`.
+    entropy of the present decision rise whichever way delta points.
     """
 
     discount: float = 0.99
     entropy: float = 0.01
+    value: str = "value"
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "credit is the metric `td_error`, which the optimizer multiplies by"
     }
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The critic."""
+        return (self.value,)
+
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus log-probability and signed entropy, and the TD error as a metric."""
-        now, critic, scored = decided_and_seen(batch), view.model("value"), view.scored
+        now, critic, scored = decided_and_seen(batch), view.model(self.value), view.scored
         assert scored.entropy is not None
         with torch.no_grad():
             delta = td_error(now, critic(now.context), critic(batch.after.context), self.discount)

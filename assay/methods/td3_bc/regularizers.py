@@ -18,11 +18,17 @@ class NearRecorded(OverTransitions, Regularizer):
     """
 
     coefficient: float = 1.0
+    actor: str = "actor"
     divergence: ClassVar[bool] = False  # zero at the record, not at the reference
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The actor."""
+        return (self.actor,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared distances in units of the range."""
-        now, actor = batch.now, view.model("actor")
+        now, actor = batch.now, view.model(self.actor)
         distance = ((actor.decide(now.context) - now.action) / actor.half_range).square().mean(-1) * now.weight
         metrics = {"distance": (distance.detach().sum(), now.num_decisions)}
         return Loss(self.coefficient * distance.sum(), self.count(batch), metrics)

@@ -82,7 +82,13 @@ class LearnedDynamics(CriticSpec):
 class PredictNext(OverTransitions, CriticLoss):
     """sum over members and numbers of (predicted - seen)^2 / 2, for the change of the observation and the reward."""
 
+    dynamics: str = "dynamics"
     breaks: ClassVar[dict[str, str]] = {"ends": "what was seen after a terminal step was seen: nothing is bootstrapped"}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The model of the task."""
+        return (self.dynamics,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors."""
@@ -90,7 +96,7 @@ class PredictNext(OverTransitions, CriticLoss):
         with torch.no_grad():
             change = features(batch.after.context) - here
             seen = torch.cat((change, now.reward.unsqueeze(-1)), -1).movedim(-1, 0)
-        error = (view.model("dynamics")(now.context, now.action) - seen) * now.weight
+        error = (view.model(self.dynamics)(now.context, now.action) - seen) * now.weight
         metrics = {"model_error": (error.detach().square().mean(0).sum(), now.num_decisions)}
         return Loss(0.5 * error.square().sum(), self.count(batch), metrics)
 
@@ -106,8 +112,16 @@ class ModelScore(CriticLoss):
     """
 
     horizon: int = 10
+    actor: str = "actor"
+    q: str = "q"
+    dynamics: str = "dynamics"
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The actor, the critics and the model of the task."""
+        return self.actor, self.q, self.dynamics
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
@@ -116,7 +130,7 @@ class ModelScore(CriticLoss):
     @torch.no_grad()
     def scores(self, batch: Experience, view: View) -> Tensor:
         """[N, B, T]."""
-        actor, q, dynamics = (view.model(name) for name in ("actor", "q", "dynamics"))
+        actor, q, dynamics = (view.model(name) for name in self.models)
         here = features(batch.context)
         member = torch.arange(actor.num_members, device=here.device).view(-1, 1, 1).expand(-1, *batch.mask.shape)
         seen, total = here.expand(actor.num_members, *here.shape), torch.zeros_like(member, dtype=here.dtype)
@@ -130,6 +144,6 @@ class ModelScore(CriticLoss):
     def __call__(self, batch: Experience, view: View) -> Loss:
         """How far each member's standing is from its score."""
         scores = torch.where(batch.mask, self.scores(batch, view), 0.0)
-        gap = (view.model("actor").standing.view(-1, 1, 1) - scores) * batch.weight
+        gap = (view.model(self.actor).standing.view(-1, 1, 1) - scores) * batch.weight
         metrics = {"score": (scores.mean(0).sum(), batch.num_decisions)}
         return Loss(0.5 * gap.square().sum(), self.count(batch), metrics)

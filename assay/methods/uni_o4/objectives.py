@@ -21,10 +21,16 @@ class DiverseLikelihood(Objective):
     """
 
     diversity: float = 0.1
+    actor: str = "actor"
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "likelihood does not read credit"}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The actor."""
+        return (self.actor,)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
@@ -32,7 +38,7 @@ class DiverseLikelihood(Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Negative log-likelihoods of all members, and how far each is from the best other."""
-        logp = view.model("actor").all_logp(batch)
+        logp = view.model(self.actor).all_logp(batch)
         loss = -logp
         if len(logp) > 1:
             loss = loss - self.diversity * (logp - best_other(logp.detach()))

@@ -21,12 +21,18 @@ class MaximizeMeasure(OverTransitions, Objective):
     Only the gradient is that loss's: the number is slope times torques. The metric `q` is min_k F_k . z.
     """
 
+    actor: str = "actor"
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The model."""
+        return (self.actor,)
+
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The slope of F . z at the policy's torques, times the torques: their gradient, and none for F and B."""
-        now, model = batch.now, view.model("actor")
+        now, model = batch.now, view.model(self.actor)
         if not isinstance(model.space, Box):
             raise AssayError("MaximizeMeasure is for torques; choices are made by F . z itself")
         z = model.tasks(now.context["goal"], view.uniform((*now.mask.shape, model.size + 1), tag=3))

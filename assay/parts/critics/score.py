@@ -48,6 +48,11 @@ class BradleyTerry(CriticLoss):
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "group"
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The critic."""
+        return (self.critic,)
+
     def count(self, batch: Experience) -> Tensor:
         """Number of pairs."""
         return has_pair(batch, groups.row_groups(batch)).sum()

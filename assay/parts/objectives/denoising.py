@@ -19,6 +19,10 @@ from assay.core.slots import Objective, View
 class Weight(Protocol):
     """How much each recorded decision counts, [B, T], without gradient."""
 
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models it reads."""
+
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Not negative."""
 
@@ -27,6 +31,7 @@ class Weight(Protocol):
 class Alike:
     """Every decision counts 1: cloning."""
 
+    models: ClassVar[tuple[str, ...]] = ()
     not_a_part: ClassVar[str] = "a setting of an objective"
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -44,10 +49,16 @@ class Denoising(Objective):
     """
 
     weight: Weight = Alike()
+    actor: str = "actor"
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "its weight is its credit, not the column `advantage`"}
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The actor, and those of the weight."""
+        return (self.actor, *self.weight.models)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
@@ -55,7 +66,7 @@ class Denoising(Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted squared errors."""
-        actor, count = view.model("actor"), self.count(batch)
+        actor, count = view.model(self.actor), self.count(batch)
         uniform = view.uniform((*batch.mask.shape, actor.num_misfit_draws), tag=3)
         with torch.no_grad():
             weight = torch.where(batch.mask, self.weight(batch, view), 0.0)
