@@ -9,7 +9,7 @@ from typing import Any, cast
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Need, Progress
-from assay.core.settings import changed, coerced, find_setting, has_schedule, read, resolved
+from assay.core.settings import changed, coerced, find_setting, has_schedule, models_read, read, resolved
 from assay.core.slots import (
     Annotation,
     Certificate,
@@ -236,17 +236,14 @@ class Recipe:
 
     def check_reads(self) -> None:
         """Refuses a term or a wrapper that reads a model which the recipe lacks."""
-        terms = [
-            (f"{type(term).__name__} in stage '{one.name}'", term.models) for one in self.stages for term in one.terms
-        ]
-        wrapper = [("wrapper", self.wrapper.reads)] if self.wrapper else []
-        for part, names in (*terms, *wrapper):
-            for name in names:
-                if name not in self.models:
-                    raise AssayError(
-                        f"{part} reads '{name}', which is no model of this recipe ({', '.join(sorted(self.models))}). "
-                        "Add it to critics or copies, or give the part the name of another model"
-                    )
+        parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
+        reads = [(where, name) for where, term in parts for name in models_read(term)]
+        for where, name in (*reads, *(("wrapper", name) for name in (self.wrapper.reads if self.wrapper else ()))):
+            if name not in self.models:
+                raise AssayError(
+                    f"{where} reads '{name}', which is no model of this recipe ({', '.join(sorted(self.models))}). "
+                    "Add it to critics or copies, or give the part the name of another model"
+                )
 
     def check_phases(self) -> None:
         """Refuses phases of one name, and hands that no model gives or takes."""

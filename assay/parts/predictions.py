@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from assay.core.record import Experience
+from assay.core.settings import model_name
 from assay.core.slots import Prediction
 
 
@@ -18,7 +19,7 @@ from assay.core.slots import Prediction
 class OfState(Prediction):
     """V(s) of a state-value critic."""
 
-    model: str = "value"
+    model: str = model_name("value")
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
         """[B, T], or [N, B, T] of a critic with heads."""
@@ -35,7 +36,7 @@ class OfState(Prediction):
 class OfAction(Prediction):
     """Q_i(s, a) of an ensemble of action-value critics."""
 
-    model: str = "q"
+    model: str = model_name("q")
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
         """[N, B, T]."""
@@ -52,7 +53,7 @@ class OfAction(Prediction):
 class OfChoice(Prediction):
     """Q(s, a) of an actor that values all discrete actions at once (a Q-network); reported as `title`."""
 
-    model: str = "actor"
+    model: str = model_name("actor")
     title: str = "q"
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:

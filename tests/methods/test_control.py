@@ -20,6 +20,9 @@ from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
 from assay.methods.dual_rl.base import cloned, f_dvl, recoil
+from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl, TotalVariation
+from assay.methods.dual_rl.critics import MatchMixture
+from assay.methods.dual_rl.fits import ImplicitMaximum
 from assay.methods.safe_rl_review.lagrange import Lagrange
 from assay.methods.safe_rl_review.projection import Projection
 from assay.methods.stream_x.actor import Normalized, SparseQ
@@ -32,12 +35,14 @@ from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_
 from assay.parts.constraints.pid import PidLagrange
 from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
-from assay.parts.critics.conjugates import ChiSquare, ReverseKl, TotalVariation
-from assay.parts.critics.dual import ActionValue, ImplicitMaximum, MatchMixture
+from assay.parts.critics.dual import ActionValue
+from assay.parts.critics.td import Td
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
+from assay.parts.predictions import OfState
 from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
 from assay.recipes.worlds import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
@@ -413,7 +418,7 @@ def test_total_variation_bounds_what_a_transition_does_to_the_value() -> None:
             "value": lambda context: value.expand(1, 1),
             "q_target": lambda c, a: torch.full((2, 1, 1), q).double(),
         }
-        return float(torch.autograd.grad(part(batch, Models(models)).sum, value)[0])
+        return float(torch.autograd.grad(Td(RecordedAction(), part, OfState())(batch, Models(models)).sum, value)[0])
 
     assert pull(ImplicitMaximum(TotalVariation(), 0.8), 1e6) == pytest.approx(-0.6)
     assert pull(ImplicitMaximum(ReverseKl(), 0.5), 5.0) == pytest.approx(-0.5 * (np.exp(5.0) - 1.0))

@@ -140,7 +140,7 @@ class Term(Protocol):
     """A loss of one stage: `(batch, view) -> (sum, count, metrics)`.
 
     Laws: sums and counts over micro-batches add up to the whole (rows that share `together` stay in one micro-batch);
-    never divides by itself; `count` needs no model.
+    never divides by itself; `count` needs no model; every model it reads is a setting (`q: str = model_name("q")`).
     """
 
     @property
@@ -150,11 +150,6 @@ class Term(Protocol):
     @property
     def together(self) -> str | None:
         """Name of the column whose equal rows must not be separated; None where rows are independent."""
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names of the models it reads with `view.model`; a recipe that lacks one is refused."""
-        return ()
 
     @property
     def title(self) -> str:
@@ -200,15 +195,10 @@ class Target(Protocol):
     """The value that a critic's prediction is fitted to.
 
     Laws: it carries no gradient; terminal steps do not bootstrap, truncated ones do; padding, order and precision
-    change nothing; it reads no model that it does not list.
+    change nothing; every model it reads is a setting.
     """
 
     slot: ClassVar[str] = "target"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names of the models it reads."""
-        return ()
 
     def rows(self, batch: Experience) -> Experience:
         """The decisions that have a target: those with a column after them, unless the target says otherwise."""
@@ -247,11 +237,6 @@ class Regression(Protocol):
     """
 
     slot: ClassVar[str] = "fit"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names of the models it reads besides the predicted one."""
-        return ()
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
         """The loss and the predicted value of each decision."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Need, Regressed
+from assay.core.settings import model_name
 from assay.core.slots import Aggregation, Prediction, Regression, Target, View
 from assay.methods.archer import turns
 from assay.ops import returns
@@ -61,12 +62,7 @@ class NextTurn(Target):
     """
 
     discount: float = 0.95
-    value: str = "value_target"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The target critic of states."""
-        return (self.value,)
+    value: str = model_name("value_target")
 
     def rows(self, batch: Experience) -> Experience:
         """All decisions."""
@@ -84,12 +80,7 @@ class NextTurn(Target):
 class WorthOfTurn(Target):
     """y = min_i Q'_i(s_k, u_k) on every decision of turn k."""
 
-    q: str = "q_target"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The target critics of turns."""
-        return (self.q,)
+    q: str = model_name("q_target")
 
     def rows(self, batch: Experience) -> Experience:
         """All decisions."""
@@ -111,12 +102,7 @@ class CorrectedSquared(Regression):
     so that V becomes the mean over the present policy's utterances. On the policy's own turns rho is 1.
     """
 
-    actor: str = "actor"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The present policy."""
-        return (self.actor,)
+    actor: str = model_name("actor")
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
         """Weighted squared errors."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from assay.core.record import Experience, Loss, Origin
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, View
 from assay.parts.aggregations import OverTransitions
 
@@ -24,13 +25,8 @@ class MatchMixture(OverTransitions, CriticLoss):
 
     share: float = 0.5
     discount: float = 0.99
-    q: str = "q"
-    value: str = "value"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Both critics."""
-        return self.q, self.value
+    q: str = model_name("q")
+    value: str = model_name("value")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Contrast and consistency, summed over the critics."""

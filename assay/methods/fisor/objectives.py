@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience
+from assay.core.settings import model_name
 from assay.core.slots import View
 from assay.parts.objectives.weighted import exponential_weight
 
@@ -28,14 +29,9 @@ class Feasible:
     caution: float = 5.0
     limit: float = 100.0
     harm_limit: float = 150.0
-    gain: tuple[str, str] = ("q_target", "value")
-    harm: tuple[str, str] = ("harm_q_target", "harm")
+    gain: tuple[str, str] = model_name(("q_target", "value"))
+    harm: tuple[str, str] = model_name(("harm_q_target", "harm"))
     not_a_part: ClassVar[str] = "a setting of an objective"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Both critics of reward and both of harm."""
-        return *self.gain, *self.harm
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """The weights."""

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience
+from assay.core.settings import model_name
 from assay.core.slots import Target, View
 
 
@@ -29,12 +30,7 @@ class WorstToCome(Target):
 
     discount: float = 0.99
     harm: float = 25.0
-    value: str = "harm"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critic of states."""
-        return (self.value,)
+    value: str = model_name("harm")
 
     def harm_of(self, now: Experience) -> Tensor:
         """h [B, T]."""

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Regressed
+from assay.core.settings import model_name
 from assay.core.slots import Prediction, Regression, View
 
 
@@ -21,12 +22,7 @@ class ExpectileByTarget(Regression):
     """
 
     level: float = 0.7
-    copy: str = "value_target"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The target network."""
-        return (self.copy,)
+    copy: str = model_name("value_target")
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
         """Weighted squared errors of all heads."""

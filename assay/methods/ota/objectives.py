@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.core.spaces import Context
 from assay.parts.aggregations import OverTransitions
@@ -33,15 +34,10 @@ class TowardsSubgoal(OverTransitions, Objective):
 
     sharpness: float = 3.0
     limit: float = 100.0
-    critic: str = "value"
-    actor: str = "actor"
+    critic: str = model_name("value")
+    actor: str = model_name("actor")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critic and the actor."""
-        return self.critic, self.actor
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted negative log-likelihood of the low level."""
@@ -65,17 +61,12 @@ class ProposeSubgoal(OverTransitions, Objective):
 
     sharpness: float = 3.0
     limit: float = 100.0
-    critic: str = "high_value"
+    critic: str = model_name("high_value")
     far: float = 0.0
-    phi: str = "value"
-    actor: str = "actor"
+    phi: str = model_name("value")
+    actor: str = model_name("actor")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critic, the model that represents goals, and the actor."""
-        return self.critic, self.phi, self.actor
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted squared distance of the proposed subgoal from the one that the data reached."""

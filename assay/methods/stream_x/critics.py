@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, CriticSpec, View
 from assay.core.spaces import Context, Spec
 from assay.methods.stream_x.networks import RunningScale, sparse_perceptron
@@ -67,7 +68,7 @@ class FitMoments(OverTransitions, CriticLoss):
     observations it saw as the metric `samples`.
     """
 
-    models: tuple[str, ...] = ("actor", "value")
+    models: tuple[str, ...] = model_name(("actor", "value"))
     breaks: ClassVar[dict[str, str]] = {"ends": "an observation counts as seen, however its episode ended"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
@@ -87,12 +88,7 @@ class TraceValue(OverTransitions, CriticLoss):
     """loss = -V(s_t); the metric `td_error` is r + discount * V(s_next) - V(s_t): TD(lambda) by a tracing optimizer."""
 
     discount: float = 0.99
-    value: str = "value"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critic."""
-        return (self.value,)
+    value: str = model_name("value")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value, and its error as a metric."""
@@ -111,12 +107,7 @@ class TraceQ(OverTransitions, CriticLoss):
     """
 
     discount: float = 0.99
-    actor: str = "actor"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor, whose values they are."""
-        return (self.actor,)
+    actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value of what was done, its error, and whether it explored."""

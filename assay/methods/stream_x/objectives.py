@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.methods.stream_x.traces import decided_and_seen, td_error, trace_metrics
 from assay.parts.aggregations import OverTransitions
@@ -23,17 +24,12 @@ class TracePolicy(OverTransitions, Objective):
 
     discount: float = 0.99
     entropy: float = 0.01
-    value: str = "value"
+    value: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "credit is the metric `td_error`, which the optimizer multiplies by"
     }
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critic."""
-        return (self.value,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus log-probability and signed entropy, and the TD error as a metric."""

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Annotation, Objective, Over, View
 from assay.parts.aggregations import OverTransitions
 
@@ -16,7 +17,7 @@ from assay.parts.aggregations import OverTransitions
 class ValueSize(Annotation):
     """Column `q_size`: the mean of |Q_1(s, a)| over the batch's recorded decisions, the same number in every place."""
 
-    model: str = "q"
+    model: str = model_name("q")
     column: ClassVar[str] = "q_size"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
@@ -35,8 +36,8 @@ class MaximizeScaledQ(OverTransitions, Objective):
     """
 
     weight: float = 2.5
-    actor: str = "actor"
-    q: str = "q"
+    actor: str = model_name("actor")
+    q: str = model_name("q")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
@@ -44,11 +45,6 @@ class MaximizeScaledQ(OverTransitions, Objective):
     def needs(self) -> frozenset[Need | Annotation]:  # type: ignore[override]
         """The critic's size."""
         return frozenset({ValueSize(self.q)})
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor and the critics."""
-        return self.actor, self.q
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action, in units of the critic's size."""

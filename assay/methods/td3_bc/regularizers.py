@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import Regularizer, View
 from assay.parts.aggregations import OverTransitions
 
@@ -18,13 +19,8 @@ class NearRecorded(OverTransitions, Regularizer):
     """
 
     coefficient: float = 1.0
-    actor: str = "actor"
+    actor: str = model_name("actor")
     divergence: ClassVar[bool] = False  # zero at the record, not at the reference
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor."""
-        return (self.actor,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared distances in units of the range."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, CriticSpec, View
 from assay.core.spaces import Box, Context, Spec
 from assay.models.bodies.perceptron import Ensemble, feature_size, features
@@ -82,13 +83,8 @@ class LearnedDynamics(CriticSpec):
 class PredictNext(OverTransitions, CriticLoss):
     """sum over members and numbers of (predicted - seen)^2 / 2, for the change of the observation and the reward."""
 
-    dynamics: str = "dynamics"
+    dynamics: str = model_name("dynamics")
     breaks: ClassVar[dict[str, str]] = {"ends": "what was seen after a terminal step was seen: nothing is bootstrapped"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The model of the task."""
-        return (self.dynamics,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared errors."""
@@ -112,16 +108,11 @@ class ModelScore(CriticLoss):
     """
 
     horizon: int = 10
-    actor: str = "actor"
-    q: str = "q"
-    dynamics: str = "dynamics"
+    actor: str = model_name("actor")
+    q: str = model_name("q")
+    dynamics: str = model_name("dynamics")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor, the critics and the model of the task."""
-        return self.actor, self.q, self.dynamics
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""
@@ -130,7 +121,7 @@ class ModelScore(CriticLoss):
     @torch.no_grad()
     def scores(self, batch: Experience, view: View) -> Tensor:
         """[N, B, T]."""
-        actor, q, dynamics = (view.model(name) for name in self.models)
+        actor, q, dynamics = (view.model(name) for name in (self.actor, self.q, self.dynamics))
         here = features(batch.context)
         member = torch.arange(actor.num_members, device=here.device).view(-1, 1, 1).expand(-1, *batch.mask.shape)
         seen, total = here.expand(actor.num_members, *here.shape), torch.zeros_like(member, dtype=here.dtype)

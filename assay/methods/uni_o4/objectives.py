@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 
 
@@ -21,16 +22,11 @@ class DiverseLikelihood(Objective):
     """
 
     diversity: float = 0.1
-    actor: str = "actor"
+    actor: str = model_name("actor")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "likelihood does not read credit"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor."""
-        return (self.actor,)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""

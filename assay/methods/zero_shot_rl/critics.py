@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, View
 from assay.core.spaces import Box, Context
 from assay.parts.aggregations import OverTransitions
@@ -93,18 +94,13 @@ class MeasureLoss(OverTransitions, CriticLoss):
     """
 
     discount: float = 0.98
-    actor: str = "actor"
-    target: str = "target"
+    actor: str = model_name("actor")
+    target: str = model_name("target")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "what is seen after a decision is what is predicted: B(s') learns",
         "ends": "the state that a terminal step arrives in is counted too",
     }
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The model and its copy."""
-        return self.actor, self.target
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squares over pairs, less the diagonal."""
@@ -128,17 +124,12 @@ class Orthonormal(OverTransitions, CriticLoss):
     """weight * (mean_{i != j} (B(s'_i) . B(s'_j))^2 - 2 mean_i |B(s'_i)|^2): least where E[B B^T] is the identity."""
 
     weight: float = 1.0
-    actor: str = "actor"
+    actor: str = model_name("actor")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "it has no target: B(s') itself is learned",
         "ends": "it is about states, however the step that led there ended",
     }
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The model."""
-        return (self.actor,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squares over pairs, less the lengths."""
@@ -159,12 +150,7 @@ class ConservativeValues(OverTransitions, CriticLoss):
 
     weight: float = 1.0
     num_samples: int = 8
-    actor: str = "actor"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The model."""
-        return (self.actor,)
+    actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft maximum over actions less the recorded one."""
@@ -182,17 +168,12 @@ class ConservativeMeasures(OverTransitions, CriticLoss):
 
     weight: float = 1.0
     num_samples: int = 8
-    actor: str = "actor"
+    actor: str = model_name("actor")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "the states to come are those after the batch's decisions: B(s') learns",
         "ends": "it is about states, however the step that led there ended",
     }
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The model."""
-        return (self.actor,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft maximum over actions less the recorded one, for every state to come."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, View
 from assay.core.spaces import Context
 from assay.ops.distributions import LOG_TWO
@@ -31,14 +32,9 @@ class Conservative(OverTransitions, CriticLoss):
 
     weight: float = 5.0
     num: int = 10
-    actor: str = "actor"
-    q: str = "q"
+    actor: str = model_name("actor")
+    q: str = model_name("q")
     breaks: ClassVar[dict[str, str]] = {"ends": "proposals are the policy's in the next state too, however it ended"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor and the critics."""
-        return self.actor, self.q
 
     @torch.no_grad()
     def proposals(self, batch: Experience, view: View) -> tuple[Tensor, Tensor]:
@@ -67,12 +63,7 @@ class ConservativeChoices(OverTransitions, CriticLoss):
     """weight * (log sum_b exp Q(s, b) - Q(s, a)): CQL(H) for choices, the integral a sum over all b. Never below 0."""
 
     weight: float = 1.0
-    actor: str = "actor"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor, whose values they are."""
-        return (self.actor,)
+    actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The soft maximum's height above what was recorded: minus the log-likelihood of softmax(Q)."""

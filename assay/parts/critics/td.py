@@ -53,11 +53,6 @@ class Td(CriticLoss):
         return self.aggregate.together
 
     @property
-    def models(self) -> tuple[str, ...]:
-        """The predicted model, and those of the target and the fit."""
-        return (self.of.model, *self.target.models, *self.fit.models)
-
-    @property
     def title(self) -> str:
         """The prediction's."""
         return self.of.title

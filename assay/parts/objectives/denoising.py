@@ -13,15 +13,12 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 
 
 class Weight(Protocol):
     """How much each recorded decision counts, [B, T], without gradient."""
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Names of the models it reads."""
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Not negative."""
@@ -31,7 +28,6 @@ class Weight(Protocol):
 class Alike:
     """Every decision counts 1: cloning."""
 
-    models: ClassVar[tuple[str, ...]] = ()
     not_a_part: ClassVar[str] = "a setting of an objective"
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -49,16 +45,11 @@ class Denoising(Objective):
     """
 
     weight: Weight = Alike()
-    actor: str = "actor"
+    actor: str = model_name("actor")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "its weight is its credit, not the column `advantage`"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor, and those of the weight."""
-        return (self.actor, *self.weight.models)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of decisions."""

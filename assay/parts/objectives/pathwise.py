@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.parts.aggregations import OverTransitions
 
@@ -14,15 +15,10 @@ from assay.parts.aggregations import OverTransitions
 class MaximizeQ(OverTransitions, Objective):
     """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477)."""
 
-    actor: str = "actor"
-    q: str = "q"
+    actor: str = model_name("actor")
+    q: str = model_name("q")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor and the critics."""
-        return self.actor, self.q
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action."""
@@ -36,15 +32,10 @@ class MaximizeQ(OverTransitions, Objective):
 class MaximizeSoftQ(OverTransitions, Objective):
     """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905)."""
 
-    q: str = "q"
-    temperature: str = "temperature"
+    q: str = model_name("q")
+    temperature: str = model_name("temperature")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critics and the temperature."""
-        return self.q, self.temperature
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft value of the actor's own action, negated."""
@@ -69,14 +60,9 @@ class MatchEntropy(OverTransitions, Objective):
     """
 
     target: float = -1.0
-    temperature: str = "temperature"
+    temperature: str = model_name("temperature")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The temperature."""
-        return (self.temperature,)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The dual variable's loss; the policy gets no gradient."""

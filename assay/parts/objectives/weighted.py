@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.parts.aggregations import OverTransitions
 
@@ -28,16 +29,11 @@ class AdvantageRegression(OverTransitions, Objective):
 
     sharpness: float = 3.0
     limit: float = 100.0
-    q: str = "q_target"
-    value: str = "value"
+    q: str = model_name("q_target")
+    value: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critics."""
-        return self.q, self.value
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted negative log-likelihood."""

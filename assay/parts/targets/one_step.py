@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience
+from assay.core.settings import model_name
 from assay.core.slots import Target, View
 from assay.ops.distributions import normal_sample
 
@@ -25,12 +26,7 @@ class NextValue(Target):
     """y = r + discount * V(s'): the targets of IQL, XQL and f-DVL. A critic with N heads gives each its own target."""
 
     discount: float = 0.99
-    value: str = "value"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critic."""
-        return (self.value,)
+    value: str = model_name("value")
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -43,13 +39,8 @@ class DoubleQ(Target):
     """y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461)."""
 
     discount: float = 0.99
-    actor: str = "actor"
-    target: str = "target"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The network that chooses and the one that evaluates."""
-        return self.actor, self.target
+    actor: str = model_name("actor")
+    target: str = model_name("target")
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -67,13 +58,8 @@ class SmoothedTwin(Target):
     discount: float = 0.99
     noise: float = 0.2
     noise_limit: float = 0.5
-    actor: str = "actor_target"
-    q: str = "q_target"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The target actor and critics."""
-        return self.actor, self.q
+    actor: str = model_name("actor_target")
+    q: str = model_name("q_target")
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -99,14 +85,9 @@ class SoftTwin(Target):
     """y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(.|s'): SAC (arXiv:1812.05905)."""
 
     discount: float = 0.99
-    actor: str = "actor"
-    q: str = "q_target"
-    temperature: str = "temperature"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor, the target critics and the temperature."""
-        return self.actor, self.q, self.temperature
+    actor: str = model_name("actor")
+    q: str = model_name("q_target")
+    temperature: str = model_name("temperature")
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -126,13 +107,8 @@ class OwnAction(Target):
 
     discount: float = 0.99
     subset: int = 0
-    actor: str = "actor"
-    q: str = "q_target"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The actor and the target critics."""
-        return self.actor, self.q
+    actor: str = model_name("actor")
+    q: str = model_name("q_target")
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:

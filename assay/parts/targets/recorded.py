@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience
+from assay.core.settings import model_name
 from assay.core.slots import Target, View
 
 
@@ -33,13 +34,8 @@ class RecordedAction(Target):
     `largest` takes the maximum over the critics instead, which is the pessimistic side of a cost.
     """
 
-    q: str = "q_target"
+    q: str = model_name("q_target")
     largest: bool = False
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """The critics."""
-        return (self.q,)
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
