@@ -15,7 +15,7 @@ from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Experience, Loss, Need, State, Sums
-from assay.core.slots import Objective
+from assay.core.slots import Objective, Reward, Scene
 from assay.engine.guards import STANDARD, Alarm
 from assay.engine.loop import Loop
 from assay.parts.rewards.function import FromFunction
@@ -82,22 +82,22 @@ class Acting(torch.nn.Module):
 
 
 @dataclass(frozen=True)
-class ConstantReward:
+class ConstantReward(Reward):
     """Every sequence gets the same."""
 
     stochastic: ClassVar[bool] = False
 
-    def __call__(self, experience: Experience, task: Any, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         return replace(experience, reward=torch.ones_like(experience.reward) * experience.mask)
 
 
 @dataclass(frozen=True)
-class BrokenReward:
+class BrokenReward(Reward):
     """NaN in one row."""
 
     stochastic: ClassVar[bool] = False
 
-    def __call__(self, experience: Experience, task: Any, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         reward = experience.reward.clone()
         reward[2] = float("nan")
         return replace(experience, reward=reward)

@@ -14,6 +14,8 @@ import pytest
 
 from assay.core.recipe import Recipe
 from assay.core.settings import children, describe
+from assay.methods.hc_rlhf.certificates import pessimistic
+from assay.methods.safe_rl_review.projection import projection
 from assay.models.transformer import Transformer
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
@@ -39,6 +41,8 @@ from tests.checks.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
     ("actor", Transformer(width=16, layers=1, heads=2, pack_to=16)),
+    ("constraint", pessimistic()),
+    ("constraint", projection()),
     ("credit", Gae(discount=0.9, decay=0.0)),
     ("credit", Gae(discount=1.0, decay=1.0)),
     ("credit", OutcomeCredit(GroupMean(), GroupDeviation())),

@@ -17,7 +17,7 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import probes
 from assay.core.record import Draw, Experience, Scored
-from assay.core.slots import CriticLoss
+from assay.core.slots import CriticLoss, Scene
 from assay.models.table import SoftmaxTable
 from assay.ops import returns
 from assay.parts.credit.temporal import Gae
@@ -26,6 +26,7 @@ from assay.parts.predictions import OfChoice
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.targets.one_step import DoubleQ, SmoothedTwin, SoftTwin
 from assay.tasks.tabular.table import action_values, chain, table_of
+from tests.scenes import gathering
 
 
 @dataclass
@@ -171,7 +172,9 @@ def fragment() -> Experience:
     """A random walk in a chain of five states: episodes end at the goal or are cut after twenty decisions."""
     task = chain(5)
     rollout = Fragments(instances=8, steps=96)
-    record = rollout(task, SoftmaxTable(5, 2), np.empty(0, np.int64), Draw(3, (0,)), rollout.init(task))
+    record = rollout(
+        gathering(task, SoftmaxTable(5, 2), np.empty(0, np.int64), Draw(3, (0,))), rollout.init(Scene(task))
+    )
     assert int(record.terminal.sum()) > 8
     assert int(record.truncated.sum()) > 8
     inside = ~record.mask[:, 1:-1]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from assay.core.recipe import Recipe, Stage
 from assay.core.slots import Constraint
 from assay.parts.constraints.cost import CostCritic
-from assay.parts.constraints.pid import PidLagrange
+from assay.parts.constraints.multiplier import Multiplier, Pid
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
 from assay.parts.rewards.cost import LengthCost
@@ -31,5 +31,5 @@ def with_cost_critic(base: Recipe, world: World) -> Recipe:
 def safe_ppo(world: World = CONTROL) -> Recipe:
     """PPO whose cost a PID-controlled multiplier holds at a limit (arXiv:2007.03964), with a critic of costs."""
     credit = CostCritic(world.gae.discount, world.gae.decay)
-    base = constrained(with_cost_critic(ppo(world), world), PidLagrange(credit=credit))
+    base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit))
     return replace(base, name="safe-rl-review")

@@ -48,6 +48,7 @@ class BradleyTerry(CriticLoss):
     critic: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "group"
+    reads: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of pairs."""

@@ -48,6 +48,11 @@ class Td(CriticLoss):
     )
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """The columns of its target."""
+        return self.target.reads
+
+    @property
     def together(self) -> str | None:
         """As the aggregation says."""
         return self.aggregate.together

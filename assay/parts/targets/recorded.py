@@ -18,6 +18,11 @@ class Column(Target):
 
     name: str = "return"
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.name,)
+
     def rows(self, batch: Experience) -> Experience:
         """All decisions: the last column counts too."""
         return batch
