@@ -27,7 +27,7 @@ from assay.core.schedules import Linear, WarmUp
 from assay.core.settings import describe, find_setting, settings
 from assay.core.slots import Reward, Scene
 from assay.engine.engine import Placement
-from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.credit.temporal import Gae, Whiten
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.rollouts.explore import EpsilonGreedy
@@ -385,7 +385,7 @@ class OddNames(Reward):
 
 
 def test_parts_of_ones_own_may_use_any_name() -> None:
-    recipe = ppo(constraints=(Lagrange(limit=-5.0, rate=50.0),), rewards=(OddNames(),))
+    recipe = ppo(constraints=(Multiplier(-5.0, Ascent(50.0)),), rewards=(OddNames(),))
     assert isinstance(make_plan(recipe, "cartpole"), Plan)
 
 

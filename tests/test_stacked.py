@@ -31,8 +31,9 @@ from assay.engine.stacked.graphs import columns_of, record_of
 from assay.engine.stacked.loop import StackedLoop
 from assay.methods.td3_bc.base import td3_bc
 from assay.methods.uni_o4.gates import Rising
-from assay.parts.critics.q import SmoothedTwinLoss
+from assay.parts.critics.td import Td
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.one_step import SmoothedTwin
 from assay.runs import catalogue
 from assay.runs import stacked as stacked_run
 from benchmarks import stacked_seeds
@@ -241,7 +242,7 @@ class Deciding(CriticLoss):
         return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        loss = SmoothedTwinLoss()(batch, view)
+        loss = Td(SmoothedTwin())(batch, view)
         return replace(loss, sum=2 * loss.sum) if float(loss.sum.detach()) > 1 else loss
 
 
@@ -250,11 +251,11 @@ def with_critic(recipe: Recipe, *terms: Any) -> Recipe:
 
 
 def test_a_term_that_asks_the_host_is_named() -> None:
-    recipe = with_critic(small("td3_bc", "pendulum"), SmoothedTwinLoss(), Deciding())
+    recipe = with_critic(small("td3_bc", "pendulum"), Td(SmoothedTwin()), Deciding())
     stack = StackedLoop(loops(recipe, "pendulum"))
     with pytest.raises(AssayError, match=r"Deciding cannot be stacked .*one by one") as error:
         stack.step()
-    assert "SmoothedTwinLoss" not in str(error.value)
+    assert "Td" not in str(error.value)
 
 
 def test_what_cannot_be_stacked_is_refused_at_once() -> None:

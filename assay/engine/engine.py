@@ -268,7 +268,7 @@ class Engine:
                 value = self.value(term, part, view)
                 share = value.sum / count.clamp(min=1)
                 total = share if total is None else total + share
-                name = type(term).__name__
+                name = term.title
                 for metric, entry in value.metrics.items():
                     result.sums.setdefault(metric, []).append(entry)
                 result.sums.setdefault(f"loss/{name}", []).append((value.sum.detach(), value.count))

@@ -149,12 +149,12 @@ class Loop:
                 starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
             reward = partial(self.reward, recipe, scene, step)
             # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-            calls: list[int] = []
-            marking = partial(marked, reward, calls)
+            peeks: list[int] = []
+            marking = partial(marked, reward, peeks)
             here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=marking)
             with step.timed("sample"):
                 fresh = recipe.rollout(here, self.states["rollout"])
-            fresh = unmarked(fresh) if calls else reward(fresh)
+            fresh = unmarked(fresh) if peeks else reward(fresh)
             self.watch(recipe, step, "gathered", fresh, actor=who)
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
@@ -282,10 +282,10 @@ def sampled_decisions(fresh: Experience) -> int:
 
 
 # ---------------------------------------------------------------------------------------------------- rewarded rows
-def marked(reward: Callable[[Experience], Experience], asked: list[int], rows: Experience) -> Experience:
+def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
     """Rewards rows while they are gathered, marks that they were, and notes how many."""
     fresh = reward(rows)
-    asked.append(len(fresh))
+    peeks.append(len(fresh))
     return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
 
 

@@ -15,7 +15,6 @@ def length_reward(rows: list[dict[str, Any]]) -> list[float]:
 EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "FixedLength": ({"length": 4},),
     "FromFunction": ({"function": length_reward},),
-    "Lagrange": ({"limit": 1.0},),
     "Linear": ({"start": 1.0, "end": 0.1},),
     "OnStates": ({"source": Logged((Log(2),), batch=4), "members": 2},),
     "OverlongPenalty": ({"limit": 5, "margin": 3},),

@@ -21,8 +21,8 @@ from tests.checks.examples import EXAMPLES
 def test_slots_of_known_parts() -> None:
     slots = {part.cls.__name__: part.slot for part in discover.parts(EXAMPLES)}
     expected = {
-        "Transformer": "actor", "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare",
-        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "ValueLoss": "critic_loss",
+        "Transformer": "actor", "Multiplier": "constraint", "Gae": "credit", "KlInReward": "prepare",
+        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "Td": "critic_loss",
         "InOrder": "curriculum",
         "PolicyGradient": "objective", "SequenceRatio": "ratio", "Clip": "trust", "TokenMean": "aggregation",
         "KlToReference": "regularizer", "FromFunction": "reward", "Episodes": "rollout", "EpsilonGreedy": "explore",

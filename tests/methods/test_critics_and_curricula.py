@@ -20,11 +20,14 @@ from assay.methods.hl_gauss.actor import BinnedQNetwork
 from assay.methods.hl_gauss.base import hl_gauss
 from assay.methods.hl_gauss.bins import Bins, decoded, gaussian_labels, two_hot_labels
 from assay.methods.hl_gauss.critics import BinnedValue
-from assay.methods.hl_gauss.losses import ClassifyReturns, HlGauss, cross_entropy
+from assay.methods.hl_gauss.fits import CrossEntropy, HlGauss, cross_entropy
 from assay.methods.ma_rlhf.credit import FallingPerplexity, SegmentGae, Spans
 from assay.methods.mdpo.objectives import MirrorDescent
 from assay.parts.credit.temporal import Gae
+from assay.parts.critics.td import Td
 from assay.parts.objectives.trust import NoTrust
+from assay.parts.predictions import OfState
+from assay.parts.targets.recorded import Column
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build, with_rewards
 from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
@@ -239,7 +242,7 @@ def test_classified_values_learn_the_outcomes_of_a_table() -> None:
     """Values of a chain under the acting policy, against regression: both approach the same returns."""
     task = catalogue.find_task("bandit")
     ours, theirs = (Loop(recipe, task, seed=0, num_steps=60) for recipe in (hl_gauss(TABLE), recipes.ppo(TABLE)))
-    assert isinstance(ours.recipe.stages[1].critic[0], ClassifyReturns)
+    assert ours.recipe.stages[1].critic[0] == Td(Column(), CrossEntropy(), OfState())
     for loop in (ours, theirs):
         for _ in range(60):
             loop.step()

@@ -29,10 +29,11 @@ from assay.methods.wsrl.critics import NormedQ
 from assay.methods.wsrl.networks import NormedEnsemble
 from assay.methods.wsrl.source import Retained
 from assay.parts.credit.judged import CriticAdvantage
-from assay.parts.critics.conservative import Conservative, chosen
+from assay.parts.critics.conservative import Conservative
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
+from assay.parts.targets.one_step import chosen
 from assay.recipes.worlds import CONTINUOUS
 from assay.runs import catalogue
 from tests.scenes import feeding
@@ -143,7 +144,7 @@ def test_subsets_of_critics_are_drawn_alike_with_replacement() -> None:
 def test_a_subset_of_none_is_the_minimum_over_all() -> None:
     recipe, batch = recipes.cql(CONTINUOUS), transitions()
     alone = replace(recipe, stages=(replace(recipe.stages[0], critic=recipe.stages[0].critic[:1]), recipe.stages[1]))
-    many = alone.set("ToOwnAction.subset", 60)  # both critics are among sixty draws
+    many = alone.set("target.subset", 60)  # both critics are among sixty draws
     for name, value in gradient(alone, "critic", batch).items():
         torch.testing.assert_close(value, gradient(many, "critic", batch)[name])
 

@@ -16,8 +16,9 @@ from assay.engine.loop import Loop
 from assay.methods.archer import turns
 from assay.methods.archer.base import turn_critic
 from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.critics import TokenQ, TurnTd, TurnValueLoss
+from assay.methods.archer.critics import TokenQ
 from assay.methods.archer.source import ReplaySequences
+from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.parts.credit.judged import ActionValues
 from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
 from assay.recipes.worlds import EVERY, LANGUAGE
@@ -103,7 +104,7 @@ def test_without_a_decision_there_is_no_turn() -> None:
     assert not turns.turn_begins(record).any()
     assert not turns.turn_ends(record).any()
     assert not turns.over_turn(numbers(record, 1), record).any()
-    assert int(TurnTd().count(record)) == int(TurnValueLoss().count(record)) == 0
+    assert int(turn_td().count(record)) == int(TURN_VALUE.count(record)) == 0
 
 
 # ---------------------------------------------------------------------------------------------------- critics
@@ -111,7 +112,7 @@ def test_without_a_decision_there_is_no_turn() -> None:
 def test_turn_td_against_a_slow_reference(place: int) -> None:
     record = RECORDS[place]
     q, value = Numbers(numbers(record, 2, 2)), numbers(record, 3)
-    loss = TurnTd(0.9)(record, Models(q=q, value_target=lambda context: value))
+    loss = turn_td(0.9)(record, Models(q=q, value_target=lambda context: value))
     expected, count = 0.0, 0
     for row in range(len(record)):
         walked = slow_turns(record, row)
@@ -136,7 +137,7 @@ def test_turn_values_against_a_slow_reference(place: int) -> None:
     record = RECORDS[place]
     q, value, logp = numbers(record, 2, 2), Numbers(numbers(record, 3)), record.logp + 0.5 * numbers(record, 4)
     models = Models(q_target=lambda context, action: q, value=value, actor=Scoring(logp * record.mask))
-    loss = TurnValueLoss()(record, models)
+    loss = TURN_VALUE(record, models)
     expected = 0.0
     for row in range(len(record)):
         for columns in slow_turns(record, row):
@@ -146,7 +147,7 @@ def test_turn_values_against_a_slow_reference(place: int) -> None:
     assert float(loss.sum.detach()) == pytest.approx(expected)
     own = Models(q_target=lambda context, action: q, value=value, actor=Scoring(record.logp))
     plain = 0.5 * (value.values - turns.over_turn(q.amin(0) * turns.turn_ends(record), record)).square()
-    assert float(TurnValueLoss()(record, own).sum.detach()) == pytest.approx(
+    assert float(TURN_VALUE(record, own).sum.detach()) == pytest.approx(
         float(plain[turns.turn_begins(record)].sum().detach())
     )
 
@@ -162,7 +163,7 @@ def test_exact_values_are_where_the_critics_rest(length: int) -> None:
         value=value,
         actor=Scoring(record.logp),
     )
-    assert float(TurnTd(1.0)(record, models).sum) == pytest.approx(0.0, abs=1e-20)
+    assert float(turn_td(1.0)(record, models).sum) == pytest.approx(0.0, abs=1e-20)
     chance = record.logp.sum(1).exp()
     error = (record.column("value") - turns.over_turn(q[0] * turns.turn_ends(record), record)) * turns.turn_begins(
         record

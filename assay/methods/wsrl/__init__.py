@@ -16,8 +16,8 @@ from assay.claims.claim import Dip, Exact, Measured, Method
 from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE, Scene
 from assay.methods.wsrl.base import LOG, wsrl
-from assay.parts.critics.conservative import chosen
 from assay.parts.sources.logged import Log
+from assay.parts.targets.one_step import chosen
 from assay.recipes.worlds import CONTINUOUS
 
 E = 10

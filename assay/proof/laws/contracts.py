@@ -14,6 +14,7 @@ from assay.proof.laws.curriculum import CURRICULUM
 from assay.proof.laws.gate import GATE
 from assay.proof.laws.laws import Contract
 from assay.proof.laws.objective import OBJECTIVE, RATIO, TRUST
+from assay.proof.laws.regression import FIT, TARGET
 from assay.proof.laws.regularizer import REGULARIZER
 from assay.proof.laws.reward import REWARD
 from assay.proof.laws.rollout import EXPLORE, ROLLOUT
@@ -24,8 +25,8 @@ from assay.proof.laws.wrapper import WRAPPER
 CONTRACTS: Mapping[str, Contract] = {
     contract.slot: contract
     for contract in (
-        ACTOR, AGGREGATION, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, GATE, OBJECTIVE,
-        PREPARE, RATIO, REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TRUST,
+        ACTOR, AGGREGATION, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, FIT, GATE,
+        OBJECTIVE, PREPARE, RATIO, REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TARGET, TRUST,
         WRAPPER,
     )
 }  # fmt: skip
