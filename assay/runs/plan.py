@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.runs import catalogue
 from assay.core import store
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
-from assay.parts.credit.shaping import Informative, PairUp
-from assay.datasets.recorded import Recorded, stamped, with_data
-from assay.engine.engine import Placement
+from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe
+from assay.core.record import Draw
 from assay.core.settings import describe, settings
 from assay.core.slots import ModelSpec, Scene, Task
+from assay.core.spaces import Vocabulary
+from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.engine.engine import Placement
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
+from assay.parts.credit.shaping import Informative, PairUp
+from assay.runs import catalogue
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
-from assay.core.errors import AssayError
-from assay.core.record import Draw
-from assay.core.spaces import Vocabulary
 from assay.version import __version__
 
 WARMUP = "warmup"
