@@ -184,7 +184,7 @@ def states_of(folder: Path, phase: Phase) -> dict[str, Any]:
         return {}
     checkpoint = store.load(folder / "checkpoints")
     if checkpoint is None:
-        raise AssayError(f"phase '{phase.name}' hands on data, but {folder} has no checkpoint left. Start the run again")
+        raise AssayError(f"phase '{phase.name}' hands on data, but {folder} has no checkpoint. Start the run again")
     found = {}
     for path, name in phase.data.items():
         value = checkpoint.tree["loop"]["states"]
