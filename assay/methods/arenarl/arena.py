@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Reward, Scene, Task
+from assay.core.slots import Choice, Reward, Scene, Task
 from assay.methods.arenarl.tournaments import Pairs, SeededElimination, Topology
 from assay.ops import distributions, groups, random
 
 
-class PairwiseJudge(Protocol):
+class PairwiseJudge(Choice, Protocol):
     """Compares two sequences of one group. Law: it knows rows by what they are, not by where they stand."""
 
     def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
@@ -28,7 +28,7 @@ class PairwiseJudge(Protocol):
 
 # ---------------------------------------------------------------------------------------------------- judges
 @dataclass(frozen=True)
-class OutcomeJudge:
+class OutcomeJudge(PairwiseJudge):
     """A judge that is a program: each side's total reward plus noise of standard deviation `noise`.
 
     The noise belongs to (group, own sample, other's sample): a match that is repeated gives the same scores, and both
@@ -37,7 +37,6 @@ class OutcomeJudge:
 
     noise: float = 0.0
     seed: int = 0
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
         """Two scores a match."""
@@ -53,13 +52,12 @@ class OutcomeJudge:
 
 
 @dataclass(frozen=True)
-class FunctionJudge:
+class FunctionJudge(PairwiseJudge):
     """A user's judge: `function(a, b)` gets two descriptions (a dict with prompt, completion, ...) and returns two
     numbers. It is asked in both orders and the scores are averaged, against position bias.
     """
 
     function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
         """Two scores a match."""

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.record import Experience
 from assay.core.slots import View
+from assay.parts.objectives.denoising import Weight
 from assay.parts.objectives.weighted import exponential_weight
 
 
 @dataclass(frozen=True)
-class Feasible:
+class Feasible(Weight):
     """Rewarding decisions among those that stay safe, and where nothing is safe the least harmful ones:
 
         V_h(s) <= 0:  [Q_h(s, a) <= 0] * min(exp(sharpness * (Q(s, a) - V(s))), limit)
@@ -28,7 +28,6 @@ class Feasible:
     caution: float = 5.0
     limit: float = 100.0
     harm_limit: float = 150.0
-    not_a_part: ClassVar[str] = "a setting of an objective"
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """The weights."""

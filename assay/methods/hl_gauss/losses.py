@@ -15,13 +15,13 @@ from typing import ClassVar, Protocol
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
-from assay.core.slots import Aggregation, CriticLoss, View
+from assay.core.slots import Aggregation, Choice, CriticLoss, View
 from assay.methods.hl_gauss.bins import Bins, decoded, gaussian_labels, two_hot_labels
 from assay.parts.aggregations import OverTransitions, TokenMean, Weighed
 from assay.parts.critics.q import DoubleQLearning, SoftTwinLoss
 
 
-class Label(Protocol):
+class Label(Choice, Protocol):
     """A number as a distribution over bins."""
 
     def __call__(self, number: Tensor, bins: Bins) -> Tensor:
@@ -36,11 +36,10 @@ class Target(Protocol):
 
 
 @dataclass(frozen=True)
-class HlGauss:
+class HlGauss(Label):
     """A Gaussian of `spread` bin widths around the target, cut into the bins (arXiv:2403.03950)."""
 
     spread: float = 0.75
-    not_a_part: ClassVar[str] = "a setting of the losses below"
 
     def __call__(self, number: Tensor, bins: Bins) -> Tensor:
         """Sums to one."""
@@ -48,10 +47,8 @@ class HlGauss:
 
 
 @dataclass(frozen=True)
-class TwoHot:
+class TwoHot(Label):
     """The target between its two nearest bins."""
-
-    not_a_part: ClassVar[str] = "a setting of the losses below"
 
     def __call__(self, number: Tensor, bins: Bins) -> Tensor:
         """Sums to one."""

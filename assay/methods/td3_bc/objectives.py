@@ -18,6 +18,7 @@ class ValueSize(Annotation):
 
     column: ClassVar[str] = "q_size"
     model: ClassVar[str] = "q"
+    of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """[B, T]; 0 where nothing was decided."""

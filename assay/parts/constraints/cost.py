@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need
-from assay.core.slots import Annotation, Over
+from assay.core.slots import Annotation, Choice, Over
 from assay.ops import returns
 
 
@@ -42,7 +42,7 @@ def priced(experience: Experience, price: float, cost_advantage: Tensor) -> Tens
     return (experience.column("advantage") - price * cost_advantage) / (1.0 + price)
 
 
-class CostCredit(Protocol):
+class CostCredit(Choice, Protocol):
     """Which decision caused the costs: a setting of a constraint."""
 
     @property
@@ -54,12 +54,11 @@ class CostCredit(Protocol):
 
 
 @dataclass(frozen=True)
-class CostToGo:
+class CostToGo(CostCredit):
     """cost_advantage = discounted cost to go, centred over the batch; no critic."""
 
     discount: float = 0.99
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
-    not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def __call__(self, experience: Experience, cost_BT: Tensor) -> dict[str, Tensor]:
         """A cut episode counts what was seen."""
@@ -75,6 +74,7 @@ class CostValues(Annotation):
 
     column: str = "cost_value"
     model: str = "cost_value"
+    of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """The critic on the contexts."""
@@ -87,13 +87,12 @@ class CostValues(Annotation):
 
 
 @dataclass(frozen=True)
-class CostCritic:
+class CostCritic(CostCredit):
     """cost_advantage by generalised advantages of a critic `cost_value`, centred; `cost_return` is what it learns."""
 
     discount: float = 0.99
     decay: float = 0.95
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({CostValues()})
-    not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def __call__(self, experience: Experience, cost_BT: Tensor) -> dict[str, Tensor]:
         """As for rewards: terminal steps do not bootstrap, truncated ones do."""

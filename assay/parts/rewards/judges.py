@@ -6,14 +6,13 @@ import weakref
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience
-from assay.core.slots import Task
+from assay.core.slots import Choice, Task
 from assay.models.score import TransformerScore, load_score
 
 DECIMALS = 4
@@ -29,7 +28,7 @@ def judge_of(path: str, hash: str, changed_at: int) -> TransformerScore:
 
 
 @dataclass(frozen=True)
-class ModelJudge:
+class ModelJudge(Choice):
     """Two scores a match, by the transformer in `path` (see `critics.score`); other weights than `hash` are refused.
 
     A completion is scored by itself, so the order of a pair cannot matter. P(first wins) = sigmoid(difference).
@@ -38,7 +37,6 @@ class ModelJudge:
 
     path: str
     hash: str = ""
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
         """Two scores a match."""
