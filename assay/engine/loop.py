@@ -15,11 +15,12 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Progress, State, Sums, concatenate
+from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
 from assay.core.slots import Scene, Task
-from assay.core.slots.scene import NO_STARTS
+from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine, Placement, Update
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
+from assay.engine.memory import check_memory
 from assay.ops import groups
 from assay.sampling import release
 
@@ -60,6 +61,7 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
+        check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
@@ -147,7 +149,8 @@ class Loop:
             fresh = unmarked(fresh) if asked else reward(fresh)
             self.watch(recipe, step, "gathered", fresh, actor=who)
             own = fresh.own()
-            self.progress = replace(self.progress, decisions=self.progress.decisions + int(own.mask.sum()))
+            spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
+            self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
             step.metrics.update(outcome_metrics(own))
             if recipe.select is None:
                 return fresh
@@ -237,6 +240,14 @@ def thawed(mine: Any, saved: Any) -> Any:
     if isinstance(saved, list) and isinstance(mine, list) and len(mine) == len(saved):
         return [thawed(own, item) for own, item in zip(mine, saved, strict=True)]
     return saved
+
+
+def sampled_decisions(fresh: Experience) -> int:
+    """How many decisions the policy itself sampled, hinted ones included."""
+    if fresh.source is None:
+        return int(fresh.mask.sum())
+    ours = (fresh.source == int(Origin.POLICY)) | (fresh.source == int(Origin.HINTED))
+    return int(fresh.mask[ours].sum())
 
 
 # ---------------------------------------------------------------------------------------------------- rewarded rows

@@ -276,6 +276,9 @@ def read_config(path: Path) -> dict[str, Any]:
         raise AssayError(f"{path} cannot be read ({error}); restore it, or start the run anew") from None
     if not isinstance(config, dict):
         raise AssayError(f"{path} is not the config.json of a run; restore it, or start the run anew")
+    written = str(config.get("assay", ""))
+    if written.startswith("0.1."):
+        raise AssayError(f"{path.parent} was written by assay {written}; resume it with that version (pip install assay=={written})")
     missing = set(KINDS) - set(config)
     if missing:
         raise AssayError(f"{path} lacks {', '.join(sorted(missing))}: it is not the config.json of a run")

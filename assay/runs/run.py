@@ -126,7 +126,7 @@ def execute(
                 loop.engine.load(begun, plan.recipe)
                 if data or handed:
                     loop.begin({**(data or {}), **handed})
-            with tuned(worker.num_parameters):
+            with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16):
                 run = worker.work(mode, sinks)
         except KeyboardInterrupt:
             how = "interrupted; what came after the last checkpoint will be done again"

@@ -15,6 +15,9 @@ from assay.core.slots.tasks import Task
 
 NO_STARTS = np.empty(0, dtype=np.int64)
 
+DISCARDED = "discarded_decisions"
+"""The metric under which a rollout logs decisions that it sampled and does not return: they count as spent."""
+
 OnRows = Callable[[Any, Experience], Tensor]
 """function(model, rows): a tensor whose first axis is the rows."""
 

@@ -113,6 +113,7 @@ class Relabelled(Source):
     batch: int = 256
     updates: int = 10
     breaks: ClassVar[dict[str, str]] = {"own": "rewards are those of goals that are chosen afterwards"}
+    writes: ClassVar[tuple[str, ...]] = ("distance", "nearer")
 
     def init(self, scene: Scene) -> State:
         """The data, of which a checkpoint keeps the hash."""

@@ -83,16 +83,26 @@ def argument(name: str, kind: Any) -> Any:
     raise LookupError(f"no value for the argument '{name}' of type {kind}")
 
 
+def filled(function: Callable[..., Any]) -> dict[str, Any]:
+    """The arguments of a function by name."""
+    hints = get_type_hints(function)
+    return {one: argument(one, hints[one]) for one in inspect.signature(function).parameters if one != "self"}
+
+
+def called(function: Callable[..., Any], given: dict[str, Any]) -> Any:
+    """What a function returns; a function that it returns is called too."""
+    result = function(**given)
+    return result(**filled(result)) if inspect.isfunction(result) else result
+
+
 def calls(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """The public methods that can be called with such arguments, and the arguments, by name."""
     for name, method in inspect.getmembers(type(part), inspect.isfunction):
         if name.startswith("_") and name != "__call__":
             continue
         try:
-            hints = get_type_hints(method)
-            asked = [one for one in inspect.signature(method).parameters if one != "self"]
-            given = {one: argument(one, hints[one]) for one in asked}
-            getattr(part, name)(**copy.deepcopy(given))
+            given = filled(method)
+            called(getattr(part, name), copy.deepcopy(given))
         except Exception:  # no generic call can be made: the part around it is called by laws of its own
             continue
         yield name, given
@@ -149,7 +159,7 @@ def repeats(part: Inside, case: ChoiceCase) -> Iterator[str]:
         results = []
         for seed, choice in enumerate((part.part, replace(part.part), part.part)):
             with other_streams(seed):
-                results.append(getattr(choice, name)(**copy.deepcopy(given)))
+                results.append(called(getattr(choice, name), copy.deepcopy(given)))
         if not is_same(results[0], results[1]) or not is_same(results[0], results[2]):
             yield f"two calls of {name} gave different results"
 
@@ -159,7 +169,7 @@ def unmodified(part: Inside, case: ChoiceCase) -> Iterator[str]:
     """What it is called with is as it was."""
     for name, given in calls(part.part):
         before = copy.deepcopy(given)
-        getattr(part.part, name)(**given)
+        called(getattr(part.part, name), given)
         yield from (
             f"{name} changed its argument {one}"
             for one, kept in before.items()

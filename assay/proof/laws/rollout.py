@@ -12,7 +12,7 @@ from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
-from assay.core.slots import ALONE, ModelSpec, Scene, Task, frame_of
+from assay.core.slots import ALONE, ModelSpec, PromptedTask, ResumableTask, Scene, Task, frame_of
 from assay.core.spaces import Discrete, Spec, Vocabulary
 from assay.models.bounded import Deterministic
 from assay.models.mlp import Mlp
@@ -188,7 +188,26 @@ def framed(part: Any, case: RolloutCase) -> Iterator[str]:
             yield f"{name} of an episode: {shown(ours.sum(1).float())} when used, {shown(before)} when gathered"
 
 
-ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes, framed), rollout_cases)
+@law("an evaluation sees the task's own prompts, without hints")
+def unhinted(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Held-out starts played by the policy that is handed out begin as the task begins them."""
+    if not isinstance(case.task, PromptedTask):
+        return
+    frame, actor = frame_of(part), case.actor()
+    policy = actor if frame is None else frame.around({"actor": actor})
+    samples = np.zeros_like(STARTS)
+    played = case.task.play(policy, STARTS, samples, Draw(1, (7,)), split=1, greedy=False)
+    begun = case.task.begin(STARTS, 1) if isinstance(case.task, ResumableTask) else None
+    if begun is None:
+        return
+    for row in range(len(STARTS)):
+        own = begun.context["tokens"][row][begun.context["valid"][row]]
+        if not torch.equal(played.context["tokens"][row][: len(own)], own):
+            yield f"start {STARTS[row]} was played from another prompt than the task's"
+
+
+LAWS = (runs, gathers, recorded, seeded, masked, subset, resumes, framed, unhinted)
+ROLLOUT = Contract("rollout", LAWS, rollout_cases)
 
 
 def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
