@@ -141,12 +141,12 @@ class Loop:
                 starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
             reward = partial(self.reward, recipe, scene, step)
             # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-            asked: list[int] = []
-            marking = partial(marked, reward, asked)
+            looked: list[int] = []
+            marking = partial(marked, reward, looked)
             here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=marking)
             with step.timed("sample"):
                 fresh = recipe.rollout(here, self.states["rollout"])
-            fresh = unmarked(fresh) if asked else reward(fresh)
+            fresh = unmarked(fresh) if looked else reward(fresh)
             self.watch(recipe, step, "gathered", fresh, actor=who)
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))

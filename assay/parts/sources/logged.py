@@ -95,7 +95,7 @@ class Log(Described):
 class Contents:
     """Logs in memory. Its snapshot is the hash of all that they hold, since they can be made again."""
 
-    def __init__(self, logs: Sequence[Described], task: Task) -> None:
+    def __init__(self, logs: Sequence[Described | Recording], task: Task) -> None:
         self.columns, digest = tuple(log.columns(task) for log in logs), hashlib.sha256()
         for each in self.columns:
             for name in sorted(each):
