@@ -170,7 +170,7 @@ class Shorter(TaskChange):
                 next(iter(scene.actor.parameters())).add_(1.0)
         spec = replace(scene.task.spec, horizon=horizon)
         if self.mistake == "spaces":
-            spec = replace(spec, observation=replace(spec.observation, shape=(9,)))
+            spec = replace(spec, observation=spec.action, action=spec.observation)
         return replace(scene.task, spec=spec)
 
 
