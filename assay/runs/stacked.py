@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay.core import store
-from assay.runs.machine import tuned
-from assay.engine.engine import Placement
-from assay.engine.loop import Loop, Step
-from assay.runs.plan import Plan, make_plan
-from assay.core.recipe import Recipe, Stage
 from assay.app.report.folder import Journal
 from assay.app.report.progress import Display, Mode
-from assay.runs.run import Run, Worker, check_folder
-from assay.runs.signals import Stopped, resume_command, stop_signals
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe, Stage
+from assay.core.record import State
 from assay.core.slots import Scene, Source, Task
+from assay.engine.engine import Placement
+from assay.engine.loop import Loop, Step
 from assay.engine.stacked.engine import ALONE
 from assay.engine.stacked.loop import StackedLoop
-from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State
+from assay.runs.machine import tuned
+from assay.runs.plan import Plan, make_plan
+from assay.runs.run import Run, Worker, check_folder
+from assay.runs.signals import Stopped, resume_command, stop_signals
 
 
 @dataclass
