@@ -41,6 +41,7 @@ class FromOther(Credit):
     """Credit that reads the annotation."""
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({UnderOtherStart()})
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         return experience.add({"advantage": experience.column("logp_other").detach()})

@@ -17,9 +17,9 @@ from assay.methods.delethink.rollout import Chunks
 from assay.models.transformer import Transformer
 from assay.parts.rollouts.episodes import Episodes, group_rows
 from assay.parts.rollouts.narrowed import Narrowed
+from assay.playing.narrowing import NarrowedActor, Narrowing
 from assay.proof.laws import check_wrapper
 from assay.runs import catalogue
-from assay.sampling.narrowing import NarrowedActor, Narrowing
 from tests.scenes import gathering
 
 STARTS, MEMBERS = 5, 3

@@ -24,17 +24,17 @@ from assay.engine.placement import arrange
 from assay.models.pretrained.causal import PretrainedActor
 from assay.models.transformer import Transformer
 from assay.ops import random
+from assay.ops.decoded import Stop
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.playing import text
+from assay.playing.narrowing import Narrowing
 from assay.runs import catalogue
-from assay.sampling import SAMPLERS, kernels, release
-from assay.sampling.narrowing import Narrowing
+from assay.sampling import kernels
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
-from assay.sampling.stops import Stop
 from tests.scenes import gathering
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -222,9 +222,9 @@ def test_ways_of_drawing_share_a_sampler_and_memory_is_taken_again() -> None:
     ways = [Way(-1), Way(-1, narrowing=WAYS[3])]
     first = [one.sample(PROMPTS, [4] * 6, uniform, limit, way) for way in ways]
     many = len(one.graphs.known)
-    SAMPLERS[actor] = one
+    actor.sampler.held = one
     before = torch.cuda.memory_allocated()
-    release(actor)
+    actor.release()
     assert torch.cuda.memory_allocated() < before
     again = [one.sample(PROMPTS, [4] * 6, uniform, limit, way) for way in ways]
     assert len(one.graphs.known) == many

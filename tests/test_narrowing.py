@@ -29,10 +29,10 @@ from assay.models.transformer import Transformer
 from assay.ops import distributions
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
+from assay.playing.narrowing import NarrowedActor, Narrowing
 from assay.proof.laws import check_wrapper
 from assay.runs import catalogue
 from assay.sampling import kernels
-from assay.sampling.narrowing import NarrowedActor, Narrowing
 from tests.scenes import gathering
 
 WAYS = [

@@ -20,16 +20,17 @@ from assay.methods.spo.rollout import Chain, Tree
 from assay.methods.t_ppo.rollout import Windows
 from assay.models.transformer import Transformer
 from assay.ops import random
+from assay.ops.decoded import Stop
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
+from assay.playing import decoding
+from assay.playing.narrowing import Narrowing
 from assay.runs import catalogue
-from assay.sampling import SAMPLERS, in_common, release
-from assay.sampling.narrowing import Narrowing
+from assay.sampling import in_common
 from assay.sampling.pages import Ledger, Row, Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
-from assay.sampling.stops import Stop
 from tests.scenes import gathering
 
 TASK: Any = catalogue.find_task("addition-1")
@@ -74,6 +75,7 @@ def through(monkeypatch: pytest.MonkeyPatch) -> Any:
             return made[-1]
 
         common = sampling.in_common
+        monkeypatch.setattr(decoding, "is_on_gpu", lambda actor: True)
         monkeypatch.setattr(sampling, "sampler_for", sampler_for)
         monkeypatch.setattr(sampling, "in_common", lambda prompts, repeats, page: common(prompts, repeats, least))
         return made
@@ -392,5 +394,5 @@ def test_narrowed_text_does_not_depend_on_who_decodes_beside(size: Any, through:
 
 def test_nothing_is_released_where_there_is_nothing() -> None:
     actor = small_actor()
-    release(actor)
-    assert actor not in SAMPLERS
+    actor.release()
+    assert actor.sampler.held is None

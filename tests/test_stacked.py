@@ -25,17 +25,17 @@ from assay.core.schedules import Linear
 from assay.core.slots import CriticLoss, Objective, Scene, View
 from assay.engine.engine import Placement, StageView
 from assay.engine.loop import Loop
+from assay.engine.stacked.engine import StackedView
+from assay.engine.stacked.feeders import Feeder
+from assay.engine.stacked.graphs import columns_of, record_of
+from assay.engine.stacked.loop import StackedLoop
 from assay.methods.td3_bc.base import td3_bc
 from assay.methods.uni_o4.gates import Rising
 from assay.parts.critics.td import Td
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import SmoothedTwin
 from assay.runs import catalogue
-from assay.runs.stacked import run as stacked_run
-from assay.runs.stacked.engine import SeedView
-from assay.runs.stacked.feeders import feeder
-from assay.runs.stacked.graphs import columns_of, record_of
-from assay.runs.stacked.loop import StackedLoop
+from assay.runs import stacked as stacked_run
 from benchmarks import stacked_seeds
 from tests.scenes import feeding
 
@@ -181,10 +181,11 @@ def test_a_seed_of_the_stack_has_the_numbers_of_a_single_run(device: str) -> Non
     stack = StackedLoop(loops(recipe, "pendulum"), Placement(device))
     mask = torch.ones(32, 2, dtype=torch.bool)
     batch = Experience({}, 1.0 * mask, mask, 1.0 * mask, 1.0 * mask, mask, mask)
-    for stack.stack.updates in (0, 1, 255, 256, 1000):
-        for seed, word in enumerate(stack.word()):
-            own = StageView({}, batch.add({"row": torch.arange(32)}), frozenset(), Draw(seed, (5, stack.stack.updates)))
-            found = SeedView({}, batch.to(device), frozenset(), Draw(0), word, stack.stack.marks[:8])
+    for stack.engine.updates in (0, 1, 255, 256, 1000):
+        for seed, word in enumerate(stack.engine.draws()):
+            draw = Draw(seed, (5, stack.engine.updates))
+            own = StageView({}, batch.add({"row": torch.arange(32)}), frozenset(), draw)
+            found = StackedView({}, batch.to(device), frozenset(), Draw(0), word, stack.engine.marks[:8])
             assert torch.equal(own.uniform((32, 1, 3), tag=2), found.uniform((32, 1, 3), tag=2).cpu())
 
 
@@ -192,7 +193,7 @@ def test_a_seed_of_the_stack_has_the_numbers_of_a_single_run(device: str) -> Non
 def test_batches_are_those_that_the_source_draws(device: str) -> None:
     task, source = catalogue.find_task("pendulum"), Logged((LOG, replace(LOG, first=50, origin=2)), batch=8, updates=3)
     state = source.init(Scene(task))
-    drawn = feeder(source, [task] * 2, (4, 9), [state] * 2, device)
+    drawn = Feeder(source, [task] * 2, (4, 9), [state] * 2, device)
     for update, ticket in enumerate(drawn.tickets(source, (7, 8, 1))):
         columns = drawn.fetch(ticket)
         for place, seed in enumerate((4, 9)):
@@ -252,7 +253,7 @@ def with_critic(recipe: Recipe, *terms: Any) -> Recipe:
 def test_a_term_that_asks_the_host_is_named() -> None:
     recipe = with_critic(small("td3_bc", "pendulum"), Td(SmoothedTwin()), Deciding())
     stack = StackedLoop(loops(recipe, "pendulum"))
-    with pytest.raises(AssayError, match=r"Deciding of stage 'critic' cannot be stacked .*one by one") as error:
+    with pytest.raises(AssayError, match=r"Deciding cannot be stacked .*one by one") as error:
         stack.step()
     assert "Td" not in str(error.value)
 
@@ -271,7 +272,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
         StackedLoop(loops(recipe, "pendulum"), Placement(micro_batch=8))
     other = loops(recipe, "pendulum")
     other[1].engine.models["actor"].half_range.mul_(2)
-    with pytest.raises(AssayError, match=r"actor\.half_range is not learned, but another one for each seed"):
+    with pytest.raises(AssayError, match=r"actor\.half_range is not learned, but differs between seeds"):
         StackedLoop(other)
     uneven = loops(recipe, "pendulum")
     uneven[1].step()

@@ -13,6 +13,7 @@ from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.core.slots import ALONE, Scene
+from assay.core.slots.scene import NoModels
 from assay.engine import evaluation
 from assay.engine.loop import Loop, averages
 from assay.methods import hc_rlhf
@@ -93,11 +94,12 @@ def test_rows_of_one_episode_are_one_cost() -> None:
 def test_one_certificate_serves_tokens_and_control(task, world) -> None:
     actor = built(small_actor(task.spec), task.spec)
     recipe = hc_rlhf.recipe(world, CostCertificate(limit=50.0, num_starts=8))
-    said = evaluation.certified(recipe.certificate, recipe.rewards, actor, task)
+    states = [part.init(Scene(task)) for part in recipe.rewards]
+    said = evaluation.certified(recipe.certificate, recipe.rewards, actor, task, NoModels(), states)
     assert said.holds
     assert said.numbers["episodes"] == 8
     strict = CostCertificate(limit=-1.0, num_starts=8)
-    assert not evaluation.certified(strict, (LengthCost(0),), actor, task).holds
+    assert not evaluation.certified(strict, (LengthCost(0),), actor, task, NoModels(), [{}]).holds
 
 
 def test_a_task_without_costs_is_refused() -> None:

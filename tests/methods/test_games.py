@@ -229,10 +229,12 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
     _, fresh = played("prisoners-dilemma")
     told_apart = (fresh.player == 1) & (torch.arange(10) == 9)
     outcome = told_apart.to(fresh.reward.dtype).unsqueeze(1) * fresh.mask
-    assert Informative()(replace(fresh, reward=outcome)).tolist() == (fresh.column("start") == 8).tolist()
+    fresh = fresh.add({"place": torch.arange(10)})
+    kept = Informative()(replace(fresh, reward=outcome))
+    assert kept.column("place").tolist() == (fresh.column("start") == 8).nonzero().squeeze(1).tolist()
     alone = fresh.rows(fresh.player == 1)
-    assert Informative()(replace(alone, reward=outcome[5:])).tolist() == [False, False, True, True, True]
-    assert not Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward))).any()
+    assert Informative()(replace(alone, reward=outcome[5:])).column("place").tolist() == [7, 8, 9]
+    assert len(Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward)))) == 0
 
 
 @pytest.mark.parametrize("starts", [3, 4])

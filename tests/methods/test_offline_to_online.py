@@ -276,7 +276,8 @@ def test_who_gathers_may_be_a_copy() -> None:
     step = loop.step()
     assert step.fresh is not None
     old = loop.engine.models["old"]
-    fresh = Loop(recipe, task, seed=0, num_steps=5).gather(recipe.at(loop.progress), Draw(0), step)
+    other = Loop(recipe, task, seed=0, num_steps=5)
+    fresh = other.gather(recipe.at(loop.progress), Scene(task, other.engine, Draw(0)), step)
     assert len(fresh) == 4 * 128
     assert not [alarm for alarm in step.alarms if alarm.guard == "SampledEqualsTrained"]
     assert old is not loop.actor

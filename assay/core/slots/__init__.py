@@ -7,11 +7,23 @@ Laws of every part: equal inputs and state give equal outputs; inputs are not mo
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
-from assay.core.slots.models import Actor, ActorSpec, CriticSpec, Grown, Layered, ModelSpec, Packing, PathActor, View
+from assay.core.slots.models import (
+    Actor,
+    ActorSpec,
+    CriticSpec,
+    Grown,
+    Layered,
+    ModelSpec,
+    Packing,
+    PathActor,
+    Sampled,
+    View,
+)
 from assay.core.slots.parts import (
     Aggregation,
     Annotation,
     Certificate,
+    Choice,
     Constraint,
     Credit,
     CriticLoss,
@@ -69,6 +81,7 @@ __all__ = [
     "Aggregation",
     "Annotation",
     "Certificate",
+    "Choice",
     "Constraint",
     "CostlyTask",
     "Credit",
@@ -102,6 +115,7 @@ __all__ = [
     "RoamingTask",
     "Rollout",
     "RowStatistic",
+    "Sampled",
     "Scene",
     "Schedule",
     "ScriptedTask",

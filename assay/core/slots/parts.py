@@ -173,6 +173,11 @@ class Annotation(Protocol):
     def model(self) -> str:
         """The model that computes it: `actor`, a critic, or a target network."""
 
+    @property
+    def of_decisions(self) -> bool:
+        """Whether it speaks of decisions and is zero where masked; values of contexts are not."""
+        return True
+
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """Returns the column, [B, T, ...]."""
 
@@ -474,6 +479,16 @@ def number(setting: float | Schedule) -> float:
     """A setting as a number; the loop has replaced schedules by their values before any part runs."""
     assert isinstance(setting, int | float), f"{setting} was not resolved: call recipe.at(progress) first"
     return float(setting)
+
+
+class Choice(Protocol):
+    """A choice inside a part: a frozen value that says how one thing is done (which decisions learn, which bound).
+
+    The part that asks declares what it calls, as a protocol that inherits this one. Laws: equal settings are equal
+    choices and behave equally; equal inputs give equal outputs and are not modified; settings are described as JSON.
+    """
+
+    slot: ClassVar[str] = "choice"
 
 
 class RowStatistic(Protocol):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,11 +10,12 @@ from torch import Tensor
 from assay.core.record import Experience
 from assay.core.settings import model_name
 from assay.core.slots import View
+from assay.parts.objectives.denoising import Weight
 from assay.parts.objectives.weighted import exponential_weight
 
 
 @dataclass(frozen=True)
-class Feasible:
+class Feasible(Weight):
     """Rewarding decisions among those that stay safe, and where nothing is safe the least harmful ones:
 
         V_h(s) <= 0:  [Q_h(s, a) <= 0] * min(exp(sharpness * (Q(s, a) - V(s))), limit)
@@ -31,7 +31,6 @@ class Feasible:
     harm_limit: float = 150.0
     gain: tuple[str, str] = model_name(("q_target", "value"))
     harm: tuple[str, str] = model_name(("harm_q_target", "harm"))
-    not_a_part: ClassVar[str] = "a setting of an objective"
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """The weights."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Certified, Experience, Need
-from assay.core.slots import Annotation, Certificate
+from assay.core.slots import Annotation, Certificate, Choice
 from assay.evidence.student import student_quantile
 from assay.ops import groups
 from assay.parts.constraints.cost import CostCredit, channel_of
@@ -21,7 +21,7 @@ from assay.parts.constraints.multiplier import Ascent, Multiplier
 
 
 # ---------------------------------------------------------------------------------------------------- bounds
-class UpperBound(Protocol):
+class UpperBound(Choice, Protocol):
     """What a mean is at most, but for a chance of `failure`."""
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
@@ -29,10 +29,8 @@ class UpperBound(Protocol):
 
 
 @dataclass(frozen=True)
-class StudentBound:
+class StudentBound(UpperBound):
     """mean + t(1 - failure, n - 1) s / sqrt(n): exact for normal costs, nearly so for many; infinite for one."""
-
-    not_a_part: ClassVar[str] = "a setting of a certificate"
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
         """s with n - 1."""
@@ -42,14 +40,13 @@ class StudentBound:
 
 
 @dataclass(frozen=True)
-class HoeffdingBound:
+class HoeffdingBound(UpperBound):
     """mean + largest sqrt(log(1 / failure) / 2n): holds for all costs between 0 and `largest`, whatever they are like.
 
     A cost outside that range says nothing: infinite.
     """
 
     largest: float = 1.0
-    not_a_part: ClassVar[str] = "a setting of a certificate"
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
         """Wider than Student's, and never wrong more often than it says."""

@@ -67,7 +67,6 @@ class ProposeSubgoal(OverTransitions, Objective):
     actor: str = model_name("actor")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
-    reads: ClassVar[tuple[str, ...]] = ("distance", "nearer")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted squared distance of the proposed subgoal from the one that the data reached."""

@@ -27,7 +27,6 @@ class SegmentCredit(Credit):
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
-    reads: ClassVar[tuple[str, ...]] = ("probe",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()

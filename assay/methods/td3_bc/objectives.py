@@ -19,6 +19,7 @@ class ValueSize(Annotation):
 
     model: str = model_name("q")
     column: ClassVar[str] = "q_size"
+    of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """[B, T]; 0 where nothing was decided."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need
-from assay.core.slots import Annotation, Over
+from assay.core.slots import Annotation, Choice, Over
 from assay.ops import returns
 
 
@@ -36,7 +36,7 @@ def centred(values_BT: Tensor, experience: Experience) -> Tensor:
     ) * experience.weight
 
 
-class CostCredit(Protocol):
+class CostCredit(Choice, Protocol):
     """Which decision caused the costs: a setting of a constraint."""
 
     @property
@@ -63,7 +63,6 @@ class CostToGo(CostCredit):
     discount: float = 0.99
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
     writes: ClassVar[tuple[str, ...]] = ("cost_advantage",)
-    not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
         """A cut episode counts what was seen."""
@@ -80,6 +79,7 @@ class CostValues(Annotation):
 
     column: str = "cost_value"
     model: str = "cost_value"
+    of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """The critic on the contexts."""
@@ -99,7 +99,6 @@ class CostCritic(CostCredit):
     decay: float = 0.95
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({CostValues()})
     writes: ClassVar[tuple[str, ...]] = ("cost_advantage", "cost_return")
-    not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
         """As for rewards: terminal steps do not bootstrap, truncated ones do."""

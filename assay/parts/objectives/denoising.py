@@ -14,10 +14,10 @@ from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
 from assay.core.settings import model_name
-from assay.core.slots import Objective, View
+from assay.core.slots import Choice, Objective, View
 
 
-class Weight(Protocol):
+class Weight(Choice, Protocol):
     """How much each recorded decision counts, [B, T], without gradient."""
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -25,10 +25,8 @@ class Weight(Protocol):
 
 
 @dataclass(frozen=True)
-class Alike:
+class Alike(Weight):
     """Every decision counts 1: cloning."""
-
-    not_a_part: ClassVar[str] = "a setting of an objective"
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Ones."""

@@ -16,19 +16,20 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene, TextTask
+from assay.core.slots import Choice, Reward, Scene, TextTask
 from assay.core.verifier import VERIFIED, Verifier
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
 
 
 @dataclass(frozen=True)
-class Weighted:
+class Weighted(Choice):
     """A component of a weighted sum."""
 
     reward: Reward
     weight: float = 1.0
-    not_a_part: ClassVar[str] = "a setting of WeightedSum"
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"reward": Verifier()},)
 
 
 def states_of(components: Mapping[str, Reward], scene: Scene) -> State:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -57,6 +58,7 @@ class Pairs(Source):
     """`batch` preference pairs of the task a step, each once, in order."""
 
     batch: int = 32
+    writes: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def init(self, scene: Scene) -> State:
         """The next ordinal."""
