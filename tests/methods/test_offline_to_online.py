@@ -27,12 +27,12 @@ from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.wsrl.base import wsrl
 from assay.methods.wsrl.critics import NormedQ
 from assay.methods.wsrl.networks import NormedEnsemble
-from assay.methods.wsrl.source import Retained
 from assay.parts.credit.judged import CriticAdvantage
 from assay.parts.critics.conservative import Conservative
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
+from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import chosen
 from assay.recipes.worlds import CONTINUOUS
 from assay.runs import catalogue
@@ -334,7 +334,7 @@ def test_a_score_is_the_mean_value_along_the_model_and_standing_becomes_it() -> 
 
 
 def test_actions_beyond_the_bounds_are_worth_what_is_carried_out() -> None:
-    q: Any = ClampedQ((8,)).build(SPEC)
+    q: Any = Critic(Perceptron((8,)), ClampedQ()).build(SPEC)
     seen = {"observation": torch.randn(4, 1, 3)}
     torch.testing.assert_close(q(seen, torch.full((4, 1, 2), 9.0)), q(seen, torch.full((4, 1, 2), 2.0)))
 

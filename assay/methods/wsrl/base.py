@@ -9,7 +9,6 @@ from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.slots import ModelSpec
 from assay.methods.wsrl.actor import NormedSquashed
 from assay.methods.wsrl.critics import NormedQ
-from assay.methods.wsrl.source import Retained
 from assay.parts.critics.conservative import Conservative
 from assay.parts.critics.q import Temperature
 from assay.parts.critics.td import Td
@@ -17,6 +16,7 @@ from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
+from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import OwnAction
 from assay.recipes.conservative import cql
 from assay.recipes.worlds import CONTINUOUS, World

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, pad
+from assay.core.record import Experience, Need, Scored, pad
 from assay.core.slots import DemonstratedTask, Scene
+from assay.core.slots.scene import OnRows
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
 from assay.tasks.language.addition import addition
@@ -182,9 +183,41 @@ REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_
 
 
 # ---------------------------------------------------------------------------------------------------- parts
+class StandIn:
+    """A model that a reward may ask for: critic and actor at once, a smooth function of each column's own numbers."""
+
+    def __call__(self, context: Mapping[str, Tensor], action: Tensor | None = None) -> Tensor:
+        """Values [B, T] of contexts, or [1, B, T] of actions in them."""
+        seen = [column.double() for name, column in sorted(context.items()) if name != "valid"]
+        value = sum((flat(column).cos() for column in seen), torch.zeros(()))
+        return value.float() if action is None else (value + flat(action.double()).sin()).float().unsqueeze(0)
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the decisions."""
+        return Scored(-self(batch.context, batch.action)[0].exp() * batch.mask)
+
+
+def flat(column: Tensor) -> Tensor:
+    """[B, T] of a column [B, T, ...]."""
+    return column if column.dim() == 2 else column.flatten(2).sum(-1)
+
+
+class StandIns:
+    """Every model under every name, for rewards that declare `models`."""
+
+    def model(self, name: str) -> StandIn:
+        """A stand-in, whatever the name."""
+        return StandIn()
+
+    def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
+        """All rows at once."""
+        with torch.no_grad():
+            return function(self.model(name), experience)
+
+
 @dataclass(frozen=True)
 class RewardCase:
-    """A task and experience of it, with a row that has left training."""
+    """A task and experience of it, with a row that has left training; models are there for those that declare some."""
 
     name: str
     task: DemonstratedTask
@@ -192,7 +225,8 @@ class RewardCase:
 
     def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
         """The experience after the reward."""
-        after = part(self.batch if batch is None else batch, Scene(self.task))
+        scene = Scene(self.task, StandIns()) if part.models else Scene(self.task)
+        after = part(self.batch if batch is None else batch, scene)
         if not isinstance(after, Experience):
             raise AssayError(
                 f"a reward returns the experience with its rewards, this one returned {type(after).__name__}"
