@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.models.model import Policy
 from benchmarks.arms import interleaved
 
 SIZES = {"1.07M": (128, 5, 4, 320), "0.1M": (64, 2, 4, 64)}
@@ -89,7 +90,10 @@ def assay_arm(size: str) -> dict[str, Any]:
 
     width, layers, heads, vocabulary = SIZES[size]
     recipe = replace(
-        recipes.grpo(), actor=Transformer(width, layers, heads), source=FreshSequences(), rollout=Episodes(32, 8)
+        recipes.grpo(),
+        actor=Policy(Transformer(width, layers, heads)),
+        source=FreshSequences(),
+        rollout=Episodes(32, 8),
     )
     task = PromptTask("parity", Parity(vocabulary), Words(vocabulary), 16, NEW)
     loop = Loop(recipe, task, seed=0, num_steps=100, placement=Placement(micro_batch=32))

@@ -9,10 +9,13 @@ from dataclasses import replace
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.models.bounded import Squashed
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.bounded import SquashedGaussian
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.conservative import Conservative, ConservativeChoices, Expectile, ToOwnAction
-from assay.parts.critics.dual import ActionValue, ToNextValue
-from assay.parts.critics.q import DoubleQLearning, Temperature, TwinQ
+from assay.parts.critics.dual import ToNextValue
+from assay.parts.critics.q import DoubleQLearning
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.sources.logged import Log, Logged
@@ -30,7 +33,7 @@ def iql(world: World = CONTROL, log: Log = LOG, level: float = 0.7, sharpness: f
     return Recipe(
         name="iql",
         actor=world.actor,
-        critics={"value": world.value, "q": ActionValue()},
+        critics={"value": world.value, "q": replace(world.value, head=ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=Logged((log,), batch=128),
         stages=(
@@ -51,8 +54,8 @@ def conservative_sac(log: Log, weight: float) -> Recipe:
     """CQL for torques."""
     return Recipe(
         name="cql",
-        actor=Squashed((64, 64)),
-        critics={"q": TwinQ((64, 64)), "temperature": Temperature(1.0)},
+        actor=Policy(Perceptron(), SquashedGaussian()),
+        critics={"q": Critic(Perceptron(), ActionValue()), "temperature": Temperature(1.0)},
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=Logged((log,), batch=128),
         stages=(
