@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 
 import assay
-from assay.engine.engine import Placement
+from assay.engine.placement import Placement
 from assay.models.pretrained.transformers import pinned, with_model
 from assay.runs.catalogue import with_pretrained
 from assay.tasks.language.textfile import textfile

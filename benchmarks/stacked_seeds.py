@@ -28,8 +28,8 @@ from assay.core.recipe import Recipe
 from assay.core.record import Origin
 from assay.core.slots import Task
 from assay.core.spaces import Box, Spec
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.engine.stacked.loop import StackedLoop
 from assay.methods.td3_bc.base import td3_bc
 from assay.parts.sources.logged import Logged

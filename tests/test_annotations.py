@@ -13,8 +13,9 @@ from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Annotation, Credit, Over, Scene
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.recipes.worlds import TABLE
 from assay.runs import catalogue
 

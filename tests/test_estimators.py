@@ -16,11 +16,12 @@ from assay import recipes
 from assay.claims import probes
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.slots import Aggregation
+from assay.core.slots.parts import RatioLevel, RowStatistic, TrustRegion
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, TokenMean
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, NoBaseline, OutcomeCredit, RowStatistic
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, NoBaseline, OutcomeCredit
 from assay.parts.credit.shaping import KlInReward
-from assay.parts.objectives.policy import PolicyGradient, RatioLevel, TrustRegion
+from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import ProductRatio, SequenceRatio, TokenRatio
 from assay.parts.objectives.trust import Clip, NoTrust, StopGradientWeight, Unclipped
 from assay.parts.regularizers.divergence import KlToReference

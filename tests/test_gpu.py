@@ -18,11 +18,13 @@ from assay import recipes
 from assay.app.report.progress import Mode
 from assay.core.record import Draw, Experience, Need
 from assay.core.spaces import Spec, Vocabulary
-from assay.engine.engine import Engine, Placement, Update
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop
-from assay.engine.placement import arrange
+from assay.engine.placement import Placement, arrange
+from assay.engine.updates import Update
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.models.pretrained.causal import PretrainedActor
-from assay.models.transformer import Transformer
 from assay.ops import random
 from assay.ops.decoded import Stop
 from assay.parts.rollouts.episodes import Episodes
@@ -38,7 +40,7 @@ from assay.sampling.stacks import stack_of
 from tests.scenes import gathering
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-SMALL = Transformer(width=32, layers=2, heads=2)
+SMALL = Policy(Transformer(width=32, layers=2, heads=2))
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo", "dpo", "sft"])

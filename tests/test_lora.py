@@ -19,8 +19,8 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need, Outcome, Score
 from assay.core.spaces import Vocabulary
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.models.pretrained.adapters import Lora
 from assay.models.pretrained.transformers import Pretrained, export, with_model
 from assay.ops import random

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.engine.engine import Placement
+from assay.engine.placement import Placement
 from benchmarks import gpu_ours, gpu_peer, one_gpu
 from benchmarks.gpu_work import TOY, even_share
 

@@ -14,9 +14,13 @@ import pytest
 
 from assay.core.recipe import Recipe
 from assay.core.settings import children, describe
+from assay.methods.gbrl.models import Trees
 from assay.methods.hc_rlhf.certificates import pessimistic
 from assay.methods.safe_rl_review.projection import projection
-from assay.models.transformer import Transformer
+from assay.methods.stream_x.models import Scaled
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
@@ -40,7 +44,10 @@ from assay.runs import catalogue
 from tests.checks.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
-    ("actor", Transformer(width=16, layers=1, heads=2, pack_to=16)),
+    ("actor", Policy(Transformer(width=16, layers=1, heads=2, pack_to=16))),
+    ("actor", Policy(Scaled())),
+    ("actor", Policy(Scaled(), Greedy())),
+    ("actor", Policy(Trees())),
     ("constraint", pessimistic()),
     ("constraint", projection()),
     ("credit", Gae(discount=0.9, decay=0.0)),

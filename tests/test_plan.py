@@ -26,7 +26,7 @@ from assay.core.record import Experience, Progress, State
 from assay.core.schedules import Linear, WarmUp
 from assay.core.settings import describe, find_setting, settings
 from assay.core.slots import Reward, Scene
-from assay.engine.engine import Placement
+from assay.engine.placement import Placement
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.credit.temporal import Gae, Whiten
 from assay.parts.regularizers.divergence import EntropyBonus

@@ -19,8 +19,8 @@ from assay.app.report.progress import Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine import evaluation
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.runs import run
 from assay.runs.plan import make_plan
 from tests.resume.cases import CASES, named

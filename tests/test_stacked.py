@@ -23,8 +23,9 @@ from assay.core.recipe import Copy, Recipe
 from assay.core.record import Draw, Experience, Loss, Need
 from assay.core.schedules import Linear
 from assay.core.slots import CriticLoss, Objective, Scene, View
-from assay.engine.engine import Placement, StageView
+from assay.engine.engine import StageView
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.engine.stacked.engine import StackedView
 from assay.engine.stacked.feeders import Feeder
 from assay.engine.stacked.graphs import columns_of, record_of

@@ -18,7 +18,7 @@ from assay.app.report.progress import Mode
 from assay.app.report.watch import serve
 from assay.core.errors import AssayError
 from assay.engine import evaluation
-from assay.engine.engine import Placement
+from assay.engine.placement import Placement
 from assay.evidence.intervals import formatted, mean_interval
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search

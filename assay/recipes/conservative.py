@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.models.bounded import Squashed
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.bounded import SquashedGaussian
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.conservative import Conservative, ConservativeChoices
-from assay.parts.critics.dual import ActionValue
-from assay.parts.critics.q import Temperature, TwinQ
 from assay.parts.critics.td import Td
 from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
@@ -35,7 +36,7 @@ def iql(world: World = CONTROL, log: Log = LOG, level: float = 0.7, sharpness: f
     return Recipe(
         name="iql",
         actor=world.actor,
-        critics={"value": world.value, "q": ActionValue()},
+        critics={"value": world.value, "q": replace(world.value, head=ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=Logged((log,), batch=128),
         stages=(
@@ -56,8 +57,8 @@ def conservative_sac(log: Log, weight: float) -> Recipe:
     """CQL for torques."""
     return Recipe(
         name="cql",
-        actor=Squashed((64, 64)),
-        critics={"q": TwinQ((64, 64)), "temperature": Temperature(1.0)},
+        actor=Policy(Perceptron(), SquashedGaussian()),
+        critics={"q": Critic(Perceptron(), ActionValue()), "temperature": Temperature(1.0)},
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=Logged((log,), batch=128),
         stages=(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Linear
-from assay.models.bounded import Deterministic, Squashed
-from assay.models.q_network import QNetwork
-from assay.parts.critics.q import Temperature, TwinQ
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.bounded import Deterministic, SquashedGaussian
+from assay.models.heads.value import ActionValue, Greedy
+from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
 from assay.parts.predictions import OfChoice
@@ -17,7 +18,7 @@ from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import DoubleQ, SmoothedTwin, SoftTwin
 from assay.recipes.worlds import CONTINUOUS, CONTROL, World
 
-STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
+STEP, WIDE = Adam(learning_rate=1e-3, clip_norm=0.0), Perceptron((256, 256))
 
 
 def dqn(world: World = CONTROL) -> Recipe:
@@ -28,7 +29,7 @@ def dqn(world: World = CONTROL) -> Recipe:
     optimizer = Adam(Linear(2.3e-3, 0.0), clip_norm=10.0)
     return Recipe(
         name="dqn",
-        actor=QNetwork((256, 256)),
+        actor=Policy(WIDE, Greedy()),
         copies={"target": Copy(of="actor", rate=1.0, every=128)},
         rollout=Fragments(instances=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
         source=Replay(capacity=100_000, batch=64, updates=128, warmup=1_000),
@@ -45,8 +46,8 @@ def td3(world: World = CONTINUOUS) -> Recipe:
     """
     return Recipe(
         name="td3",
-        actor=Deterministic((256, 256)),
-        critics={"q": TwinQ((256, 256))},
+        actor=Policy(WIDE, Deterministic()),
+        critics={"q": Critic(WIDE, ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005, every=2), "actor_target": Copy(of="actor", rate=0.005, every=2)},
         rollout=Fragments(instances=1, steps=8, explore=GaussianNoise(Linear(1.0, 0.1, share=0.2))),
         source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
@@ -62,8 +63,8 @@ def sac(world: World = CONTINUOUS) -> Recipe:
     """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature that holds the entropy."""
     return Recipe(
         name="sac",
-        actor=Squashed((256, 256)),
-        critics={"q": TwinQ((256, 256)), "temperature": Temperature(1.0)},
+        actor=Policy(WIDE, SquashedGaussian()),
+        critics={"q": Critic(WIDE, ActionValue()), "temperature": Temperature(1.0)},
         copies={"q_target": Copy(of="q", rate=0.005)},
         rollout=Fragments(instances=1, steps=8),
         source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),

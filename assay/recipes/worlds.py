@@ -12,11 +12,10 @@ from assay.core.optimizers import Adam
 from assay.core.schedules import Linear
 from assay.core.slots import ModelSpec, PairedTask, Rollout, Source, Task
 from assay.core.spaces import Box, Discrete, Vocabulary
-from assay.models.mlp import Mlp
-from assay.models.table import Table
-from assay.models.transformer import Transformer
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Critic, Policy
 from assay.parts.credit.temporal import Gae
-from assay.parts.critics.value import StateValue, TokenValue
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.demonstrations import Pairs
 from assay.parts.sources.fresh import FreshDecisions, FreshSequences
@@ -28,7 +27,7 @@ class World:
 
     name: str
     actor: ModelSpec
-    value: ModelSpec
+    value: Critic
     episodes: Rollout | None
     """Whole episodes in groups: what group methods gather."""
     fragments: Rollout | None
@@ -47,8 +46,8 @@ class World:
 
 LANGUAGE = World(
     name="language",
-    actor=Transformer(),
-    value=TokenValue(),
+    actor=Policy(Transformer()),
+    value=Critic(Transformer()),
     episodes=Episodes(starts=32, members=8),
     fragments=Episodes(starts=64, members=4),
     short=Episodes(starts=64, members=4),
@@ -62,8 +61,8 @@ LANGUAGE = World(
 
 CONTROL = World(
     name="control",
-    actor=Mlp(),
-    value=StateValue(),
+    actor=Policy(),
+    value=Critic(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=128, steps=16),
     short=Fragments(instances=16, steps=16),
@@ -76,8 +75,8 @@ CONTROL = World(
 
 CONTINUOUS = World(
     name="continuous control",
-    actor=Mlp(),
-    value=StateValue(),
+    actor=Policy(),
+    value=Critic(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=16, steps=128),
     short=Fragments(instances=16, steps=16),
@@ -90,8 +89,8 @@ CONTINUOUS = World(
 
 TABLE = World(
     name="table",
-    actor=Table(),
-    value=StateValue(),
+    actor=Policy(Table()),
+    value=Critic(Table()),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=16, steps=16),
     short=Fragments(instances=16, steps=8),

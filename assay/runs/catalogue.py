@@ -22,6 +22,9 @@ from assay.claims.claim import Method
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import ModelSpec, Task
+from assay.models.bodies.hidden import Sequences
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Critic
 from assay.recipes.worlds import world_of
 from assay.tasks.language import textfile
 from assay.tasks.language.preferences import preferences
@@ -131,12 +134,20 @@ def task_from_file(path: str) -> Task:
 
 
 def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
-    """The recipe with a pretrained actor."""
-    recipe = replace(recipe, actor=actor)
+    """The recipe with a pretrained actor; critics that are transformers become copies of it with their own heads."""
+    critics = {name: on_pretrained(critic, actor) for name, critic in recipe.critics.items()}
+    changed = {"actor", *(name for name in critics if critics[name] != recipe.critics[name])}
+    recipe = replace(recipe, actor=actor, critics=critics)
     for stage in recipe.stages:
-        if "actor" in stage.trains:
+        if changed & set(stage.trains):
             recipe = recipe.set(f"stages.{stage.name}.optimizer.learning_rate", PRETRAINED_RATE)
     return recipe
+
+
+def on_pretrained(critic: ModelSpec, actor: ModelSpec) -> ModelSpec:
+    """The critic with the actor's body in place of a transformer that was never trained."""
+    takes = isinstance(critic, Critic) and isinstance(critic.body, Transformer) and isinstance(actor, Sequences)
+    return replace(critic, body=actor) if takes else critic  # type: ignore[type-var]
 
 
 def recipe_for(name: str, task: Task, settings: Mapping[str, Any], actor: ModelSpec | None = None) -> Recipe:

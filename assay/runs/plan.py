@@ -23,7 +23,7 @@ from assay.core.settings import describe, settings
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data
-from assay.engine.engine import Placement
+from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
 from assay.runs import catalogue

@@ -27,10 +27,10 @@ from assay.core.recipe import Phase, Recipe
 from assay.core.record import Certified, State
 from assay.core.slots import Task
 from assay.engine import evaluation
-from assay.engine.engine import Placement
 from assay.engine.flat import weights_of
 from assay.engine.guards import Alarm, GuardError
 from assay.engine.loop import Loop, Step
+from assay.engine.placement import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
 from assay.runs.machine import describe_machine, tuned
 from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, recorded, repeat_command

@@ -19,8 +19,8 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.core.record import State
 from assay.core.slots import Scene, Source, Task
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop, Step
+from assay.engine.placement import Placement
 from assay.engine.stacked.engine import ALONE
 from assay.engine.stacked.loop import StackedLoop
 from assay.runs.machine import tuned

@@ -13,9 +13,9 @@ from assay import recipes
 from assay.core.record import Experience, Need
 from assay.core.spaces import Spec, Vocabulary
 from assay.engine.batching import by_reach
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop
-from assay.engine.placement import arrange
+from assay.engine.placement import Placement, arrange
 from assay.models.pretrained.causal import PretrainedActor
 from assay.ops import packing
 from assay.playing import text

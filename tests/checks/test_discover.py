@@ -21,8 +21,9 @@ from tests.checks.examples import EXAMPLES
 def test_slots_of_known_parts() -> None:
     slots = {part.cls.__name__: part.slot for part in discover.parts(EXAMPLES)}
     expected = {
-        "Transformer": "actor", "Multiplier": "constraint", "Gae": "credit", "KlInReward": "prepare",
-        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "Td": "critic_loss",
+        "Policy": "actor", "Transformer": "body", "Greedy": "actor_head", "Value": "critic_head",
+        "Multiplier": "constraint", "Gae": "credit", "KlInReward": "prepare",
+        "GroupMean": "statistic", "Informative": "select", "Critic": "critic", "Td": "critic_loss",
         "InOrder": "curriculum",
         "PolicyGradient": "objective", "SequenceRatio": "ratio", "Clip": "trust", "TokenMean": "aggregation",
         "KlToReference": "regularizer", "FromFunction": "reward", "Episodes": "rollout", "EpsilonGreedy": "explore",

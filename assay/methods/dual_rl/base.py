@@ -10,7 +10,7 @@ from assay.core.record import Origin
 from assay.methods.dual_rl.conjugates import ReverseKl
 from assay.methods.dual_rl.critics import MatchMixture
 from assay.methods.dual_rl.fits import ImplicitMaximum
-from assay.parts.critics.dual import ActionValue
+from assay.models.heads.value import ActionValue
 from assay.parts.critics.td import Td
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
@@ -34,7 +34,7 @@ def f_dvl(world: World = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(), 
     return Recipe(
         name="dual-rl",
         actor=world.actor,
-        critics={"value": world.value, "q": ActionValue()},
+        critics={"value": world.value, "q": replace(world.value, head=ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.05 if world is TABLE else 0.005)},
         source=Logged((Log(reward_scale=reward_scale),)),
         stages=(

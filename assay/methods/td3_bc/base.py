@@ -7,8 +7,10 @@ from dataclasses import replace
 from assay.core.recipe import Recipe
 from assay.methods.td3_bc.objectives import MaximizeScaledQ
 from assay.methods.td3_bc.regularizers import NearRecorded
-from assay.models.bounded import Deterministic
-from assay.parts.critics.q import TwinQ
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.bounded import Deterministic
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy
 from assay.parts.sources.logged import Log, Logged
 from assay.recipes.conservative import LOG, STEP
 from assay.recipes.off_policy import td3
@@ -20,5 +22,7 @@ def td3_bc(world: World = CONTINUOUS, log: Log = LOG, weight: float = 2.5) -> Re
     base, source = td3(world), Logged((log,), batch=128)
     critic, actor = (replace(stage, optimizer=STEP) for stage in base.stages)
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
-    base = replace(base, actor=Deterministic((64, 64)), critics={"q": TwinQ((64, 64))})
+    base = replace(
+        base, actor=Policy(Perceptron(), Deterministic()), critics={"q": Critic(Perceptron(), ActionValue())}
+    )
     return replace(base, name="td3_bc", rollout=None, source=source, stages=(critic, actor), steps=200)
