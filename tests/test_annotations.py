@@ -15,7 +15,7 @@ from assay.core.record import Experience, Need
 from assay.core.slots import Annotation, Over
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
-from assay.recipes.worlds import TABLE
+from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 
 

@@ -18,7 +18,7 @@ from assay.core.record import Experience, Loss, Need, State, Sums
 from assay.engine.guards import STANDARD, Alarm
 from assay.engine.loop import Loop
 from assay.parts.rewards.function import FromFunction
-from assay.recipes.worlds import LANGUAGE
+from assay.recipes.defaults import LANGUAGE
 from assay.runs import catalogue
 
 

@@ -22,7 +22,7 @@ from assay.core.schedules import Linear
 from assay.engine.loop import Loop, Step, frozen, means, thawed
 from assay.models.transformer import Transformer
 from assay.parts.curricula.in_order import InOrder
-from assay.recipes.worlds import LANGUAGE, TABLE
+from assay.recipes.defaults import LANGUAGE, TABLE
 from assay.runs import catalogue
 from tests.resume.cases import CASES
 

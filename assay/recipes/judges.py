@@ -6,10 +6,10 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
 from assay.parts.critics.score import BradleyTerry, SequenceScore
 from assay.parts.sources.demonstrations import Pairs
-from assay.recipes.worlds import PREFERENCES, World
+from assay.recipes.defaults import PREFERENCES, Defaults
 
 
-def preference_score(world: World = PREFERENCES) -> Recipe:
+def preference_score(world: Defaults = PREFERENCES) -> Recipe:
     """A transformer that scores completions, learned from the task's pairs; the actor does not learn."""
     return Recipe(
         name="preference-score",

@@ -25,7 +25,7 @@ from assay.methods.mdpo.objectives import MirrorDescent
 from assay.parts.credit.temporal import Gae
 from assay.parts.objectives.trust import NoTrust
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build, with_rewards
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 from assay.tasks.language.mixture import Mixture, mixture
 from assay.tasks.language.sorting import sorting

@@ -17,7 +17,7 @@ from assay.methods.zero_shot_rl.claims import KnownProcess, Tables, TablesView
 from assay.methods.zero_shot_rl.critics import ConservativeMeasures, ConservativeValues, MeasureLoss, Orthonormal, Rows
 from assay.methods.zero_shot_rl.objectives import MaximizeMeasure
 from assay.parts.sources.relabelled import Play, Relabelled
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 from assay.runs import catalogue
 
 GRID, POINT = catalogue.find_task("small-rooms"), catalogue.find_task("pointmaze-umaze")

@@ -32,7 +32,7 @@ from assay.parts.critics.conservative import Conservative, chosen
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 from assay.runs import catalogue
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,) * 2, (2.0,) * 2), horizon=10)

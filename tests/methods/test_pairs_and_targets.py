@@ -27,7 +27,7 @@ from assay.methods.kl_bayes.credit import PosteriorWeight
 from assay.models.transformer import Transformer
 from assay.playing.beam import BeamActor
 from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import TABLE
+from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from assay.tasks.language.addition import addition
 

@@ -19,7 +19,7 @@ from assay.methods.archer.critics import TokenQ, TurnTd, TurnValueLoss
 from assay.methods.archer.source import ReplaySequences
 from assay.parts.credit.judged import ActionValues
 from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import EVERY, LANGUAGE
+from assay.recipes.defaults import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit
 

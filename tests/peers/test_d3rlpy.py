@@ -22,7 +22,7 @@ from assay.methods.td3_bc.base import td3_bc
 from assay.models.bounded import Deterministic
 from assay.ops.distributions import normal_sample
 from assay.recipes import conservative
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 from tests.peers.gaps import Record, assert_all_equal
 from tests.peers.weights import linear, perceptron, slope_of, value_of
 

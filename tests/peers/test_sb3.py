@@ -23,7 +23,7 @@ from assay.core.record import Experience, Fit, concatenate
 from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.engine import Engine, Placement, StageView, Update
 from assay.ops.distributions import normal_sample
-from assay.recipes.worlds import CONTROL
+from assay.recipes.defaults import CONTROL
 from tests.peers.gaps import Record, assert_all_equal, assert_equal
 from tests.peers.weights import Read, Tensors, linear, named, perceptron, slope_of, value_of
 

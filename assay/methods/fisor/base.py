@@ -15,14 +15,14 @@ from assay.parts.critics.dual import ActionValue, ToNextValue
 from assay.parts.critics.value import StateValue
 from assay.parts.objectives.denoising import Alike, Denoising
 from assay.parts.sources.logged import Log, Logged
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MIXED = Logged((Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True)), batch=128, updates=10)
 """As many episodes of somebody careful as of somebody who does not mind costs, both disturbed."""
 STEP = Adam(1e-3, clip_norm=0.0)
 
 
-def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
+def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
     """FISOR (arXiv:2401.10700): three losses that do not wait for each other, no multiplier; the safest of `num`
     candidates acts.
     """
@@ -49,7 +49,7 @@ def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
     )
 
 
-def cloned_diffusion(world: World = CONTINUOUS) -> Recipe:
+def cloned_diffusion(world: Defaults = CONTINUOUS) -> Recipe:
     """The same actor of the same log with every decision alike, one candidate."""
     base = fisor(world)
     actor = replace(base.stages[0], objective=(Denoising(Alike()),))

@@ -18,7 +18,7 @@ from assay.methods.hl_gauss.claims import tracking_error
 from assay.methods.hl_gauss.critics import BinnedValue
 from assay.methods.hl_gauss.losses import HlGauss, TwoHot, cross_entropy
 from assay.parts.critics.value import StateValue
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 
 CRITIC = BinnedValue(-4.0, 36.0, num=101)
 BINS = CRITIC.bins

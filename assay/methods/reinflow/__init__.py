@@ -17,7 +17,7 @@ from assay.core.record import Experience, Need
 from assay.methods.reinflow.actor import Flow
 from assay.methods.reinflow.base import reinflow
 from assay.methods.reinflow.claims import nodes, path_gradient_error, small_actor, walked_record
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 LOGP = frozenset({Need.LOGP})
 

@@ -20,7 +20,7 @@ from assay.methods.safe_rl_review.lagrange import Lagrange
 from assay.methods.safe_rl_review.projection import Projection
 from assay.parts.constraints.pid import PidLagrange
 from assay.recipes.constrained import constrained, safe_ppo
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 WATCHED = constrained(recipes.ppo(), Lagrange(limit=1.0, rate=0.0))
 """ppo with a multiplier that stays 0: it only reports the cost."""

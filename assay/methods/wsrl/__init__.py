@@ -17,7 +17,7 @@ from assay.core.record import Draw, Experience
 from assay.methods.wsrl.base import LOG, wsrl
 from assay.parts.critics.conservative import chosen
 from assay.parts.sources.logged import Log
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 E = 10
 

@@ -60,17 +60,23 @@ class Pretrained:
 
     def build(self, spec: Spec) -> nn.Module:
         """The actor, checked against the network's own forward pass."""
-        network = loaded(self)
-        size = network.get_output_embeddings().weight.shape[0]
-        if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
-            what = f"model '{self.path}' speaks {size} tokens, the task has actions {spec.action}"
-            raise AssayError(f"{what}; give the task the model's tokens with with_model")
-        limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
-        if spec.horizon > limit:
-            raise AssayError(f"model '{self.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
-        actor = PretrainedActor(spec.action, network)
+        network = network_for(self, spec)
+        actor = PretrainedActor(cast(Vocabulary, spec.action), network)
         check_numbers(actor, self.path)
         return actor
+
+
+def network_for(model: Pretrained, spec: Spec) -> Any:
+    """The model's network; AssayError where it has other tokens than the task, or too few positions."""
+    network = loaded(model)
+    size = network.get_output_embeddings().weight.shape[0]
+    if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
+        what = f"model '{model.path}' speaks {size} tokens, the task has actions {spec.action}"
+        raise AssayError(f"{what}; give the task the model's tokens with with_model")
+    limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
+    if spec.horizon > limit:
+        raise AssayError(f"model '{model.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
+    return network
 
 
 def pinned(address: str) -> Pretrained:
