@@ -22,6 +22,7 @@ from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.replay import Replay
 from assay.runs import catalogue
+from assay.runs.machine import tuned
 from assay.runs.plan import check_values, make_plan, plan_of
 from assay.runs.run import Run, execute, train
 from assay.tasks.control.stepping import SteppedTask
@@ -59,11 +60,12 @@ def run_program(recipe: Recipe, folder: Path) -> Run:
 def test_weights_go_from_phase_to_phase_by_name(tmp_path: Path) -> None:
     run = run_program(program(), tmp_path / "run")
     first, second = (Loop(small_ppo(), CARTPOLE, seed=0, num_steps=steps) for steps in (2, 1))
-    for _ in range(2):
-        first.step()
-    given = {f"actor.{name}": tensor for name, tensor in first.actor.named_parameters()}
-    second.engine.load(given, second.recipe)
-    second.step()
+    with tuned(0):  # oneDNN off, as in a run of models this small: the two round differently on some CPUs
+        for _ in range(2):
+            first.step()
+        given = {f"actor.{name}": tensor for name, tensor in first.actor.named_parameters()}
+        second.engine.load(given, second.recipe)
+        second.step()
     for model in ("actor", "value"):
         expected = dict(second.engine.models[model].named_parameters())
         assert all(torch.equal(tensor, expected[name]) for name, tensor in weights_of(run, model).items())

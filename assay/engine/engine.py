@@ -26,6 +26,7 @@ from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.placement import Placement as Placement
 from assay.engine.placement import arrange
 from assay.ops import random
+from assay.ops.bfloat16 import prepare_bfloat16, uses_bfloat16
 
 ONE = torch.ones(())
 
@@ -112,6 +113,9 @@ class Engine:
             with torch.random.fork_rng(devices=[]):
                 built = share_frozen(specs[copy.of].build(spec), self.models[copy.of])
                 self.models[name] = built.to(placement.device)
+        self.bfloat16 = uses_bfloat16(self.models.values(), placement.precision, placement.device)
+        if self.bfloat16:
+            prepare_bfloat16()
         arranged = [arrange(built, placement) for built in self.models.values()]
         self.split = by_reach if all(arranged) else by_length
         self.flats = {name: Flat(model) for name, model in self.models.items()}

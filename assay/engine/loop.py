@@ -19,6 +19,7 @@ from assay.core.record import Draw, Experience, Progress, State, Sums, concatena
 from assay.core.slots import Task
 from assay.engine.engine import Engine, Placement, Update
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
+from assay.engine.memory import check_memory
 from assay.ops import groups
 from assay.sampling import release
 
@@ -56,6 +57,7 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
+        check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)

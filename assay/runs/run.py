@@ -119,7 +119,7 @@ def execute(
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:
                 loop.engine.load(before(plan, folder, mode, weights or {}), plan.recipe)
-            with tuned(worker.num_parameters):
+            with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16):
                 run = worker.work(mode, sinks)
         except KeyboardInterrupt:
             how = "interrupted; what came after the last checkpoint will be done again"
