@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.models.model import Policy
 from benchmarks.arms import interleaved
 
 SIZES = {"1.07M": (128, 5, 4, 320), "0.1M": (64, 2, 4, 64), "toy": (16, 1, 2, 64)}
@@ -88,7 +89,7 @@ def assay_arm(size: str) -> dict[str, Any]:
     from assay import recipes
     from assay.engine.engine import Placement
     from assay.engine.loop import Loop
-    from assay.models.transformer import Transformer
+    from assay.models.bodies.transformer import Transformer
     from assay.parts.rollouts.episodes import Episodes
     from assay.parts.sources.fresh import FreshSequences
     from assay.runs.machine import tuned
@@ -96,7 +97,10 @@ def assay_arm(size: str) -> dict[str, Any]:
 
     (width, layers, heads, vocabulary), (prompts, new, steps) = SIZES[size], work(size)
     recipe = replace(
-        recipes.grpo(), actor=Transformer(width, layers, heads), source=FreshSequences(), rollout=Episodes(prompts, 8)
+        recipes.grpo(),
+        actor=Policy(Transformer(width, layers, heads)),
+        source=FreshSequences(),
+        rollout=Episodes(prompts, 8),
     )
     task = PromptTask("parity", Parity(vocabulary), Words(vocabulary), 16, new)
     loop = Loop(recipe, task, seed=0, num_steps=100, placement=Placement(micro_batch=32))

@@ -13,11 +13,12 @@ from assay.core.record import Experience, Need
 from assay.engine.batching import by_length
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.playing import text
 from assay.runs import catalogue
 
-SMALL = Transformer(width=32, layers=2, heads=2)
+SMALL = Policy(Transformer(width=32, layers=2, heads=2))
 
 
 def ragged(num: int, longest: int) -> Experience:

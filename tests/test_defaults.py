@@ -14,6 +14,7 @@ from assay.core.optimizers import Adam
 from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
 from assay.engine.loop import Loop
+from assay.models.bodies.perceptron import Perceptron
 from assay.recipes.defaults import (
     CONTINUOUS,
     CONTROL,
@@ -145,7 +146,8 @@ def test_the_published_numbers() -> None:
         source: Any = recipe.source
         assert recipe.steps * source.updates == 1_000_000
         assert (source.batch, source.logs[0].reward_scale) == (256, 1.0)
-        assert recipe.actor.hidden == (256, 256)
+        wide = Perceptron((256, 256))
+        assert {recipe.actor.body, recipe.critics["q"].body} == {wide}
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac", "td3", "a2c", "iql", "cql", "td3-bc", "dual-rl"])

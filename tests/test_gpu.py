@@ -21,8 +21,9 @@ from assay.core.spaces import Spec, Vocabulary
 from assay.engine.engine import Engine, Placement, Update
 from assay.engine.loop import Loop
 from assay.engine.placement import arrange
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.models.pretrained.causal import PretrainedActor
-from assay.models.transformer import Transformer
 from assay.ops import random
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
@@ -37,7 +38,7 @@ from assay.sampling.stacks import stack_of
 from assay.sampling.stops import Stop
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-SMALL = Transformer(width=32, layers=2, heads=2)
+SMALL = Policy(Transformer(width=32, layers=2, heads=2))
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo", "dpo", "sft"])

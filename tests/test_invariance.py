@@ -20,17 +20,14 @@ from assay.core.slots import View
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Flat, Placement, Update
 from assay.engine.loop import Loop
-from assay.models.bounded import Deterministic, Squashed
-from assay.models.mlp import Mlp
-from assay.models.q_network import QNetwork
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Critic, Policy, Temperature
 from assay.parts.credit.temporal import Gae
-from assay.parts.critics.q import Temperature, TwinQ
-from assay.parts.critics.value import StateValue, TokenValue
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.fresh import flatten
+from assay.proof.laws.bench import smaller
 from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
@@ -39,8 +36,9 @@ WORDS = Vocabulary(11, pad=0, bos=1, eos=2)
 LANGUAGE_SPEC = Spec(WORDS, WORDS, horizon=12)
 CHOICES = Spec(Box((-1.0,) * 3, (1.0,) * 3), Discrete(3), horizon=10)
 TORQUES = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-1.0, -2.0), (1.0, 2.0)), horizon=10)
-SMALL = {"actor": Transformer(16, 1, 2), "critics": {"value": TokenValue(16, 1, 2)}}
-PACKED = {"actor": Transformer(16, 1, 2, pack_to=20), "critics": {"value": TokenValue(16, 1, 2, pack_to=20)}}
+SMALL = {"actor": Policy(Transformer(16, 1, 2)), "critics": {"value": Critic(Transformer(16, 1, 2))}}
+DENSE = Transformer(16, 1, 2, pack_to=20)
+PACKED = {"actor": Policy(DENSE), "critics": {"value": Critic(DENSE)}}
 
 
 def tokens() -> Experience:
@@ -96,15 +94,10 @@ def small(recipe: Recipe, spec: Spec) -> Recipe:
     """The recipe with models of a few hundred parameters."""
     if isinstance(spec.action, Vocabulary):
         return replace(recipe, actor=SMALL["actor"], critics=SMALL["critics"] if recipe.critics else {})
-    kinds: dict[type, object] = {
-        Mlp: Mlp((8,)),
-        Deterministic: Deterministic((8,)),
-        Squashed: Squashed((8,)),
-        QNetwork: QNetwork((8,)),
-    }
-    critics = {StateValue: StateValue((8,)), TwinQ: TwinQ((8,)), Temperature: Temperature(0.5)}
-    parts = {name: critics[type(part)] for name, part in recipe.critics.items()}
-    return replace(recipe, actor=kinds[type(recipe.actor)], critics=parts)
+    critics = {name: smaller(part) for name, part in recipe.critics.items()}
+    if "temperature" in critics:
+        critics["temperature"] = Temperature(0.5)
+    return replace(recipe, actor=smaller(recipe.actor), critics=critics)
 
 
 CASES: dict[str, tuple[Callable[..., Recipe], Spec]] = {

@@ -18,9 +18,10 @@ from assay.core.slots import PairedTask
 from assay.engine.loop import Loop
 from assay.methods import arenarl
 from assay.methods.arenarl.arena import Arena, JudgedAlone
-from assay.models.score import TransformerScore, load_score, save_score
-from assay.parts.critics.score import BradleyTerry, SequenceScore, at_last_decision
-from assay.parts.critics.value import TokenValue
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.score import TextScore, TransformerScore, load_score, save_score
+from assay.models.model import Critic
+from assay.parts.critics.score import BradleyTerry, at_last_decision
 from assay.parts.rewards.judges import ModelJudge
 from assay.recipes.judges import preference_score
 from assay.runs.judging import fit_judge, pair_accuracy, wins
@@ -119,7 +120,7 @@ def test_the_score_is_read_at_the_last_decision() -> None:
 # ---------------------------------------------------------------------------------------------------- the file
 def judge_file(path: Path, seed: int = 0) -> TransformerScore:
     torch.manual_seed(seed)
-    model = SequenceScore(16, 1, 2).build(TASK.spec)
+    model = Critic(Transformer(16, 1, 2), TextScore()).build(TASK.spec)
     assert isinstance(model, TransformerScore)
     save_score(model, path)
     return model
@@ -142,7 +143,7 @@ def test_a_judge_is_what_was_saved_and_other_weights_are_refused(tmp_path: Path)
     with pytest.raises(AssayError, match="no file"):
         ModelJudge(str(tmp_path / "no"))(batch, TASK, torch.tensor([0]), torch.tensor([1]))
     with pytest.raises(AssayError, match="reads tokens"):
-        SequenceScore().build(cartpole().spec)
+        Critic(Transformer(64), TextScore()).build(cartpole().spec)
 
 
 def test_a_judge_of_other_tokens_is_refused(tmp_path: Path) -> None:
@@ -211,7 +212,7 @@ def test_spoiled_demonstrations_are_wrong_and_stay_the_same() -> None:
 
 def test_a_judge_learns_pairs_and_decides_arenas(tmp_path: Path) -> None:
     recipe = preference_score()
-    small = replace(recipe, critics={"score": SequenceScore(32, 2, 2)})
+    small = replace(recipe, critics={"score": Critic(Transformer(32, 2, 2), TextScore())})
     judge = fit_judge(PAIRS, tmp_path / "judge.safetensors", steps=60, recipe=small)
     untrained = fit_judge(PAIRS, tmp_path / "first.safetensors", steps=0, recipe=small)
     assert pair_accuracy(judge, PAIRS, 128) > max(0.7, pair_accuracy(untrained, PAIRS, 128))
@@ -221,5 +222,6 @@ def test_a_judge_learns_pairs_and_decides_arenas(tmp_path: Path) -> None:
     step = loop.step()
     assert step.fresh is not None
     assert bool(torch.isfinite(step.fresh.reward).all())
+    wrong = replace(recipe, critics={"score": Critic(Transformer(8, 1, 2))})
     with pytest.raises(AssayError, match="no critic 'score'"):
-        fit_judge(PAIRS, tmp_path / "no", steps=1, recipe=replace(recipe, critics={"score": TokenValue(8, 1, 2)}))
+        fit_judge(PAIRS, tmp_path / "no", steps=1, recipe=wrong)

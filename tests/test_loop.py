@@ -20,7 +20,8 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, State
 from assay.core.schedules import Linear
 from assay.engine.loop import Loop, Step, frozen, means, thawed
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.parts.curricula.in_order import InOrder
 from assay.recipes.defaults import LANGUAGE, TABLE
 from assay.runs import catalogue
@@ -139,7 +140,7 @@ def test_demonstrations_and_pairs_are_taken_exactly_once_in_order() -> None:
 def small_actor() -> Any:
     torch.manual_seed(3)
     task = catalogue.find_task("addition-1")
-    return Transformer(width=16, layers=2, heads=2).build(task.spec).double()
+    return Policy(Transformer(width=16, layers=2, heads=2)).build(task.spec).double()
 
 
 ACTOR, TASK = small_actor(), catalogue.find_task("addition-1")

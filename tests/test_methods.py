@@ -151,7 +151,7 @@ def test_finds_the_best_arm_of_a_bandit(name: str) -> None:
     loop = Loop(catalogue.recipe_for(name, task, {}), task, seed=0, num_steps=60)
     for _ in range(60):
         loop.step()
-    probability = loop.actor.table.detach().softmax(-1)[0, -1]
+    probability = loop.actor.body.table.detach().softmax(-1)[0, -1]
     assert float(probability) > 0.8
 
 
@@ -161,7 +161,7 @@ def test_a_wrong_law_would_be_seen() -> None:
     loop = Loop(catalogue.recipe_for("rloo", task, {"learning_rate": 0.0}), task, seed=0, num_steps=20)
     for _ in range(20):
         loop.step()
-    assert float(loop.actor.table.detach().softmax(-1)[0, -1]) == pytest.approx(1 / 3)
+    assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(("name", "steps", "target"), [("ppo", 40, 200.0), ("bc", 40, 300.0)])

@@ -14,7 +14,8 @@ import pytest
 
 from assay.core.recipe import Recipe
 from assay.core.settings import describe
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
@@ -35,7 +36,7 @@ from assay.runs import catalogue
 from tests.checks.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
-    ("actor", Transformer(width=16, layers=1, heads=2, pack_to=16)),
+    ("actor", Policy(Transformer(width=16, layers=1, heads=2, pack_to=16))),
     ("credit", Gae(discount=0.9, decay=0.0)),
     ("credit", Gae(discount=1.0, decay=1.0)),
     ("credit", OutcomeCredit(GroupMean(), GroupDeviation())),

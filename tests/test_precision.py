@@ -17,7 +17,8 @@ from assay.engine import engine as engine_module
 from assay.engine.engine import Engine, Placement, Update
 from assay.engine.loop import Loop
 from assay.engine.placement import arrange
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.runs import catalogue
 
 
@@ -80,7 +81,7 @@ def test_a_gradient_of_nan_changes_no_bit(dtype: torch.dtype) -> None:
 
 def test_clipping_is_a_product_with_the_limit_over_the_norm() -> None:
     task = catalogue.find_task("sorting-3")
-    recipe = replace(recipes.sft(), actor=Transformer(width=32, layers=1, heads=2))
+    recipe = replace(recipes.sft(), actor=Policy(Transformer(width=32, layers=1, heads=2)))
     stage = replace(recipe.stages[0], optimizer=Descent(1.0, clip_norm=0.1))
     engine, plain = (Engine(replace(recipe, stages=(stage,)), task.spec, 0, Placement()) for _ in range(2))
     gradient = torch.randn(engine.flats["actor"].values.shape)
@@ -98,7 +99,7 @@ def test_counts_of_steps_that_were_saved_as_numbers_are_read() -> None:
 
 def loop_of(**placement: Any) -> Loop:
     task = catalogue.find_task("sorting-3")
-    recipe = replace(recipes.sft(), actor=Narrow(Transformer(width=32, layers=2, heads=2)))
+    recipe = replace(recipes.sft(), actor=Narrow(Policy(Transformer(width=32, layers=2, heads=2))))
     return Loop(recipe, task, seed=0, num_steps=3, placement=Placement(**placement))
 
 

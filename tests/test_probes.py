@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -14,11 +15,12 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Experience, Need, Progress, pad
 from assay.core.schedules import Linear
+from assay.core.spaces import Discrete, Spec
 from assay.engine.engine import Placement
-from assay.models.table import SoftmaxTable
+from assay.models.bodies.table import Table
+from assay.models.model import Critic
 from assay.parts.aggregations import SequenceSum
 from assay.parts.credit.outcome import NoBaseline, OutcomeCredit
-from assay.parts.critics.value import TableValue
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
 from assay.recipes.defaults import TABLE
@@ -33,11 +35,8 @@ FAMILY = [
 ]  # fmt: skip
 
 
-def table(logits: Tensor = TABLE_LOGITS) -> SoftmaxTable:
-    actor = SoftmaxTable(*logits.shape).double()
-    with torch.no_grad():
-        actor.table.copy_(logits)
-    return actor
+def table(logits: Tensor = TABLE_LOGITS) -> Any:
+    return probes.table_of(logits)
 
 
 def batch() -> Experience:
@@ -61,7 +60,7 @@ def batch() -> Experience:
     )
 
 
-def given(recipe: Recipe, actor: SoftmaxTable, value: nn.Module, reference: SoftmaxTable) -> probes.Probe:
+def given(recipe: Recipe, actor: Any, value: nn.Module, reference: Any) -> probes.Probe:
     """`probes.loss` with tensors that these models computed."""
     scored = actor.score(batch(), frozenset({Need.LOGP, Need.ENTROPY}))
     logp_ref = reference.score(batch(), frozenset({Need.LOGP})).logp
@@ -75,15 +74,16 @@ def given(recipe: Recipe, actor: SoftmaxTable, value: nn.Module, reference: Soft
 @pytest.mark.parametrize("micro_batch", [0, 2])
 def test_loss_on_tensors_has_the_gradient_that_the_engine_has(base: object, micro_batch: int) -> None:
     recipe = base(TABLE)  # type: ignore[operator]
-    actor, value, reference = table(), TableValue(4).double(), table(TABLE_LOGITS.flip(0))
+    actor, reference = table(), table(TABLE_LOGITS.flip(0))
+    value: Any = Critic(Table()).build(Spec(Discrete(4), Discrete(3), 1)).double()
     with torch.no_grad():
-        value.table.copy_(TABLE_LOGITS[:, 0])
+        value.body.table.copy_(TABLE_LOGITS[:, 0])
     probe = given(recipe, actor, value, reference)
-    (mine,) = torch.autograd.grad(probe.loss, actor.table, retain_graph=True)
+    (mine,) = torch.autograd.grad(probe.loss, actor.body.table, retain_graph=True)
     models = {name: {"value": value, "reference": reference}[name] for name in [*recipe.critics, *recipe.copies]}
     engine = probes.gradient(recipe, batch(), actor, models=models, placement=Placement(micro_batch=micro_batch))
     assert mine.abs().max() > 1e-3
-    assert torch.allclose(mine, engine["table"], rtol=0, atol=1e-12)
+    assert torch.allclose(mine, engine["body.table"], rtol=0, atol=1e-12)
 
 
 def test_gradient_reaches_logp_entropy_and_value_and_never_the_reference() -> None:
@@ -200,17 +200,17 @@ def test_what_is_missing_is_named(recipe: Recipe, options: dict[str, object], te
 # ---------------------------------------------------------------------------------------------------- gradient
 def test_gradient_leaves_the_given_actor_as_it_was() -> None:
     actor = table()
-    before = actor.table.detach().clone()
+    before = actor.body.table.detach().clone()
     first = probes.gradient(recipes.grpo(TABLE), batch(), actor)
     second = probes.gradient(recipes.grpo(TABLE), batch(), actor)
-    assert torch.equal(actor.table, before)
-    assert actor.table.grad is None
-    assert torch.equal(first["table"], second["table"])
+    assert torch.equal(actor.body.table, before)
+    assert actor.body.table.grad is None
+    assert torch.equal(first["body.table"], second["body.table"])
 
 
 def test_gradient_is_zero_where_nothing_is_to_be_learnt() -> None:
     empty = replace(batch(), mask=torch.zeros(6, 5, dtype=torch.bool))
-    assert torch.equal(probes.gradient(recipes.sft(TABLE), empty, table())["table"], torch.zeros(4, 3).double())
+    assert torch.equal(probes.gradient(recipes.sft(TABLE), empty, table())["body.table"], torch.zeros(4, 3).double())
 
 
 def test_models_that_are_missing_or_unknown_are_named() -> None:
@@ -223,7 +223,7 @@ def test_models_that_are_missing_or_unknown_are_named() -> None:
 def test_a_given_reference_is_used() -> None:
     same = probes.gradient(recipes.dpo(TABLE), batch(), table())
     other = probes.gradient(recipes.dpo(TABLE), batch(), table(), models={"reference": table(TABLE_LOGITS.flip(1))})
-    assert not torch.allclose(same["table"], other["table"])
+    assert not torch.allclose(same["body.table"], other["body.table"])
 
 
 # ---------------------------------------------------------------------------------------------------- enumeration

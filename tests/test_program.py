@@ -17,7 +17,8 @@ from assay.core.record import Certified, Draw, Experience
 from assay.core.slots import Task
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
-from assay.models.mlp import Mlp
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Policy
 from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.replay import Replay
@@ -142,7 +143,7 @@ def test_copies_begin_as_what_they_copy_unless_they_are_handed_on_themselves() -
 
 
 def test_another_shape_is_refused_by_name(tmp_path: Path) -> None:
-    narrow = Phase("narrow", small_ppo(actor=Mlp(hidden=(8,))), 1)
+    narrow = Phase("narrow", small_ppo(actor=Policy(Perceptron(hidden=(8,)))), 1)
     with pytest.raises(AssayError, match=r"actor\.\S+ was handed on with shape .* give both phases the same model"):
         run_program(replace(program(), before=(narrow,)), tmp_path / "run")
 
@@ -170,8 +171,8 @@ def test_settings_of_phases_are_checked_too() -> None:
 
 def test_a_setting_means_the_recipe_before_its_phases_and_shared_models_change_together() -> None:
     recipe = program().set("actor.hidden", (8, 8))
-    assert recipe.actor == Mlp(hidden=(8, 8))
-    assert [phase.recipe.actor for phase in recipe.before] == [Mlp(hidden=(8, 8))] * 2
+    assert recipe.actor == Policy(Perceptron(hidden=(8, 8)))
+    assert [phase.recipe.actor for phase in recipe.before] == [Policy(Perceptron(hidden=(8, 8)))] * 2
     changed = program().set("rollout.steps", 5)
     assert changed.rollout.steps == 5
     assert [phase.recipe.rollout.steps for phase in changed.before] == [4, 4]

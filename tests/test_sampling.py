@@ -12,7 +12,8 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.ops import random
 from assay.playing.completions import complete
 from assay.runs import catalogue
@@ -34,7 +35,7 @@ LIMIT, WAY = torch.full((24,), NEW), Way(WORDS.eos)
 
 def small_actor() -> Any:
     torch.manual_seed(0)
-    return Transformer(width=32, layers=2, heads=2).build(TASK.spec).double()
+    return Policy(Transformer(width=32, layers=2, heads=2)).build(TASK.spec).double()
 
 
 def decoded(actor: Any, greedy: bool = False) -> Experience:

@@ -17,7 +17,8 @@ from assay.methods.delethink.rollout import Chunks
 from assay.methods.prefixrl.rollout import FromPrefixes
 from assay.methods.spo.rollout import Chain, Tree
 from assay.methods.t_ppo.rollout import Windows
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.ops import random
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
@@ -39,7 +40,7 @@ SIZES = [(24, 300, 4, 16), (24, 300, 4, 1), (5, 90, 4, 3), (24, 34, 4, 5), (12, 
 
 def small_actor(task: Any = TASK) -> Any:
     torch.manual_seed(0)
-    return Transformer(width=32, layers=2, heads=2).build(task.spec).double()
+    return Policy(Transformer(width=32, layers=2, heads=2)).build(task.spec).double()
 
 
 def sampler(actor: Any, size: tuple[int, int, int, int] = SIZES[0], longest: int = 120) -> Sampler:

@@ -20,7 +20,7 @@ from assay.app.report.progress import Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
-from assay.models.table import SoftmaxTable
+from assay.models.heads.categorical import SoftmaxTable
 from assay.runs import run
 
 DEADLINE = 120.0

@@ -18,7 +18,8 @@ from assay import recipes
 from assay.claims import probes
 from assay.core.record import Draw, Experience, Scored
 from assay.core.slots import CriticLoss
-from assay.models.table import SoftmaxTable
+from assay.models.bodies.table import Table
+from assay.models.model import Policy
 from assay.ops import returns
 from assay.parts.credit.temporal import Gae
 from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss
@@ -169,7 +170,7 @@ def fragment() -> Experience:
     """A random walk in a chain of five states: episodes end at the goal or are cut after twenty decisions."""
     task = chain(5)
     rollout = Fragments(instances=8, steps=96)
-    record = rollout(task, SoftmaxTable(5, 2), np.empty(0, np.int64), Draw(3, (0,)), rollout.init(task))
+    record = rollout(task, Policy(Table()).build(task.spec), np.empty(0, np.int64), Draw(3, (0,)), rollout.init(task))
     assert int(record.terminal.sum()) > 8
     assert int(record.truncated.sum()) > 8
     inside = ~record.mask[:, 1:-1]
@@ -179,12 +180,12 @@ def fragment() -> Experience:
 
 def losses(record: Experience) -> dict[str, Tensor]:
     """Loss and gradient of the policy, the value and the action values on a fragment."""
-    actor = SoftmaxTable(5, 2).double()
+    actor: Any = Policy(Table()).build(chain(5).spec).double()
     value = VALUE_S[record.context["state"]].requires_grad_()
     logp = actor.score(record, frozenset()).logp
     entropy = torch.zeros_like(logp) + 0.1 * logp
     ppo = probes.loss(recipes.ppo(), record.rows(slice(None)), logp, entropy=entropy, value=value)
-    policy_slope, value_slope = torch.autograd.grad(ppo.loss, (actor.table, value))
+    policy_slope, value_slope = torch.autograd.grad(ppo.loss, (actor.body.table, value))
     view = Stubs({name: Stub(lambda context: Q_SA[context["state"]]) for name in ("actor", "target")})
     values = DoubleQLearning(0.9)(record, view)
     return {

@@ -9,10 +9,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.models.bounded import Squashed
+from assay.models.heads.bounded import SquashedGaussian
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.conservative import Conservative, ConservativeChoices, Expectile, ToOwnAction
-from assay.parts.critics.dual import ActionValue, ToNextValue
-from assay.parts.critics.q import DoubleQLearning, Temperature, TwinQ
+from assay.parts.critics.dual import ToNextValue
+from assay.parts.critics.q import DoubleQLearning
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.sources.logged import Log, Logged
@@ -31,7 +33,7 @@ def iql(world: Defaults = CONTROL, log: Log | None = None, level: float = 0.7, s
     return Recipe(
         name="iql",
         actor=world.actor,
-        critics={"value": world.value, "q": ActionValue(world.offline.hidden)},
+        critics={"value": world.value, "q": replace(world.value, head=ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=logged(world, log),
         stages=(
@@ -50,11 +52,11 @@ def cql(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float = 1.
 
 def conservative_sac(world: Defaults, log: Log | None, weight: float) -> Recipe:
     """CQL for continuous actions."""
-    hidden, step = world.offline.hidden, world.offline.optimizer
+    body, step = world.offline.body, world.offline.optimizer
     return Recipe(
         name="cql",
-        actor=Squashed(hidden),
-        critics={"q": TwinQ(hidden), "temperature": Temperature(1.0)},
+        actor=Policy(body, SquashedGaussian()),
+        critics={"q": Critic(body, ActionValue()), "temperature": Temperature(1.0)},
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=logged(world, log),
         stages=(

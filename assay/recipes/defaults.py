@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.schedules import Linear
-from assay.core.slots import ModelSpec, PairedTask, PresetTask, Rollout, Source, Task
+from assay.core.slots import Body, ModelSpec, PairedTask, PresetTask, Rollout, Source, Task
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
-from assay.models.mlp import Mlp
-from assay.models.table import Table
-from assay.models.transformer import Transformer
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Critic, Policy
 from assay.parts.credit.temporal import Gae
-from assay.parts.critics.value import StateValue, TokenValue
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.demonstrations import Pairs
 from assay.parts.sources.fresh import FreshDecisions, FreshSequences
@@ -35,7 +35,7 @@ CLASSIC = "classic"
 class OffPolicy:
     """Defaults of methods with a replay buffer: networks, optimizer, decisions and updates per step, budget."""
 
-    hidden: tuple[int, ...] = (256, 256)
+    body: Body = Perceptron((256, 256))
     optimizer: Adam = Adam(learning_rate=1e-3, clip_norm=0.0)
     rollout: Fragments = Fragments(instances=1, steps=8)
     replay: Replay = Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000)
@@ -48,7 +48,7 @@ class OffPolicy:
 class Offline:
     """Defaults of methods that learn from an offline dataset: networks, optimizer, batches, budget, the dataset."""
 
-    hidden: tuple[int, ...] = (64, 64)
+    body: Body = Perceptron()
     optimizer: Adam = Adam(learning_rate=1e-3, clip_norm=0.0)
     batch: int = 128
     updates: int = 10
@@ -69,7 +69,7 @@ class Defaults:
 
     name: str
     actor: ModelSpec
-    value: ModelSpec
+    value: Critic
     episodes: Rollout | None
     """Whole episodes in groups: what group methods gather."""
     fragments: Rollout | None
@@ -106,8 +106,8 @@ class Defaults:
 
 LANGUAGE = Defaults(
     name="language",
-    actor=Transformer(),
-    value=TokenValue(),
+    actor=Policy(Transformer()),
+    value=Critic(Transformer()),
     episodes=Episodes(starts=32, members=8),
     fragments=Episodes(starts=64, members=4),
     short=Episodes(starts=64, members=4),
@@ -123,8 +123,8 @@ LANGUAGE = Defaults(
 
 CONTROL = Defaults(
     name="control",
-    actor=Mlp(),
-    value=StateValue(),
+    actor=Policy(),
+    value=Critic(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=128, steps=16),
     short=Fragments(instances=16, steps=16),
@@ -138,8 +138,8 @@ CONTROL = Defaults(
 
 CONTINUOUS = Defaults(
     name="continuous control",
-    actor=Mlp(),
-    value=StateValue(),
+    actor=Policy(),
+    value=Critic(),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=16, steps=128),
     short=Fragments(instances=16, steps=16),
@@ -152,8 +152,8 @@ CONTINUOUS = Defaults(
 
 TABLE = Defaults(
     name="table",
-    actor=Table(),
-    value=StateValue(),
+    actor=Policy(Table()),
+    value=Critic(Table()),
     episodes=Episodes(starts=8, members=8),
     fragments=Fragments(instances=16, steps=16),
     short=Fragments(instances=16, steps=8),
@@ -195,7 +195,7 @@ MUJOCO = replace(
         steps=125_000,
     ),
     offline=Offline(
-        hidden=(256, 256),
+        body=Perceptron((256, 256)),
         optimizer=Adam(learning_rate=3e-4, clip_norm=0.0),
         batch=256,
         updates=1_000,
@@ -209,7 +209,7 @@ epochs of batches of 64, Adam 3e-4 that falls to 0, no entropy bonus), SAC (arXi
 short: 100 decisions before the first update instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the
 first 25,000. A million updates for offline methods."""
 
-D4RL = replace(MUJOCO, preset="d4rl", actor=Mlp((256, 256)), value=StateValue((256, 256)))
+D4RL = replace(MUJOCO, preset="d4rl", actor=Policy(Perceptron((256, 256))), value=Critic(Perceptron((256, 256))))
 """MUJOCO with the wide networks of offline methods on D4RL: TD3+BC (arXiv:2106.06860, table 3), IQL (arXiv:2110.06169,
 appendix B) and CQL (arXiv:2006.04779, appendix F): two layers of 256, Adam 3e-4, batches of 256, targets at rate 0.005,
 a million updates, rewards as recorded."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
-from assay.parts.critics.score import BradleyTerry, SequenceScore
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.score import TextScore
+from assay.models.model import Critic
+from assay.parts.critics.score import BradleyTerry
 from assay.parts.sources.demonstrations import Pairs
 from assay.recipes.defaults import PREFERENCES, Defaults
 
@@ -14,7 +17,7 @@ def preference_score(world: Defaults = PREFERENCES) -> Recipe:
     return Recipe(
         name="preference-score",
         actor=world.actor,
-        critics={"score": SequenceScore()},
+        critics={"score": Critic(Transformer(64), TextScore())},
         source=Pairs(batch=64),
         stages=(Stage("score", trains=("score",), critic=(BradleyTerry("score"),), optimizer=Adam(1e-3)),),
         steps=200,

@@ -7,9 +7,10 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Linear
-from assay.models.bounded import Deterministic, Squashed
-from assay.models.q_network import QNetwork
-from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss, Temperature, TwinQ
+from assay.models.heads.bounded import Deterministic, SquashedGaussian
+from assay.models.heads.value import ActionValue, Greedy
+from assay.models.model import Critic, Policy, Temperature
+from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy, GaussianNoise
@@ -25,7 +26,7 @@ def dqn(world: Defaults = CONTROL) -> Recipe:
     optimizer = Adam(Linear(2.3e-3, 0.0), clip_norm=10.0)
     return Recipe(
         name="dqn",
-        actor=QNetwork((256, 256)),
+        actor=Policy(world.off_policy.body, Greedy()),
         copies={"target": Copy(of="actor", rate=1.0, every=128)},
         rollout=Fragments(instances=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
         source=Replay(capacity=100_000, batch=64, updates=128, warmup=1_000),
@@ -39,12 +40,11 @@ def td3(world: Defaults = CONTINUOUS) -> Recipe:
 
     Noise falls from the whole half-range to a tenth of it over the first steps: the paper's first steps are random too.
     """
-    settings = world.off_policy
-    hidden, step = settings.hidden, settings.optimizer
+    settings, step = world.off_policy, world.off_policy.optimizer
     return Recipe(
         name="td3",
-        actor=Deterministic(hidden),
-        critics={"q": TwinQ(hidden)},
+        actor=Policy(settings.body, Deterministic()),
+        critics={"q": Critic(settings.body, ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.005, every=2), "actor_target": Copy(of="actor", rate=0.005, every=2)},
         rollout=replace(settings.rollout, explore=GaussianNoise(Linear(1.0, 0.1, share=settings.noise_share))),
         source=settings.replay,
@@ -58,12 +58,11 @@ def td3(world: Defaults = CONTINUOUS) -> Recipe:
 
 def sac(world: Defaults = CONTINUOUS) -> Recipe:
     """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature that holds the entropy."""
-    settings = world.off_policy
-    hidden, step = settings.hidden, settings.optimizer
+    settings, step = world.off_policy, world.off_policy.optimizer
     return Recipe(
         name="sac",
-        actor=Squashed(hidden),
-        critics={"q": TwinQ(hidden), "temperature": Temperature(1.0)},
+        actor=Policy(settings.body, SquashedGaussian()),
+        critics={"q": Critic(settings.body, ActionValue()), "temperature": Temperature(1.0)},
         copies={"q_target": Copy(of="q", rate=0.005)},
         rollout=settings.rollout,
         source=settings.replay,

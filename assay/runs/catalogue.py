@@ -27,8 +27,8 @@ from assay.tasks.language import textfile
 from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import PromptTask
 from assay.core.errors import AssayError
-from assay.methods.archer.critics import TokenQ
-from assay.parts.critics.value import TokenValue
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Critic
 from assay.recipes.defaults import Defaults, defaults_of
 
 WARMUP = 200
@@ -155,14 +155,11 @@ def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
 
 def on_pretrained(critic: ModelSpec, actor: ModelSpec) -> ModelSpec:
     """Returns a critic of tokens on a copy of the pretrained network; any other critic as it is."""
+    from assay.models.pretrained.body import PretrainedBody
     from assay.models.pretrained.transformers import Pretrained
-    from assay.models.pretrained.value import PretrainedQ, PretrainedValue
 
-    if not isinstance(actor, Pretrained):
-        return critic
-    if isinstance(critic, TokenQ):
-        return PretrainedQ(actor, critic.num)
-    return PretrainedValue(actor) if isinstance(critic, TokenValue) else critic
+    is_small = isinstance(critic, Critic) and isinstance(critic.body, Transformer)
+    return replace(critic, body=PretrainedBody(actor)) if is_small and isinstance(actor, Pretrained) else critic
 
 
 def with_pretrained_rate(stage: Stage, critics: Collection[str]) -> Stage:

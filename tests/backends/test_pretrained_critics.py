@@ -14,9 +14,11 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience, Outcome, Score
 from assay.core.schedules import Delayed, Linear
 from assay.engine.loop import Loop
+from assay.models.heads.value import ActionValue, Value
+from assay.models.model import Critic
 from assay.models.pretrained.adapters import Lora
+from assay.models.pretrained.body import PretrainedBody
 from assay.models.pretrained.transformers import Pretrained, with_model
-from assay.models.pretrained.value import PretrainedQ, PretrainedValue
 from assay.parts.rollouts.episodes import Episodes
 from assay.recipes.defaults import LANGUAGE
 from assay.runs import catalogue, run
@@ -82,24 +84,24 @@ def small(recipe: Recipe) -> Recipe:
 # ---------------------------------------------------------------------------------------------------- models
 def test_values_are_a_linear_function_of_the_state_before_each_token(path: str) -> None:
     batch = shown(path)
-    critic: Any = PretrainedValue(Pretrained(path)).build(task_of(path).spec)
+    critic: Any = Critic(PretrainedBody(Pretrained(path))).build(task_of(path).spec)
     assert critic(batch.context).shape == batch.mask.shape
     assert float(critic(batch.context).detach().abs().max()) == 0.0
-    torch.nn.init.normal_(critic.head.weight)
+    torch.nn.init.normal_(critic.body.layer.weight)
     network = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
     for row, tokens in enumerate(batch.context["tokens"]):
         length = int(batch.context["valid"][row].sum())
         hidden = network.base_model(input_ids=tokens[:length].unsqueeze(0)).last_hidden_state[0]
-        own = (hidden @ critic.head.weight[0])[:-1]
+        own = (hidden @ critic.body.layer.weight[0])[:-1]
         torch.testing.assert_close(critic(batch.context)[row, 1:length], own, atol=1e-4, rtol=1e-4)
 
 
 def test_action_values_see_the_token_itself(path: str) -> None:
     batch = shown(path)
-    critic: Any = PretrainedQ(Pretrained(path), num=3).build(task_of(path).spec)
+    critic: Any = Critic(PretrainedBody(Pretrained(path)), ActionValue(3)).build(task_of(path).spec)
     assert critic(batch.context, batch.action).shape == (3, *batch.mask.shape)
     assert float(critic(batch.context, batch.action).detach().abs().max()) == 0.0
-    torch.nn.init.normal_(critic.heads)
+    torch.nn.init.normal_(critic.body.layers)
     tokens = batch.context["tokens"].clone()
     tokens[:, 3] = (tokens[:, 3] + 1) % 200
     contexts = (batch.context, {**batch.context, "tokens": tokens})
@@ -112,17 +114,19 @@ def test_heads_are_in_float32_on_a_network_in_bfloat16_and_both_learn(path: str)
     recipe = small(catalogue.recipe_for("ppo", task_of(path), {"dtype": "bfloat16"}, Pretrained(path)))
     loop = Loop(recipe, task_of(path), seed=0, num_steps=2)
     critic: Any = loop.engine.models["value"]
-    assert critic.head.weight.dtype == torch.float32
-    assert {weight.dtype for weight in critic.states.parameters()} == {torch.bfloat16}
-    before = critic.head.weight.clone()
+    head = critic.body.layer.weight
+    assert head.dtype == torch.float32
+    assert {weight.dtype for weight in critic.body.states.parameters()} == {torch.bfloat16}
+    before = head.clone()
     assert loop.step().alarms == []
     assert critic(shown(path).context).dtype == torch.float32
-    assert not torch.equal(critic.head.weight, before)
+    assert not torch.equal(head, before)
 
 
 def test_a_frozen_network_leaves_the_head_to_be_trained(path: str) -> None:
-    critic = PretrainedValue(Pretrained(path), frozen=True).build(task_of(path).spec)
-    assert [name for name, weight in critic.named_parameters() if weight.requires_grad] == ["head.weight", "head.bias"]
+    critic = Critic(PretrainedBody(Pretrained(path), frozen=True)).build(task_of(path).spec)
+    trained = [name for name, weight in critic.named_parameters() if weight.requires_grad]
+    assert trained == ["body.layer.weight", "body.layer.bias"]
 
 
 # ---------------------------------------------------------------------------------------------------- recipes
@@ -130,9 +134,8 @@ def test_a_frozen_network_leaves_the_head_to_be_trained(path: str) -> None:
 def test_a_pretrained_actor_has_pretrained_critics_that_learn(name: str, path: str) -> None:
     actor = Pretrained(path)
     recipe = small(catalogue.recipe_for(name, task_of(path), {}, actor))
-    assert {name: type(critic) for name, critic in recipe.critics.items()} == {
-        critic: PretrainedQ if critic == "q" else PretrainedValue for critic in WITH_CRITICS[name]
-    }
+    heads = {critic: ActionValue() if critic == "q" else Value() for critic in WITH_CRITICS[name]}
+    assert recipe.critics == {critic: Critic(PretrainedBody(actor), head) for critic, head in heads.items()}
     loop = Loop(recipe, task_of(path), seed=0, num_steps=3)
     before = {
         critic: {key: value.clone() for key, value in loop.engine.models[critic].state_dict().items()}
@@ -161,8 +164,9 @@ def test_settings_of_the_actor_hold_for_its_critics(path: str) -> None:
     settings = {"lora.rank": 16, "dtype": "bfloat16"}
     recipe: Any = catalogue.recipe_for("archer", task_of(path), settings, Pretrained(path))
     assert recipe.actor == Pretrained(path, dtype="bfloat16", lora=Lora(16))
-    assert {critic.model for critic in recipe.critics.values()} == {recipe.actor}
-    assert recipe.set("critics.value.frozen", True).critics["value"] == PretrainedValue(recipe.actor, frozen=True)
+    assert {critic.body.model for critic in recipe.critics.values()} == {recipe.actor}
+    frozen = recipe.set("critics.value.body.frozen", True).critics["value"]
+    assert frozen == Critic(PretrainedBody(recipe.actor, frozen=True))
 
 
 def test_with_lora_a_critic_trains_adapters_and_its_head(path: str) -> None:
@@ -172,7 +176,7 @@ def test_with_lora_a_critic_trains_adapters_and_its_head(path: str) -> None:
     critic = loop.engine.models["value"]
     trained = [name for name, weight in critic.named_parameters() if weight.requires_grad]
     assert any(".lora_A." in name for name in trained)
-    assert all(".lora_" in name or name.startswith("head.") for name in trained)
+    assert all(".lora_" in name or name.startswith("body.layer.") for name in trained)
     before = {name: weight.clone() for name, weight in critic.named_parameters()}
     assert loop.step().alarms == []
     moved = {name for name, weight in critic.named_parameters() if not torch.equal(weight, before[name])}
@@ -192,6 +196,6 @@ def test_from_the_command_line_and_on_from_the_folder(path: str, tmp_path: Path)
     assert cli.main([*words.split(), "--set", "rollout.starts=2", "--set", "rollout.members=2"]) == 0
     _, plan, step = run.load(tmp_path / "run")
     assert step == 2
-    assert plan.recipe.critics["value"] == PretrainedValue(plan.recipe.actor)  # type: ignore[arg-type]
+    assert plan.recipe.critics["value"] == Critic(PretrainedBody(plan.recipe.actor))  # type: ignore[arg-type]
     again = make_plan("ppo", "addition-1", steps=2, model=path, settings=plan.settings)
     assert again.config()["fingerprint"] == plan.config()["fingerprint"]

@@ -20,8 +20,9 @@ from tests.checks.examples import EXAMPLES
 def test_slots_of_known_parts() -> None:
     slots = {part.cls.__name__: part.slot for part in discover.parts(EXAMPLES)}
     expected = {
-        "Transformer": "actor", "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare",
-        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "ValueLoss": "critic_loss",
+        "Policy": "actor", "Transformer": "body", "Greedy": "actor_head", "Value": "critic_head",
+        "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare",
+        "GroupMean": "statistic", "Informative": "select", "Critic": "critic", "ValueLoss": "critic_loss",
         "InOrder": "curriculum",
         "PolicyGradient": "objective", "SequenceRatio": "ratio", "Clip": "trust", "TokenMean": "aggregation",
         "KlToReference": "regularizer", "FromFunction": "reward", "Episodes": "rollout", "EpsilonGreedy": "explore",

@@ -12,10 +12,13 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
+from assay.core.slots import Ask, Body
 from assay.core.spaces import Context, Discrete, Spec
-from assay.models.mlp import Mlp, MlpCategorical
-from assay.models.table import Table
-from assay.models.transformer import Transformer
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.categorical import CategoricalPolicy
+from assay.models.model import Policy
 from assay.proof.laws.actor import ACTOR, check_actor
 from assay.proof.laws.cases import CHOICES, TOKENS, TORQUES
 from assay.proof.laws.critic import CRITIC, check_critic
@@ -24,11 +27,11 @@ from tests.checks.breaking import assert_caught, not_covered
 
 
 # ------------------------------------------------------------------------------------------------------------- actors
-class Broken(MlpCategorical):
+class Broken(CategoricalPolicy):
     """A categorical policy with one mistake."""
 
     def __init__(self, mistake: str) -> None:
-        super().__init__(3, 3, (8,))
+        super().__init__(Perceptron((8,)).outputs(CHOICES, Ask((3,))))
         self.mistake = mistake
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -81,19 +84,21 @@ def test_a_sound_actor_obeys_every_law() -> None:
     assert [one for one in ACTOR.check(Actor("none")) if not one.held] == []
 
 
-@pytest.mark.parametrize(("part", "spec"), [(Mlp((8,)), CHOICES), (Mlp((8,)), TORQUES), (Transformer(8, 1, 2), TOKENS)])
-def test_a_module_can_be_checked_as_it_is(part: Any, spec: Spec) -> None:
+@pytest.mark.parametrize(
+    ("body", "spec"), [(Perceptron((8,)), CHOICES), (Perceptron((8,)), TORQUES), (Transformer(8, 1, 2), TOKENS)]
+)
+def test_a_module_can_be_checked_as_it_is(body: Body, spec: Spec) -> None:
     torch.manual_seed(3)
-    assert [one for one in check_actor(part.build(spec), spec) if not one.held] == []
+    assert [one for one in check_actor(Policy(body).build(spec), spec) if not one.held] == []
 
 
 def test_a_module_without_its_spec_is_refused() -> None:
     with pytest.raises(AssayError, match="spec"):
-        check_actor(Mlp().build(CHOICES))
+        check_actor(Policy().build(CHOICES))
 
 
 def test_an_actor_that_the_spec_does_not_suit_is_reported() -> None:
-    (found,) = check_actor(Table(), TORQUES)
+    (found,) = check_actor(Policy(Table()), TORQUES)
     assert (found.law, found.held) == ("runs", False)
 
 

@@ -12,7 +12,10 @@ from torch import Tensor
 
 from assay import recipes
 from assay.core.record import Experience, Loss, Need
-from assay.parts.critics.q import DoubleQLearning, TwinQ
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic
+from assay.parts.critics.q import DoubleQLearning
 from assay.parts.objectives.pathwise import MaximizeSoftQ
 from assay.proof.laws.bench import STANDARD, Bench, benches_of
 from assay.proof.laws.critic import CRITIC_LOSS
@@ -263,7 +266,7 @@ def test_gradient_at_the_next_state_of_a_table_is_caught() -> None:
 def test_a_recipe_gives_benches_with_its_own_models_made_small() -> None:
     bench, with_goals = benches_of(recipes.sac())
     assert "goals" in with_goals.name
-    assert bench.models["q"] == TwinQ((8,))
+    assert bench.models["q"] == Critic(Perceptron((8,)), ActionValue())
     assert bench.source_of("q_target") == "q"
     assert not [one for one in check_objective(MaximizeSoftQ(), [bench]) if one.law == "runs" and not one.held]
 

@@ -23,12 +23,12 @@ from assay.engine.engine import Engine, Placement
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
 from assay.methods.dual_rl.base import f_dvl
-from assay.methods.gbrl.actor import Trees
 from assay.methods.gbrl.base import boosted, gbrl
 from assay.methods.gbrl.claims import grown
-from assay.methods.gbrl.networks import TreeSum
+from assay.methods.gbrl.models import Trees, TreeSum
 from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, Oblivious, SquaredError
 from assay.methods.gbrl.splits import conditions, leaf_numbers, separation
+from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Fragments
 from assay.runs import catalogue, run
 from assay.tasks.language.exceptions import exceptions, right_action
@@ -204,7 +204,7 @@ def test_clip_scales_and_what_is_not_finite_is_refused() -> None:
 
 
 def test_a_stage_of_trees_needs_an_optimizer_that_grows() -> None:
-    recipe = replace(recipes.ppo(), actor=Trees())
+    recipe = replace(recipes.ppo(), actor=Policy(Trees()))
     with pytest.raises(AssayError, match=r"stage 'policy' trains 'actor'.*Boost"):
         Engine(recipe, catalogue.find_task("cartpole").spec, 0, Placement())
 
@@ -265,7 +265,7 @@ def test_weighted_cloning_trains_trees_beside_critics_that_are_networks() -> Non
     stages = tuple(
         replace(stage, optimizer=Boost(0.3)) if stage.trains == ("actor",) else stage for stage in recipe.stages
     )
-    loop = Loop(replace(recipe, actor=Trees(), stages=stages), task, seed=0, num_steps=6)
+    loop = Loop(replace(recipe, actor=Policy(Trees()), stages=stages), task, seed=0, num_steps=6)
     losses = [loop.step().metrics["loss/AdvantageRegression"] for _ in range(6)]
     assert len(loop.actor.trees.feature) == loop.engine.updates
     assert losses[-1] < losses[0]

@@ -22,18 +22,20 @@ from assay.engine.loop import Loop
 from assay.methods.dual_rl.base import cloned, f_dvl, recoil
 from assay.methods.safe_rl_review.lagrange import Lagrange
 from assay.methods.safe_rl_review.projection import Projection
-from assay.methods.stream_x.actor import Normalized, SparseQ
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
 from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
-from assay.methods.stream_x.networks import sparse_perceptron
+from assay.methods.stream_x.models import Scaled, Sparse, sparse_perceptron
 from assay.methods.stream_x.objectives import TracePolicy
 from assay.methods.stream_x.rollout import Stream
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import ActionValue, Greedy
+from assay.models.model import Critic, Policy
 from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_cost
 from assay.parts.constraints.pid import PidLagrange
 from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
 from assay.parts.critics.conjugates import ChiSquare, ReverseKl, TotalVariation
-from assay.parts.critics.dual import ActionValue, ImplicitMaximum, MatchMixture
+from assay.parts.critics.dual import ImplicitMaximum, MatchMixture
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.rewards.cost import LengthCost
@@ -139,7 +141,7 @@ def test_td_error_bootstraps_after_truncation_and_not_after_termination() -> Non
 
 
 def test_trace_q_marks_decisions_that_were_not_greedy() -> None:
-    actor: Any = SparseQ((8,)).build(SPEC).double()
+    actor: Any = Policy(Sparse((8,)), Greedy()).build(SPEC).double()
     batch = stream_of(6)
     greedy = actor.values(batch.context).argmax(-1)
     explored = replace(batch, action=torch.where(torch.arange(7) == 3, 1 - greedy, greedy))
@@ -202,7 +204,7 @@ def test_streams_go_on_bitwise_after_a_checkpoint(recipe: Any) -> None:
 
 
 def test_the_actor_inside_sees_scaled_observations_when_it_acts_and_when_it_scores() -> None:
-    actor: Any = Normalized().build(SPEC)
+    actor: Any = Policy(Scaled()).build(SPEC)
     actor.scale.mean.data += 2.0
     actor.scale.square.data += 8.0
     context = {"observation": torch.tensor([[4.0, -1.0, 2.0]])}
@@ -420,7 +422,7 @@ def test_total_variation_bounds_what_a_transition_does_to_the_value() -> None:
 
 
 def test_recoils_critic_is_contrast_and_consistency() -> None:
-    q: Any = ActionValue((8,)).build(SPEC).double()
+    q: Any = Critic(Perceptron((8,)), ActionValue()).build(SPEC).double()
     rows = [replace(stream_of(1, terminal=[0] if k == 2 else ()), reward=torch.zeros(1, 2).double()) for k in range(4)]
     batch = replace(
         rows[0],

@@ -383,7 +383,7 @@ def test_naive_players_defect_and_aligned_ones_cooperate_and_retaliate() -> None
         loop = Loop(recipe, task, seed=0, num_steps=60)
         for _ in range(60):
             loop.step()
-        found[beta] = loop.actor.table.detach().softmax(-1)[:, 0]
+        found[beta] = loop.actor.body.table.detach().softmax(-1)[:, 0]
     assert bool((found[0.0] < 0.5).all())
     assert float(found[1.0][1]) > 0.7, "cooperates after mutual cooperation"
     assert float(found[1.0][4]) < 0.2, "defects after mutual defection"

@@ -33,7 +33,7 @@ from assay.methods.rec.objectives import (
     Weight,
 )
 from assay.methods.rover.objectives import UniformLogp, UniformValue, uniform_logp
-from assay.models.table import SoftmaxTable
+from assay.models.heads.categorical import SoftmaxTable
 from assay.ops import divergences
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.trust import Clip
@@ -385,7 +385,7 @@ def test_finds_the_best_arm_of_a_bandit(key: str) -> None:
     loop = Loop(catalogue.recipe_for(key, task, {}), task, seed=0, num_steps=60)
     for _ in range(60):
         loop.step()
-    assert float(loop.actor.table.detach().softmax(-1)[0, -1]) > 0.8
+    assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) > 0.8
 
 
 def test_variants_of_rec_are_grpo_and_reinforce_by_their_numbers() -> None:

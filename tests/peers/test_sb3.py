@@ -78,11 +78,11 @@ def ensemble(critic: Any, read: Read) -> Tensors:
     """Their critics under the names of ours, which stand side by side: [N, in, out]."""
     members = [linear(member) for member in critic.q_networks]
     weights = {
-        f"net.weights.{k}": torch.stack([read(layer.weight).T for layer in layers])
+        f"body.net.weights.{k}": torch.stack([read(layer.weight).T for layer in layers])
         for k, layers in enumerate(zip(*members, strict=True))
     }
     biases = {
-        f"net.biases.{k}": torch.stack([read(layer.bias).unsqueeze(0) for layer in layers])
+        f"body.net.biases.{k}": torch.stack([read(layer.bias).unsqueeze(0) for layer in layers])
         for k, layers in enumerate(zip(*members, strict=True))
     }
     return weights | biases
@@ -92,7 +92,7 @@ def two_headed(actor: Any, read: Read) -> Tensors:
     """Their squashed Gaussian under the names of ours, whose last layer has mean and deviation together."""
     trunk = linear(actor.latent_pi)
     heads = {
-        f"net.{2 * len(trunk)}.{what}": torch.cat([read(getattr(actor.mu, what)), read(getattr(actor.log_std, what))])
+        f"body.net.{2 * len(trunk)}.{what}": torch.cat([read(getattr(one, what)) for one in (actor.mu, actor.log_std)])
         for what in ("weight", "bias")
     }
     return perceptron(trunk, read) | heads

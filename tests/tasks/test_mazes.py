@@ -13,11 +13,9 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.loop import Loop
-from assay.models.bodies.perceptron import feature_size, features
-from assay.models.mlp import Mlp
-from assay.models.q_network import QNetwork
-from assay.parts.critics.q import TwinQ
-from assay.parts.critics.value import StateValue
+from assay.models.bodies.perceptron import Perceptron, feature_size, features
+from assay.models.heads.value import ActionValue, Greedy
+from assay.models.model import Critic, Policy
 from assay.runs import catalogue
 from assay.tasks.control.mazes import MOVES, Maze
 from assay.tasks.control.pointmaze import LARGE, MEDIUM, RADIUS, TOP_SPEED, UMAZE
@@ -149,12 +147,12 @@ def test_ordinary_models_read_the_goal() -> None:
     other = {**context, "goal": context["goal"] + 0.5}
     assert features(context).shape[-1] == feature_size(spec) == 6
     action = torch.rand(3, 5, 2)
-    for model in (StateValue(), Mlp(), TwinQ((8,))):
+    for model in (Critic(), Policy(), Critic(Perceptron((8,)), ActionValue())):
         built = model.build(spec)
-        say = (lambda seen, built=built: built.act(seen, None)[0]) if isinstance(model, Mlp) else built
-        given = (action,) if isinstance(model, TwinQ) else ()
+        say = (lambda seen, built=built: built.act(seen, None)[0]) if isinstance(model, Policy) else built
+        given = (action,) if isinstance(model.head, ActionValue) else ()
         assert not torch.allclose(say(context, *given), say(other, *given), atol=1e-7)
-    values = QNetwork().build(catalogue.find_task("four-rooms").spec)
+    values = Policy(head=Greedy()).build(catalogue.find_task("four-rooms").spec)
     seen = {"observation": torch.rand(3, 6), "goal": torch.rand(3, 2)}
     assert not torch.allclose(values.values(seen), values.values({**seen, "goal": seen["goal"] + 0.5}))
 
@@ -176,7 +174,7 @@ def test_ordinary_methods_train_on_goals_unchanged(method: str, task: str) -> No
 
 def test_play_is_a_function_of_the_start_alone() -> None:
     task = catalogue.find_task("four-rooms")
-    actor = Mlp().build(task.spec)
+    actor = Policy().build(task.spec)
     play = partial(task.play, actor, samples=np.zeros(2, int), draw=Draw(3), split=1, greedy=False)
     both = [play(starts=np.array(rows)) for rows in ((4, 9), (9, 4))]
     length = min(int(one.mask.sum(1).min()) for one in both)

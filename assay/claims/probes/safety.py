@@ -52,7 +52,7 @@ def trained_on_costs(recipe: Recipe, bandit: CostlyBandit, steps: int, pulls: in
     start = torch.zeros(1, len(bandit.reward_A), dtype=torch.float64)
     engine = Engine(replace(recipe, actor=Given(table_of(start))), NOWHERE, 0, Placement())
     engine.updates = 1  # a run's first update also looks for leaks
-    table = engine.models["actor"].get_parameter("table")
+    table = engine.models["actor"].get_parameter("body.table")
     states = [constraint.init() for constraint in recipe.constraints]
     for step in range(steps):
         now = recipe.at(Progress(step, steps))

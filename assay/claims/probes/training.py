@@ -43,7 +43,7 @@ def trained_table(
     engine = Engine(replace(recipe, actor=Given(table_of(logits_SA.double()))), NOWHERE, 0, Placement())
     if reference_SA is not None:
         engine.models["reference"].load_state_dict(table_of(reference_SA.double()).state_dict())
-    table = engine.models["actor"].get_parameter("table")
+    table = engine.models["actor"].get_parameter("body.table")
     episodes = repeated(episodes, groups)
     for step in range(steps):
         now = recipe.at(Progress(step, steps))

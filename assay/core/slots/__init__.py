@@ -7,7 +7,21 @@ Laws of every part: equal inputs and state give equal outputs; inputs are not mo
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
-from assay.core.slots.models import Actor, ActorSpec, CriticSpec, Grown, Layered, ModelSpec, Packing, PathActor, View
+from assay.core.slots.models import (
+    Actor,
+    ActorHead,
+    ActorSpec,
+    Ask,
+    Body,
+    CriticHead,
+    CriticSpec,
+    Grown,
+    Layered,
+    ModelSpec,
+    Packing,
+    PathActor,
+    View,
+)
 from assay.core.slots.parts import (
     Aggregation,
     Annotation,
@@ -58,13 +72,17 @@ from assay.core.slots.tasks import (
 
 __all__ = [
     "Actor",
+    "ActorHead",
     "ActorSpec",
     "Aggregation",
     "Annotation",
+    "Ask",
+    "Body",
     "Certificate",
     "Constraint",
     "CostlyTask",
     "Credit",
+    "CriticHead",
     "CriticLoss",
     "CriticSpec",
     "Curriculum",

@@ -7,8 +7,9 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Origin
+from assay.models.heads.value import ActionValue
 from assay.parts.critics.conjugates import ReverseKl
-from assay.parts.critics.dual import ActionValue, ImplicitMaximum, MatchMixture, ToNextValue
+from assay.parts.critics.dual import ImplicitMaximum, MatchMixture, ToNextValue
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.sources.logged import Log, Logged
@@ -28,7 +29,7 @@ def f_dvl(world: Defaults = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(
     return Recipe(
         name="dual-rl",
         actor=world.actor,
-        critics={"value": world.value, "q": ActionValue(settings.hidden)},
+        critics={"value": world.value, "q": replace(world.value, head=ActionValue())},
         copies={"q_target": Copy(of="q", rate=0.05 if world.tabular else 0.005)},
         source=Logged((Log(reward_scale=reward_scale),), settings.batch, settings.updates),
         stages=(

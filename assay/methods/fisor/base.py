@@ -8,11 +8,13 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.methods.fisor.candidates import BestOf
 from assay.methods.fisor.critics import LowExpectile, WorstToCome
-from assay.methods.fisor.diffusion import Diffusion
+from assay.methods.fisor.models import Diffusion
 from assay.methods.fisor.objectives import Feasible
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy
 from assay.parts.critics.conservative import Expectile
-from assay.parts.critics.dual import ActionValue, ToNextValue
-from assay.parts.critics.value import StateValue
+from assay.parts.critics.dual import ToNextValue
 from assay.parts.objectives.denoising import Alike, Denoising
 from assay.parts.sources.logged import Log, Logged
 from assay.recipes.defaults import CONTINUOUS, Defaults
@@ -26,11 +28,12 @@ def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
     """FISOR (arXiv:2401.10700): three losses that do not wait for each other, no multiplier; the safest of `num`
     candidates acts.
     """
-    wide, q = StateValue((128, 128)), ActionValue((128, 128))
+    body = Perceptron((128, 128))
+    value, q = Critic(body), Critic(body, ActionValue())
     return Recipe(
         name="fisor",
-        actor=Diffusion((128, 128)),
-        critics={"value": wide, "q": q, "harm": wide, "harm_q": q},
+        actor=Policy(body, Diffusion()),
+        critics={"value": value, "q": q, "harm": value, "harm_q": q},
         copies={
             "q_target": Copy(of="q", rate=0.02),
             "harm_q_target": Copy(of="harm_q", rate=0.02),

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
-from assay.methods.gbrl.actor import Trees
-from assay.methods.gbrl.critics import TreeValue
+from assay.methods.gbrl.models import Trees
 from assay.methods.gbrl.optimizer import Boost, Oblivious, SquaredError
+from assay.models.model import Critic, Policy
 from assay.parts.sources.fresh import FreshDecisions
 from assay.recipes.actor_critic import ppo
 from assay.recipes.defaults import CONTROL, Defaults
@@ -25,8 +25,8 @@ def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:
         critic=tuple(term for stage in base.stages for term in stage.critic),
         optimizer=boost,
     )
-    critics = {name: TreeValue(codes) for name in base.critics}
-    return replace(base, actor=Trees(codes), critics=critics, stages=(stage,))
+    critics = {name: Critic(Trees(codes)) for name in base.critics}
+    return replace(base, actor=Policy(Trees(codes)), critics=critics, stages=(stage,))
 
 
 BOOST = Boost(0.2, rates={"value": 0.5}, tree=Oblivious(score=SquaredError()), inner=Adam(3e-3, clip_norm=0.0))

@@ -15,13 +15,14 @@ from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.spaces import Context
 from assay.methods.hl_gauss.base import hl_gauss
 from assay.methods.hl_gauss.claims import tracking_error
-from assay.methods.hl_gauss.critics import BinnedValue
 from assay.methods.hl_gauss.losses import HlGauss, TwoHot, cross_entropy
-from assay.parts.critics.value import StateValue
+from assay.models.heads.bins import Bins
+from assay.models.heads.value import Value
+from assay.models.model import Critic
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 
-CRITIC = BinnedValue(-4.0, 36.0, num=101)
-BINS = CRITIC.bins
+BINS = Bins(-4.0, 36.0, num=101)
+CRITIC = Critic(head=Value(BINS))
 TARGET = torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
 
 
@@ -44,7 +45,7 @@ def classified(seed: int, noise: float = 0.0) -> float:
 
 
 def regressed(seed: int, noise: float = 0.0) -> float:
-    return tracking_error(StateValue((64, 64)), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise)
+    return tracking_error(Critic(), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise)
 
 
 def classified_noisy(seed: int) -> float:

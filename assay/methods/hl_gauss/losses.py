@@ -16,7 +16,8 @@ from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
 from assay.core.slots import Aggregation, CriticLoss, View
-from assay.methods.hl_gauss.bins import Bins, decoded, gaussian_labels, two_hot_labels
+from assay.methods.hl_gauss.bins import gaussian_labels, two_hot_labels
+from assay.models.heads.bins import Bins, decoded
 from assay.parts.aggregations import OverTransitions, TokenMean, Weighed
 from assay.parts.critics.q import DoubleQLearning, SoftTwinLoss
 

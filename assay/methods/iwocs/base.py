@@ -8,7 +8,7 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe
 from assay.core.schedules import Linear
 from assay.core.slots import TaskChange
-from assay.methods.iwocs.actor import MaxMin
+from assay.methods.iwocs.models import MaxMin
 from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy

@@ -49,7 +49,8 @@ def bias_of_matching() -> torch.Tensor:
     (exact,) = torch.autograd.grad(probes.divergence(TARGET.logp, EPISODES.logp(NOW_SA)), NOW_SA)
     all_once = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), torch.zeros_like(NOW_SA))
     actor, models = probes.table_of(NOW_SA), {"reference": probes.table_of(REFERENCE_SA)}
-    return (probes.gradient(matching(beta=BETA, centre=False), all_once, actor, models=models)["table"] - exact).norm()
+    found = probes.gradient(matching(beta=BETA, centre=False), all_once, actor, models=models)
+    return (found["body.table"] - exact).norm()
 
 
 def matching_at_the_posterior() -> torch.Tensor:

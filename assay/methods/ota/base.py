@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.methods.ota.actor import Hierarchical
-from assay.methods.ota.critics import ExpectileTd, GoalValue
+from assay.methods.ota.critics import ExpectileTd
+from assay.methods.ota.models import GoalValue, Hierarchical
 from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
+from assay.models.model import Critic, Policy
 from assay.parts.sources.relabelled import Ahead, Mixed, Relabelled
 from assay.recipes.defaults import CONTROL, Defaults
 
@@ -25,8 +26,8 @@ def ota(
     jump = Stage("high value", ("high_value",), critic=(ExpectileTd("high_value", high_discount),), optimizer=STEP)
     return Recipe(
         name="ota",
-        actor=Hierarchical((64, 64)),
-        critics={"value": GoalValue((64, 64)), "high_value": GoalValue((64, 64))},
+        actor=Policy(head=Hierarchical()),
+        critics={"value": Critic(head=GoalValue()), "high_value": Critic(head=GoalValue())},
         copies={"value_target": Copy("value", 0.02), "high_value_target": Copy("high_value", 0.02)},
         source=Relabelled(goals=Mixed(discount=discount)),
         stages=(

@@ -40,7 +40,7 @@ def pull(learner: Recipe, arm: int) -> torch.Tensor:
     """d loss / d logits of one pull, with the teacher's log-ratio as its credit."""
     record, logq = probes.bandit_experience([arm], [1.0], LOGITS_A), TEACHER_A.log_softmax(-1)
     columns = {"teacher_logp": logq.view(1, 1, -1), "advantage": logq[arm] - record.logp}
-    return probes.gradient(learner, record.add(columns), probes.table_of(LOGITS_A.unsqueeze(0)))["table"][0]
+    return probes.gradient(learner, record.add(columns), probes.table_of(LOGITS_A.unsqueeze(0)))["body.table"][0]
 
 
 def by_divergence() -> Recipe:

@@ -38,8 +38,8 @@ def actor_gradient(weight: float = 2.5, scale: float = 1.0) -> torch.Tensor:
         torch.manual_seed(0)
         q, actor = recipe.critics["q"].build(SPEC), recipe.actor.build(SPEC)
     with torch.no_grad():
-        q.net.weights[-1].mul_(scale)
-        q.net.biases[-1].mul_(scale)
+        q.body.net.weights[-1].mul_(scale)
+        q.body.net.biases[-1].mul_(scale)
     return torch.cat([g.flatten() for g in probes.gradient(recipe, transitions(), actor, models={"q": q}).values()])
 
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from assay.core.recipe import Recipe
 from assay.methods.td3_bc.objectives import MaximizeScaledQ
 from assay.methods.td3_bc.regularizers import NearRecorded
-from assay.models.bounded import Deterministic
-from assay.parts.critics.q import TwinQ
+from assay.models.heads.bounded import Deterministic
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy
 from assay.parts.sources.logged import Log
 from assay.recipes.conservative import logged
 from assay.recipes.defaults import CONTINUOUS, Defaults
@@ -20,5 +21,6 @@ def td3_bc(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float =
     base, settings, source = td3(world), world.offline, logged(world, log)
     critic, actor = (replace(stage, optimizer=settings.optimizer) for stage in base.stages)
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
-    base = replace(base, actor=Deterministic(settings.hidden), critics={"q": TwinQ(settings.hidden)})
+    models = {"actor": Policy(settings.body, Deterministic()), "critics": {"q": Critic(settings.body, ActionValue())}}
+    base = replace(base, **models)
     return replace(base, name="td3_bc", rollout=None, source=source, stages=(critic, actor), steps=settings.steps)

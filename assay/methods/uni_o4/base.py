@@ -8,16 +8,17 @@ from assay.core.optimizers import Adam, Descent
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.core.slots import Gate
-from assay.methods.uni_o4.actor import Committee
-from assay.methods.uni_o4.critics import ClampedQ, LearnedDynamics, ModelScore, PredictNext
+from assay.methods.uni_o4.critics import ModelScore, PredictNext
 from assay.methods.uni_o4.gates import Rising
+from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.uni_o4.rollout import OnStates
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Critic, Policy
 from assay.parts.credit.judged import CriticAdvantage
 from assay.parts.credit.temporal import Whiten
 from assay.parts.critics.conservative import Expectile
 from assay.parts.critics.dual import ToNextValue
-from assay.parts.critics.value import StateValue
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.rewards.scaled import ScaledReward
@@ -27,7 +28,7 @@ from assay.recipes.actor_critic import ppo
 from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MEMBERS, DISCOUNT, SCALE, STEP = 4, 0.95, 0.1, Adam(learning_rate=1e-3, clip_norm=0.0)
-WIDE = (128, 128)
+WIDE = Perceptron((128, 128))
 LOG = Log(episodes=50, noise=0.5, reward_scale=SCALE)
 
 
@@ -35,8 +36,12 @@ def cloned(log: Log) -> Recipe:
     """The supervised phase: behaviour policies, values of the record, a model of the task."""
     return Recipe(
         name="uni-o4",
-        actor=Committee(MEMBERS),
-        critics={"value": StateValue(WIDE), "q": ClampedQ(WIDE), "dynamics": LearnedDynamics()},
+        actor=Policy(head=Committee(MEMBERS)),
+        critics={
+            "value": Critic(WIDE),
+            "q": Critic(WIDE, ClampedQ()),
+            "dynamics": Critic(head=LearnedDynamics()),
+        },
         copies={"q_target": Copy(of="q", rate=0.02)},
         source=Logged((log,), batch=128),
         stages=(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.slots import CriticLoss
-from assay.methods.zero_shot_rl.actor import ForwardBackwardActor
 from assay.methods.zero_shot_rl.critics import MeasureLoss, Orthonormal
+from assay.methods.zero_shot_rl.models import ForwardBackwardActor
 from assay.methods.zero_shot_rl.objectives import MaximizeMeasure
+from assay.models.model import Policy
 from assay.parts.sources.relabelled import Mixed, Play, Relabelled
 from assay.recipes.defaults import CONTROL, Defaults
 
@@ -21,7 +22,7 @@ def forward_backward(
     policy = Stage("policy", ("actor",), (MaximizeMeasure(),), optimizer=step)
     return Recipe(
         name="zero-shot-rl",
-        actor=ForwardBackwardActor((64, 64)),
+        actor=Policy(head=ForwardBackwardActor()),
         copies={"target": Copy("actor", 0.05)},
         source=Relabelled(log, Mixed(current=0.0, future=0.0)),
         stages=(Stage("measure", ("actor",), critic=terms, optimizer=step), *([] if world.discrete else [policy])),

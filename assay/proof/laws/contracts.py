@@ -13,6 +13,7 @@ from assay.proof.laws.critic import CRITIC, CRITIC_LOSS
 from assay.proof.laws.curriculum import CURRICULUM
 from assay.proof.laws.gate import GATE
 from assay.proof.laws.laws import Contract
+from assay.proof.laws.model import ACTOR_HEAD, BODY, CRITIC_HEAD
 from assay.proof.laws.objective import OBJECTIVE, RATIO, TRUST
 from assay.proof.laws.regularizer import REGULARIZER
 from assay.proof.laws.reward import REWARD
@@ -24,9 +25,9 @@ from assay.proof.laws.wrapper import WRAPPER
 CONTRACTS: Mapping[str, Contract] = {
     contract.slot: contract
     for contract in (
-        ACTOR, AGGREGATION, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_LOSS, CURRICULUM, EXPLORE, GATE, OBJECTIVE,
-        PREPARE, RATIO, REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TRUST,
-        WRAPPER,
+        ACTOR, ACTOR_HEAD, AGGREGATION, BODY, CERTIFICATE, CONSTRAINT, CREDIT, CRITIC, CRITIC_HEAD, CRITIC_LOSS,
+        CURRICULUM, EXPLORE, GATE, OBJECTIVE, PREPARE, RATIO, REGULARIZER, REWARD, ROLLOUT, SCHEDULE, SELECT,
+        SOURCE, STATISTIC, TRUST, WRAPPER,
     )
 }  # fmt: skip
 """Slot, as discovery names it -> its contract."""

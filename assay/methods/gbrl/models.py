@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import State
+from assay.core.slots import Ask, Body
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.methods.gbrl.splits import leaf_numbers
-from assay.models.bodies.perceptron import feature_size, features
+from assay.models.bodies.perceptron import feature_size, features, shaped
 
 AT_ONCE = 4_000_000
 """Leaves that are looked up at a time."""
@@ -123,3 +125,32 @@ class TreeSum(nn.Module):
         missing = torch.zeros_like(other.leaf[shared:])
         self.feature, self.value = other.feature.clone(), other.value.clone()
         self.leaf = torch.cat([self.leaf, missing]).lerp(other.leaf, rate) if shared else other.leaf * rate
+
+
+class TreeOutputs(nn.Module):
+    """Numbers of a sum of trees; 0 before the first."""
+
+    def __init__(self, categorical_F: Tensor, ask: Ask) -> None:
+        super().__init__()
+        self.trees, self.shape = TreeSum(categorical_F, ask.num), ask.shape
+
+    def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
+        """[..., *shape]."""
+        return shaped(self.trees(tree_inputs(context)), self.shape)
+
+
+@dataclass(frozen=True)
+class Trees(Body):
+    """A sum of decision trees; what a head adds of its own (a deviation) is a parameter, not a tree's.
+
+    `codes` are the features whose values have no order: asked for equality. A numbered state is one by itself.
+    """
+
+    codes: tuple[int, ...] = ()
+    breaks: ClassVar[dict[str, str]] = {"learns": "stepped by the gradient of its outputs; trees are no parameters"}
+
+    def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
+        """The trees for this task."""
+        if ask.members or ask.action:
+            raise AssayError("Trees() read states alone and are one sum, and this head asks for more. Use Perceptron()")
+        return TreeOutputs(categorical_features(spec, self.codes), ask)

@@ -5,8 +5,7 @@ Axes: K forward heads, A actions, D numbers of a representation, leading axes as
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
@@ -14,10 +13,11 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
-from assay.core.slots import ActorSpec
+from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.methods.zero_shot_rl.waves import wave_size, waves
-from assay.models.bodies.perceptron import Ensemble, perceptron
+from assay.models.bodies.perceptron import Vectors, vectors
+from assay.models.heads.spaces import bounds
 from assay.ops import distributions
 
 NUM_HEADS = 2
@@ -34,24 +34,26 @@ class ForwardBackward(nn.Module):
     centre: Tensor
     half_range: Tensor
 
-    def __init__(self, spec: Spec, size: int, hidden: Sequence[int]) -> None:
+    def __init__(self, body: Vectors, spec: Spec, size: int) -> None:
         super().__init__()
         assert isinstance(spec.observation, Box)
         assert spec.goal is not None
         self.size = size
         self.space = spec.action
         num_inputs = wave_size(spec.observation.size) + size
-        self.back = perceptron(wave_size(spec.goal.size), size, hidden, activation=nn.ReLU)
+        one, heads = Ask((size,), activation=nn.ReLU), Ask((size,), activation=nn.ReLU, members=NUM_HEADS)
+        self.back = body.network(wave_size(spec.goal.size), one)
         if isinstance(spec.action, Discrete):
-            self.num_draws, self.ahead = 1, Ensemble(NUM_HEADS, num_inputs, spec.action.n * size, hidden)
+            self.num_draws = 1
+            self.ahead = body.network(num_inputs, replace(heads, shape=(spec.action.n, size)))
         else:
             assert isinstance(spec.action, Box)
             self.num_draws = spec.action.size
-            self.ahead = Ensemble(NUM_HEADS, num_inputs + spec.action.size, size, hidden)
-            self.policy = perceptron(num_inputs, spec.action.size, hidden, activation=nn.ReLU)
-            low, high = torch.tensor(spec.action.low), torch.tensor(spec.action.high)
-            self.register_buffer("centre", (high + low) / 2)
-            self.register_buffer("half_range", (high - low) / 2)
+            self.ahead = body.network(num_inputs + spec.action.size, heads)
+            self.policy = body.network(num_inputs, replace(one, shape=(spec.action.size,)))
+            centre, half_range = bounds(spec.action)
+            self.register_buffer("centre", centre)
+            self.register_buffer("half_range", half_range)
 
     # ------------------------------------------------------------------------------------------------ representations
     def backward_of(self, place: Tensor) -> Tensor:
@@ -115,10 +117,9 @@ class ForwardBackward(nn.Module):
 
 
 @dataclass(frozen=True)
-class ForwardBackwardActor(ActorSpec):
-    """F, B and pi_z of `size` numbers, for choices and torques (Touati & Ollivier 2021, arXiv:2103.07945)."""
+class ForwardBackwardActor(ActorHead):
+    """F, B and pi_z of `size` numbers, for discrete and continuous actions (arXiv:2103.07945)."""
 
-    hidden: tuple[int, ...] = (128, 128)
     size: int = 32
     breaks: ClassVar[dict[str, str]] = {
         "agree": "acts greedily with log-probability 0; `score` is for cloning",
@@ -126,8 +127,8 @@ class ForwardBackwardActor(ActorSpec):
         "normalised": "for torques it has no density: `score` is a squared distance, so that cloning is least squares",
     }
 
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The actor for this task."""
         if spec.goal is None:
             raise AssayError("ForwardBackwardActor needs a task with goals, this one has none; take four-rooms")
-        return ForwardBackward(spec, self.size, self.hidden)
+        return ForwardBackward(vectors(body, "ForwardBackwardActor"), spec, self.size)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -12,10 +11,11 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.slots import ActorSpec
 from assay.core.spaces import Context, Spec
-from assay.models.q_network import Greedy, QNetwork
+from assay.models.heads.value import Acting, Greedy
+from assay.models.model import Policy
 
 
-class MaxMinQ(Greedy):
+class MaxMinQ(Acting):
     """a = argmax_a min_j Q_j(s, a): the action whose lowest value is highest."""
 
     def __init__(self, members: Sequence[nn.Module]) -> None:
@@ -34,9 +34,8 @@ class MaxMin(ActorSpec):
     one.
     """
 
-    member: QNetwork = QNetwork()
+    member: Policy = Policy(head=Greedy())
     num: int = 3
-    breaks: ClassVar[dict[str, str]] = QNetwork.breaks
 
     def build(self, spec: Spec) -> nn.Module:
         """The module for this task."""

@@ -6,27 +6,26 @@ Decision t is token t given the tokens before it: its logits come from position 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
-from assay.core.slots import ActorSpec
+from assay.core.slots import Body
 from assay.core.spaces import Spec, Vocabulary
-from assay.models.bodies.transformer import Cache, Trunk
+from assay.models.bodies.transformer import Cache, Transformer, Trunk
 
 
-class TransformerActor(nn.Module):
+class TokenPolicy(nn.Module):
     """A policy over tokens: a trunk and an output layer."""
 
     forbidden: Tensor
 
-    def __init__(self, vocabulary: Vocabulary, trunk: Trunk, pack_to: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, trunk: Trunk) -> None:
         super().__init__()
-        self.vocabulary, self.trunk, self.pack_to = vocabulary, trunk, pack_to
-        self.output = nn.Linear(trunk.norm.shape[0], vocabulary.size, bias=False)
+        self.vocabulary, self.trunk = vocabulary, trunk
+        self.output = nn.Linear(trunk.width, vocabulary.size, bias=False)
         nn.init.normal_(self.output.weight, std=0.02)
         forbidden = torch.zeros(vocabulary.size)
         forbidden[[vocabulary.pad, vocabulary.bos]] = -1e9
@@ -42,7 +41,7 @@ class TransformerActor(nn.Module):
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Log-probabilities of the decided tokens; the output layer runs on decisions only."""
-        states = self.trunk.states_before(batch.context, self.pack_to)
+        states = self.trunk.before(batch.context)
         mask = batch.mask.clone()
         mask[:, 0] = False
         hidden = states[mask]
@@ -65,7 +64,7 @@ class TransformerActor(nn.Module):
 class Decoder:
     """Token by token: `logits` for the next token of each row, `push` the chosen tokens, `keep` the unfinished rows."""
 
-    def __init__(self, actor: TransformerActor, cache: Cache) -> None:
+    def __init__(self, actor: TokenPolicy, cache: Cache) -> None:
         self.actor, self.cache = actor, cache
 
     def logits(self) -> Tensor:
@@ -86,31 +85,10 @@ def unsqueeze_to(mask_BT: Tensor, values: Tensor) -> Tensor:
     return mask_BT.view(*mask_BT.shape, *[1] * (values.dim() - 1))
 
 
-@dataclass(frozen=True)
-class Transformer(ActorSpec):
-    """A decoder-only transformer policy for token tasks. The default has 0.4 million parameters.
-
-    `pack_to`: pack short sequences into rows of this many tokens when scoring; 0 pads instead.
-    """
-
-    width: int = 128
-    layers: int = 2
-    heads: int = 4
-    pack_to: int = 0
-
-    def trunk(self, spec: Spec) -> tuple[Vocabulary, Trunk]:
-        """The task's vocabulary and a trunk for it."""
-        if not isinstance(spec.action, Vocabulary):
-            raise AssayError(
-                f"a transformer needs a token task, this one has actions {spec.action}; use Mlp() or Squashed()"
-            )
-        if self.width % (2 * self.heads):
-            raise AssayError(
-                f"width {self.width} is not a multiple of 2 x heads ({self.heads}); try width {2 * self.heads * 16}"
-            )
-        return spec.action, Trunk(spec.action, self.width, self.layers, self.heads)
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        vocabulary, trunk = self.trunk(spec)
-        return TransformerActor(vocabulary, trunk, self.pack_to)
+def token_policy(body: Body, spec: Spec) -> TokenPolicy:
+    """A policy over the task's tokens; AssayError where the body does not decode."""
+    if not isinstance(spec.action, Vocabulary) or not isinstance(body, Transformer):
+        raise AssayError(
+            f"a policy over tokens needs the body Transformer(), or Pretrained(path) as the actor, got {body}"
+        )
+    return TokenPolicy(spec.action, body.states(spec))

@@ -17,12 +17,11 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
-from assay.core.slots import ActorSpec
+from assay.core.slots import ActorHead, Body
 from assay.core.spaces import Box, Context, Spec
-from assay.models.bodies.paths import TimedPerceptron, path_logp, path_noise, time_features, walked
+from assay.models.bodies.paths import Timed, path_logp, path_noise, time_features, walked
 from assay.models.bodies.perceptron import feature_size, features
-from assay.models.bounded import bounds
-from assay.models.mlp import need_box
+from assay.models.heads.spaces import bounds, need_box
 from assay.ops.distributions import normal_sample
 
 LOW, HIGH = 0.1, 10.0
@@ -47,16 +46,16 @@ class DiffusionPolicy(nn.Module):
     alpha: Tensor
     total: Tensor
 
-    def __init__(self, num_inputs: int, space: Box, hidden: tuple[int, ...], steps: int) -> None:
+    def __init__(self, body: Body, num_inputs: int, space: Box, steps: int) -> None:
         super().__init__()
         self.steps, self.size = steps, space.size
         self.num_draws, self.num_misfit_draws = steps * space.size, 1 + space.size
-        self.noise = TimedPerceptron(num_inputs + space.size, space.size, hidden)
-        low, high = bounds(space)
+        self.noise = Timed(body, num_inputs + space.size, space.size)
+        centre, half_range = bounds(space)
         alpha = alphas(steps)
         # Walking goes from K down to 1, so the buffers do.
-        self.register_buffer("centre", (high + low) / 2)
-        self.register_buffer("half_range", (high - low) / 2)
+        self.register_buffer("centre", centre)
+        self.register_buffer("half_range", half_range)
         self.register_buffer("times", time_features(torch.arange(steps, 0, -1) / steps))
         self.register_buffer("alpha", alpha.flip(0).float())
         self.register_buffer("total", alpha.cumprod(0).flip(0).float())
@@ -103,18 +102,17 @@ class DiffusionPolicy(nn.Module):
 
 
 @dataclass(frozen=True)
-class Diffusion(ActorSpec):
+class Diffusion(ActorHead):
     """A diffusion policy of `steps` steps, two at least: with one no step of the path would have a density."""
 
-    hidden: tuple[int, ...] = (64, 64)
     steps: int = 5
     breaks: ClassVar[Mapping[str, str]] = {
         "normalised": "the density is of a path, which an action alone does not give",
         "frequencies": "the density is of a path, which an action alone does not give",
     }
 
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The actor for this task."""
         if self.steps < 2:
             raise AssayError(f"Diffusion needs at least 2 steps, got {self.steps}")
-        return DiffusionPolicy(feature_size(spec), need_box(spec, "a diffusion actor"), self.hidden, self.steps)
+        return DiffusionPolicy(body, feature_size(spec), need_box(spec, "a diffusion actor"), self.steps)

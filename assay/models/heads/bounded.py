@@ -1,43 +1,38 @@
-"""Perceptron actors for bounded continuous actions: squashed Gaussian, deterministic. Axes: B, T, N rows, A."""
+"""Policies for bounded continuous actions: squashed Gaussian, deterministic. Axes: B, T, N rows, A."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
-from assay.core.slots import ActorSpec
+from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Box, Context, Spec
-from assay.models.bodies.perceptron import feature_size, features, perceptron
-from assay.models.mlp import need_box
+from assay.models.heads.spaces import bounds, need_box
 from assay.ops import distributions
 
 
-class MlpSquashedGaussian(nn.Module):
+class SquashedPolicy(nn.Module):
     """a = centre + half_range * tanh(x), x ~ N(mean(s), std(s)); Haarnoja et al. 2018 (arXiv:1812.05905)."""
 
     centre: Tensor
     half_range: Tensor
     log_half_range: Tensor
 
-    def __init__(self, num_inputs: int, space: Box, hidden: Sequence[int]) -> None:
+    def __init__(self, body: nn.Module, space: Box) -> None:
         super().__init__()
-        self.num_draws = space.size
-        self.net = perceptron(num_inputs, 2 * space.size, hidden, activation=nn.ReLU)
-        low, high = bounds(space)
-        self.register_buffer("centre", (high + low) / 2)
-        self.register_buffer("half_range", (high - low) / 2)
+        self.num_draws, self.body = space.size, body
+        centre, half_range = bounds(space)
+        self.register_buffer("centre", centre)
+        self.register_buffer("half_range", half_range)
         self.register_buffer("log_half_range", self.half_range.log())
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation of x; the latter clamped to [-20, 2] as in the authors' code."""
-        mean, log_std = self.net(features(context)).chunk(2, -1)
+        mean, log_std = self.body(context).chunk(2, -1)
         return mean, log_std.clamp(-20.0, 2.0)
 
     def sample(self, context: Context, uniform: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,23 +70,22 @@ class MlpSquashedGaussian(nn.Module):
         return Scored(logp, entropy)
 
 
-class MlpDeterministic(nn.Module):
+class DeterministicPolicy(nn.Module):
     """a = centre + half_range * tanh(f(s)); DDPG and TD3. Its log-probability is 0: it never deviates."""
 
     centre: Tensor
     half_range: Tensor
 
-    def __init__(self, num_inputs: int, space: Box, hidden: Sequence[int]) -> None:
+    def __init__(self, body: nn.Module, space: Box) -> None:
         super().__init__()
-        self.num_draws = space.size
-        self.net = perceptron(num_inputs, space.size, hidden, activation=nn.ReLU)
-        low, high = bounds(space)
-        self.register_buffer("centre", (high + low) / 2)
-        self.register_buffer("half_range", (high - low) / 2)
+        self.num_draws, self.body = space.size, body
+        centre, half_range = bounds(space)
+        self.register_buffer("centre", centre)
+        self.register_buffer("half_range", half_range)
 
     def decide(self, context: Context) -> Tensor:
         """The action, with gradient."""
-        return self.centre + self.half_range * self.net(features(context)).tanh()
+        return self.centre + self.half_range * self.body(context).tanh()
 
     def clamp(self, action: Tensor) -> Tensor:
         """The action moved into the task's bounds."""
@@ -109,36 +103,26 @@ class MlpDeterministic(nn.Module):
         return Scored(-0.5 * distance.square().sum(-1) * batch.mask)
 
 
-def bounds(space: Box) -> tuple[Tensor, Tensor]:
-    """Finite bounds as tensors; AssayError where a squashed actor has nothing to squash to."""
-    if not all(map(math.isfinite, (*space.low, *space.high))):
-        raise AssayError(
-            f"a squashed actor needs finite action bounds, got {space.low} to {space.high}; use Mlp() instead"
-        )
-    return torch.tensor(space.low), torch.tensor(space.high)
+@dataclass(frozen=True)
+class SquashedGaussian(ActorHead):
+    """A Gaussian squashed into the bounds of continuous actions; mean and deviation depend on the state."""
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The policy for this task."""
+        space = need_box(spec, "a squashed Gaussian")
+        return SquashedPolicy(body.outputs(spec, Ask((2 * space.size,), activation=nn.ReLU)), space)
 
 
 @dataclass(frozen=True)
-class Squashed(ActorSpec):
-    """A squashed Gaussian policy for bounded continuous actions."""
+class Deterministic(ActorHead):
+    """One action for each state, inside the bounds of continuous actions."""
 
-    hidden: tuple[int, ...] = (256, 256)
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        return MlpSquashedGaussian(feature_size(spec), need_box(spec, "a squashed Gaussian"), self.hidden)
-
-
-@dataclass(frozen=True)
-class Deterministic(ActorSpec):
-    """A deterministic policy for bounded continuous actions."""
-
-    hidden: tuple[int, ...] = (256, 256)
     breaks: ClassVar[dict[str, str]] = {
         "normalised": "it has no density: `score` is a squared distance, so that cloning is least squares",
         "frequencies": "it has no density: it always takes the same action",
     }
 
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        return MlpDeterministic(feature_size(spec), need_box(spec, "a deterministic actor"), self.hidden)
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The policy for this task."""
+        space = need_box(spec, "a deterministic actor")
+        return DeterministicPolicy(body.outputs(spec, Ask((space.size,), activation=nn.ReLU)), space)

@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
-from assay.core.slots import ActorSpec
+from assay.core.slots import ActorHead, Body
 from assay.core.spaces import Box, Context, Spec
-from assay.models.bodies.paths import TimedPerceptron, path_logp, path_noise, time_features, walked
+from assay.models.bodies.paths import Timed, path_logp, path_noise, time_features, walked
 from assay.models.bodies.perceptron import feature_size, features
-from assay.models.bounded import bounds
-from assay.models.mlp import need_box
+from assay.models.heads.spaces import bounds, need_box
 from assay.ops.distributions import HALF_LOG_TWO_PI, normal_sample
 
 
@@ -35,18 +34,16 @@ class FlowPolicy(nn.Module):
     half_range: Tensor
     times: Tensor
 
-    def __init__(
-        self, num_inputs: int, space: Box, hidden: tuple[int, ...], steps: int, noise: tuple[float, float]
-    ) -> None:
+    def __init__(self, body: Body, num_inputs: int, space: Box, steps: int, noise: tuple[float, float]) -> None:
         super().__init__()
         self.steps, self.size = steps, space.size
         self.num_draws, self.num_misfit_draws = (steps + 1) * space.size, 1 + space.size
         self.log_noise = math.log(noise[0]), math.log(noise[1])
-        self.velocity = TimedPerceptron(num_inputs + space.size, space.size, hidden)
-        self.noise = TimedPerceptron(num_inputs, space.size, hidden, output_gain=0.01)
-        low, high = bounds(space)
-        self.register_buffer("centre", (high + low) / 2)
-        self.register_buffer("half_range", (high - low) / 2)
+        self.velocity = Timed(body, num_inputs + space.size, space.size)
+        self.noise = Timed(body, num_inputs, space.size, output_gain=0.01)
+        centre, half_range = bounds(space)
+        self.register_buffer("centre", centre)
+        self.register_buffer("half_range", half_range)
         self.register_buffer("times", time_features(torch.arange(steps) / steps))
 
     def log_std(self, seen: Tensor) -> Tensor:
@@ -94,13 +91,12 @@ class FlowPolicy(nn.Module):
 
 
 @dataclass(frozen=True)
-class Flow(ActorSpec):
+class Flow(ActorHead):
     """A flow policy of `steps` steps with learned noise between two bounds, in units of half the action range.
 
     Equal bounds are noise that is not learned.
     """
 
-    hidden: tuple[int, ...] = (64, 64)
     steps: int = 4
     noise: tuple[float, float] = (0.08, 0.4)
     breaks: ClassVar[Mapping[str, str]] = {
@@ -108,9 +104,9 @@ class Flow(ActorSpec):
         "frequencies": "the density is of a path, which an action alone does not give",
     }
 
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The actor for this task."""
         if self.steps < 1 or not 0.0 < self.noise[0] <= self.noise[1]:
             raise AssayError(f"Flow needs steps >= 1 and 0 < noise[0] <= noise[1], got {self.steps} and {self.noise}")
         space = need_box(spec, "a flow actor")
-        return FlowPolicy(feature_size(spec), space, self.hidden, self.steps, self.noise)
+        return FlowPolicy(body, feature_size(spec), space, self.steps, self.noise)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -11,8 +12,9 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
-from assay.core.spaces import Context, Vocabulary
-from assay.models.bodies.transformer import Trunk
+from assay.core.slots import Body, CriticHead
+from assay.core.spaces import Context, Spec, Vocabulary
+from assay.models.bodies.transformer import Transformer
 
 FORMAT = "assay score 1"
 
@@ -20,17 +22,29 @@ FORMAT = "assay score 1"
 class TransformerScore(nn.Module):
     """score(tokens up to and with t), from a trunk of its own."""
 
-    def __init__(self, vocabulary: Vocabulary, width: int, layers: int, heads: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, body: Transformer) -> None:
         super().__init__()
-        self.sizes = {"width": width, "layers": layers, "heads": heads}
+        self.sizes = {"width": body.width, "layers": body.layers, "heads": body.heads}
         self.vocabulary = vocabulary
-        self.trunk = Trunk(vocabulary, width, layers, heads)
-        self.head = nn.Linear(width, 1, bias=False)
-        nn.init.normal_(self.head.weight, std=width**-0.5)
+        self.trunk = body.states(Spec(vocabulary, vocabulary, 0))
+        self.head = nn.Linear(body.width, 1, bias=False)
+        nn.init.normal_(self.head.weight, std=body.width**-0.5)
 
     def forward(self, context: Context) -> Tensor:
         """Scores [B, T]."""
-        return self.head(self.trunk(context["tokens"])).squeeze(-1)
+        return self.head(self.trunk.after(context)).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class TextScore(CriticHead):
+    """One number for a text so far, its last token included."""
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The critic for this task."""
+        if not isinstance(spec.observation, Vocabulary) or not isinstance(body, Transformer):
+            what = f"got {body} and observations {spec.observation}"
+            raise AssayError(f"TextScore reads tokens by a Transformer(), {what}")
+        return TransformerScore(spec.observation, body)
 
 
 def save_score(model: TransformerScore, path: str | Path) -> str:
@@ -64,7 +78,7 @@ def load_score(path: str | Path, hash: str = "") -> TransformerScore:
             words = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
         facts = json.loads(words["facts"])
-        model = TransformerScore(Vocabulary(**facts["vocabulary"]), **facts["sizes"])
+        model = TransformerScore(Vocabulary(**facts["vocabulary"]), Transformer(**facts["sizes"]))
         model.load_state_dict(tensors)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise AssayError(f"{path} does not hold a judge ({str(error).splitlines()[0]})") from None
