@@ -14,7 +14,10 @@ import pytest
 
 from assay.core.recipe import Recipe
 from assay.core.settings import describe
+from assay.methods.gbrl.models import Trees
+from assay.methods.stream_x.models import Scaled
 from assay.models.bodies.transformer import Transformer
+from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
@@ -37,6 +40,9 @@ from tests.checks.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
     ("actor", Policy(Transformer(width=16, layers=1, heads=2, pack_to=16))),
+    ("actor", Policy(Scaled())),
+    ("actor", Policy(Scaled(), Greedy())),
+    ("actor", Policy(Trees())),
     ("credit", Gae(discount=0.9, decay=0.0)),
     ("credit", Gae(discount=1.0, decay=1.0)),
     ("credit", OutcomeCredit(GroupMean(), GroupDeviation())),

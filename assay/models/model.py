@@ -37,7 +37,7 @@ class Policy(ActorSpec):
         {"body": Transformer()},
         {"head": Greedy()},
         {"head": Greedy(FEW)},
-        {"head": SquashedGaussian()},
+        {"body": Perceptron((256, 256)), "head": SquashedGaussian()},
         {"body": Normalised((64, 64)), "head": SquashedGaussian()},
         {"head": Deterministic()},
     )

@@ -6,7 +6,7 @@ Axes: N members, R rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.slots import Ask, Body
-from assay.core.spaces import Box, Context, Spec
+from assay.core.spaces import Box, Context, Discrete, Spec
 
 
 def feature_size(spec: Spec) -> int:
@@ -105,8 +105,18 @@ class Vectors(Body, Protocol):
         """[..., in] -> [..., out]; with members [R, in] -> [N, R, out], of which the first `num` if asked."""
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """The network on the observation and goal, followed by the action where the head asks for it."""
-        return Rows(self.network(feature_size(spec) + action_size(spec, ask), ask), ask)
+        """The network on the observation and goal; a continuous action is an input beside them, a discrete one names
+        its outputs.
+        """
+        size = feature_size(spec)
+        if not ask.action:
+            return Rows(self.network(size, ask), ask)
+        if isinstance(spec.action, Discrete):
+            every = replace(ask, shape=(spec.action.n, *ask.shape), action=False)
+            return Chosen(Rows(self.network(size, every), every), len(ask.shape))
+        if not isinstance(spec.action, Box):
+            raise AssayError(f"a network on vectors cannot read {spec.action}. Use Transformer() for tokens")
+        return Rows(self.network(size + spec.action.size, ask), ask)
 
 
 class Rows(nn.Module):
@@ -130,13 +140,19 @@ def shaped(numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
     return numbers.unflatten(-1, shape) if len(shape) > 1 else numbers if shape else numbers.squeeze(-1)
 
 
-def action_size(spec: Spec, ask: Ask) -> int:
-    """Numbers of an action that is an input; 0 where it is none."""
-    if not ask.action:
-        return 0
-    if isinstance(spec.action, Box):
-        return spec.action.size
-    raise AssayError(f"a network on vectors reads continuous actions, the task has {spec.action}. Use Transformer()")
+class Chosen(nn.Module):
+    """Of numbers for every discrete action, those of the action that is given."""
+
+    def __init__(self, every: nn.Module, num_axes: int) -> None:
+        super().__init__()
+        self.every, self.num_axes = every, num_axes
+
+    def forward(self, context: Context, action: Tensor, num: int | None = None) -> Tensor:
+        """[..., *shape], or [N, ..., *shape]."""
+        every: Tensor = self.every(context, None, num)
+        axis = every.dim() - 1 - self.num_axes
+        place = action.expand(every.shape[:axis]).view(*every.shape[:axis], *[1] * (1 + self.num_axes))
+        return every.gather(axis, place.expand(*every.shape[:axis], 1, *every.shape[axis + 1 :])).squeeze(axis)
 
 
 def vectors(body: Body, who: str) -> Vectors:

@@ -13,16 +13,16 @@ from assay.core.spaces import Context, Discrete, Spec
 
 
 class Numbers(nn.Module):
-    """table[state], [..., *shape]; members are the last axis of the table and the first of what it gives."""
+    """table[state] or table[state, action]; members are its last axis and the first of what it gives."""
 
-    def __init__(self, num_states: int, ask: Ask) -> None:
+    def __init__(self, *shape: int, members: int = 0) -> None:
         super().__init__()
-        self.num_members = ask.members
-        self.table = nn.Parameter(torch.zeros(num_states, *ask.shape, *([ask.members] if ask.members else [])))
+        self.num_members = members
+        self.table = nn.Parameter(torch.zeros(*shape, *([members] if members else [])))
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """The numbers of the states."""
-        found = self.table[context["state"]]
+        """The numbers of the states, or of the actions in them."""
+        found = self.table[context["state"]] if action is None else self.table[context["state"], action]
         return found.movedim(-1, 0)[:num] if self.num_members else found
 
 
@@ -32,8 +32,10 @@ class Table(Body):
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
         """The table for this task."""
-        if not isinstance(spec.observation, Discrete) or ask.action:
+        fits = isinstance(spec.action, Discrete) or not ask.action
+        if not isinstance(spec.observation, Discrete) or not fits:
             raise AssayError(
                 f"a table needs numbered states and actions, the task has {spec.observation} and {spec.action}"
             )
-        return Numbers(spec.observation.n, ask)
+        actions = (spec.action.n,) if ask.action and isinstance(spec.action, Discrete) else ()
+        return Numbers(spec.observation.n, *actions, *ask.shape, members=ask.members)

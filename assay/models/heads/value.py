@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body, CriticHead
-from assay.core.spaces import Context, Discrete, Spec
+from assay.core.spaces import Context, Spec
 from assay.models.heads.bins import Bins, read, shape_of
 from assay.models.heads.spaces import need_discrete
 
@@ -48,7 +48,7 @@ class Value(CriticHead):
 
 
 class ActionValues(nn.Module):
-    """Q_i(s, a) of a body that reads the action."""
+    """Q_i(s, a)."""
 
     def __init__(self, body: nn.Module, bins: Bins | None) -> None:
         super().__init__()
@@ -68,18 +68,6 @@ class ActionValues(nn.Module):
         return read(self.outputs(context, action, 1), self.bins).squeeze(0)
 
 
-class ChosenValues(ActionValues):
-    """Q_i(s, a) of a body that gives a value for each discrete action."""
-
-    def outputs(self, context: Context, action: Tensor, num: int | None = None) -> Tensor:
-        """Values [N, B, T], or logits [N, B, T, M], of all members or the first `num`."""
-        every: Tensor = self.body(context, None, num)
-        place = action.expand(len(every), *action.shape).unsqueeze(-1)
-        if self.bins is None:
-            return every.gather(-1, place).squeeze(-1)
-        return every.gather(-2, place.unsqueeze(-1).expand(*place.shape, every.shape[-1])).squeeze(-2)
-
-
 @dataclass(frozen=True)
 class ActionValue(CriticHead):
     """`members` critics Q(s, a) for all kinds of actions; two for the clipped double Q of TD3 and SAC. Of tokens: of
@@ -93,11 +81,7 @@ class ActionValue(CriticHead):
         """The critic for this task."""
         if self.members < 1:
             raise AssayError(f"ActionValue: members={self.members} leaves no critic. Use 1 or more")
-        shape = shape_of(self.bins)
-        if isinstance(spec.action, Discrete):
-            ask = Ask((spec.action.n, *shape), activation=nn.ReLU, members=self.members)
-            return ChosenValues(body.outputs(spec, ask), self.bins)
-        ask = Ask(shape, activation=nn.ReLU, members=self.members, action=True)
+        ask = Ask(shape_of(self.bins), activation=nn.ReLU, members=self.members, action=True)
         return ActionValues(body.outputs(spec, ask), self.bins)
 
 
