@@ -7,6 +7,7 @@ critic's gradient does not move the policy, with a head that is in float32 or wi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -27,6 +28,7 @@ class PretrainedStates(nn.Module):
     def __init__(self, network: Any) -> None:
         super().__init__()
         self.network, self.width = network.base_model, int(network.get_output_embeddings().weight.shape[1])
+        self.dtype = network.dtype
 
     def layers(self) -> Sequence[nn.Module]:
         """Modules of one kind that run one after the other; none where the network keeps them elsewhere."""
@@ -34,8 +36,15 @@ class PretrainedStates(nn.Module):
         return list(found) if isinstance(found, nn.ModuleList) else []
 
     def states(self, tokens_BT: Tensor) -> Tensor:
-        """[B, T, width]. Rows are padded behind, where no token of theirs looks: no mask but the causal one."""
-        hidden: Tensor = self.network(input_ids=tokens_BT, use_cache=False).last_hidden_state
+        """[B, T, width]. Rows are padded behind, where no token of theirs looks: no mask but the causal one.
+
+        A network in bfloat16 computes in it whatever its weights are in: beside a head in float32 the engine keeps all
+        trained weights of a model in float32.
+        """
+        is_low = self.dtype == torch.bfloat16
+        kind = tokens_BT.device.type
+        with torch.autocast(kind, torch.bfloat16) if is_low else nullcontext():
+            hidden: Tensor = self.network(input_ids=tokens_BT, use_cache=False).last_hidden_state
         return hidden.to(torch.promote_types(hidden.dtype, torch.float32))
 
     def before(self, context: Context) -> Tensor:
