@@ -158,8 +158,9 @@ def on_pretrained(critic: ModelSpec, actor: ModelSpec) -> ModelSpec:
     from assay.models.pretrained.body import PretrainedBody
     from assay.models.pretrained.transformers import Pretrained
 
-    is_small = isinstance(critic, Critic) and isinstance(critic.body, Transformer)
-    return replace(critic, body=PretrainedBody(actor)) if is_small and isinstance(actor, Pretrained) else critic
+    if not isinstance(actor, Pretrained) or not isinstance(critic, Critic) or not isinstance(critic.body, Transformer):
+        return critic
+    return replace(critic, body=PretrainedBody(actor))
 
 
 def with_pretrained_rate(stage: Stage, critics: Collection[str]) -> Stage:

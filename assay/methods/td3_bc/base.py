@@ -21,6 +21,6 @@ def td3_bc(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float =
     base, settings, source = td3(world), world.offline, logged(world, log)
     critic, actor = (replace(stage, optimizer=settings.optimizer) for stage in base.stages)
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
-    models = {"actor": Policy(settings.body, Deterministic()), "critics": {"q": Critic(settings.body, ActionValue())}}
-    base = replace(base, **models)
+    critics = {"q": Critic(settings.body, ActionValue())}
+    base = replace(base, actor=Policy(settings.body, Deterministic()), critics=critics)
     return replace(base, name="td3_bc", rollout=None, source=source, stages=(critic, actor), steps=settings.steps)
