@@ -110,20 +110,16 @@ def test_action_values_see_the_token_itself(path: str) -> None:
     assert not torch.allclose(before[..., 3], after[..., 3])
 
 
-def test_heads_are_in_float32_on_a_network_in_bfloat16_and_both_learn(path: str) -> None:
+def test_values_are_in_float32_on_a_network_in_bfloat16_and_both_learn(path: str) -> None:
     recipe = small(catalogue.recipe_for("ppo", task_of(path), {"dtype": "bfloat16"}, Pretrained(path)))
     loop = Loop(recipe, task_of(path), seed=0, num_steps=2)
     critic: Any = loop.engine.models["value"]
     head = critic.body.layer.weight
-    assert head.dtype == torch.float32
+    assert {weight.dtype for weight in critic.parameters()} == {torch.bfloat16}
     before = head.clone()
     assert loop.step().alarms == []
     assert critic(shown(path).context).dtype == torch.float32
     assert not torch.equal(head, before)
-    exact: Any = Critic(PretrainedBody(Pretrained(path))).build(task_of(path).spec)
-    low: Any = Critic(PretrainedBody(Pretrained(path, dtype="bfloat16"))).build(task_of(path).spec)
-    gap = exact.body.states.before(shown(path).context) - low.body.states.before(shown(path).context)
-    assert 0.0 < float(gap.detach().square().mean().sqrt()) < 0.1, "computed in bfloat16"
 
 
 def test_a_frozen_network_leaves_the_head_to_be_trained(path: str) -> None:

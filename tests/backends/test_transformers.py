@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay import recipes
 from assay.core.errors import AssayError
@@ -24,7 +24,10 @@ from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need, Outcome, Score
 from assay.engine.engine import Placement
 from assay.engine.loop import Loop
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic
 from assay.models.pretrained import causal as pretrained
+from assay.models.pretrained.body import PretrainedBody
 from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.ops import output
 from assay.parts.regularizers.divergence import KlToReference
@@ -294,6 +297,41 @@ def test_a_restored_loop_goes_on_bitwise(path: str, task: PromptTask) -> None:
     second.step()
     for name, value in first.engine.models["actor"].state_dict().items():
         assert torch.equal(value, second.engine.models["actor"].state_dict()[name]), name
+
+
+# ---------------------------------------------------------------------------------------------------- critics
+def test_a_value_head_reads_the_network_s_own_hidden_states(path: str, task: PromptTask) -> None:
+    body, batch = Pretrained(path), sampled(build(path, task), task)
+    torch.manual_seed(0)
+    value: Any = Critic(body).build(task.spec)
+    assert torch.equal(value(batch.context), torch.zeros(batch.mask.shape))
+    nn.init.normal_(value.body.layer.weight)
+    hidden = build(path, task).score(batch, frozenset({Need.HIDDEN})).hidden
+    expected = value.body.layer(hidden).squeeze(-1)[batch.mask]
+    torch.testing.assert_close(value(batch.context)[batch.mask], expected, atol=1e-4, rtol=1e-4)
+    tokens = batch.context["tokens"].clone()
+    tokens[:, 3:] = (tokens[:, 3:] + 1) % task.spec.action.size
+    torch.testing.assert_close(value({"tokens": tokens})[:, :4], value(batch.context)[:, :4])
+    value(batch.context)[batch.mask].sum().backward()
+    assert all(bool((one.grad != 0).any()) for name, one in value.named_parameters() if "layers.0" in name)
+    q = Critic(body, ActionValue(2)).build(task.spec)
+    assert q(batch.context, batch.action).shape == (2, *batch.mask.shape)
+
+
+def test_ppo_trains_a_pretrained_critic_beside_a_pretrained_actor(path: str, task: PromptTask) -> None:
+    recipe = catalogue.recipe_for("ppo", task, {"rollout.starts": 2, "rollout.members": 2}, Pretrained(path))
+    assert recipe.critics == {"value": Critic(PretrainedBody(Pretrained(path)))}
+    loop = Loop(recipe, paid(task), seed=0, num_steps=2, placement=Placement(recompute=True))
+    first = loop.engine.flats["value"].values.clone()
+    assert [alarm for _ in range(2) for alarm in loop.step().alarms] == []
+    assert not torch.equal(loop.engine.flats["value"].values, first)
+
+
+def test_a_critic_of_bfloat16_judges_in_float32(path: str, task: PromptTask) -> None:
+    torch.backends.mkldnn.enabled = False  # as in a run
+    critic, batch = Critic(Pretrained(path, dtype="bfloat16")).build(task.spec), sampled(build(path, task), task)
+    assert {one.dtype for one in critic.parameters()} == {torch.bfloat16}
+    assert critic(batch.context).dtype == torch.float32
 
 
 # ---------------------------------------------------------------------------------------------------- text

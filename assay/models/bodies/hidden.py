@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from assay.core.errors import AssayError
 from assay.core.slots import Ask, Body
@@ -27,6 +28,7 @@ class States(Protocol):
         """The state with each token, [B, T, W]."""
 
 
+@runtime_checkable
 class Sequences(Body, Protocol):
     """A body whose last hidden states a head may read."""
 
@@ -46,14 +48,16 @@ class OfSeen(nn.Module):
         if ask.members:
             raise AssayError("a body of tokens gives no members without an action. Use Perceptron() or one member")
         self.states, self.shape = states, ask.shape
-        self.layer = nn.Linear(width_of(states), ask.num)
+        self.layer = nn.Linear(width_of(states), ask.num).to(dtype_of(states))
         nn.init.zeros_(self.layer.weight)
         nn.init.zeros_(self.layer.bias)
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
         """[B, T, *shape]."""
         states: Tensor = self.states.before(context)  # type: ignore[operator]
-        return shaped(self.layer(states.to(self.layer.weight.dtype)), self.shape)
+        kind = torch.promote_types(states.dtype, torch.float32)  # a value of bfloat16 would have three digits
+        numbers = functional.linear(states.to(kind), self.layer.weight.to(kind), self.layer.bias.to(kind))
+        return shaped(numbers, self.shape)
 
 
 class OfDecided(nn.Module):
@@ -67,14 +71,20 @@ class OfDecided(nn.Module):
         width, num = width_of(states), max(1, ask.members)
         self.states, self.num_members = states, ask.members
         self.inner, self.layers = nn.Linear(width, num * width), nn.Parameter(torch.zeros(num, *ask.shape, width))
+        self.to(dtype_of(states))
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
         """[N, B, T, *shape]; without members [B, T, *shape]."""
         states: Tensor = self.states.after(context)  # type: ignore[operator]
         members, *shape, width = self.layers.shape
-        hidden = self.inner(states.to(self.layers.dtype)).relu().unflatten(-1, (members, *[1] * len(shape), width))
+        hidden = self.inner(states).relu().unflatten(-1, (members, *[1] * len(shape), width))
         found = (hidden * self.layers).sum(-1).movedim(-1 - len(shape), 0)[:num]
         return found if self.num_members else found[0]
+
+
+def dtype_of(states: nn.Module) -> torch.dtype:
+    """The precision of the weights, in which all of a model's weights are."""
+    return next(states.parameters()).dtype
 
 
 def width_of(states: nn.Module) -> int:

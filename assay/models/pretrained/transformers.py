@@ -26,8 +26,9 @@ from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.slots import Task
 from assay.core.spaces import Spec, Vocabulary
+from assay.models.bodies.hidden import Sequences
 from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, save
-from assay.models.pretrained.causal import PretrainedActor, asking, check_numbers
+from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
 from assay.ops.bfloat16 import prepare_bfloat16
 from assay.playing import text
 from assay.tasks.language.dialogue import DialogueTask, Partner
@@ -44,8 +45,10 @@ TODAY = "{% macro strftime_now(form) %}26 Jul 2024{% endmacro %}{{ '' }}"  # a r
 
 # ---------------------------------------------------------------------------------------------------- the folder
 @dataclass(frozen=True)
-class Pretrained:
+class Pretrained(Sequences):
     """A causal language model of transformers, from a folder or from a hub id at a revision.
+
+    By itself it is an actor; as a body it gives a copy of its hidden states to a head: `Critic(Pretrained(path))`.
 
     In bfloat16 weights and arithmetic take half the memory and time; small updates are not lost, since optimizers that
     take such values keep float32 masters (`Adam`).
@@ -61,23 +64,26 @@ class Pretrained:
 
     def build(self, spec: Spec) -> nn.Module:
         """The actor, checked against the network's own forward pass."""
-        network = network_for(self, spec)
+        network = self.fitting(spec)
         actor = PretrainedActor(cast(Vocabulary, spec.action), network)
         check_numbers(actor, self.path)
         return actor
 
+    def states(self, spec: Spec) -> PretrainedStates:
+        """The network without its output layer."""
+        return PretrainedStates(self.fitting(spec))
 
-def network_for(model: Pretrained, spec: Spec) -> Any:
-    """The model's network; AssayError where it has other tokens than the task, or too few positions."""
-    network = loaded(model)
-    size = network.get_output_embeddings().weight.shape[0]
-    if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
-        what = f"model '{model.path}' speaks {size} tokens, the task has actions {spec.action}"
-        raise AssayError(f"{what}; give the task the model's tokens with with_model")
-    limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
-    if spec.horizon > limit:
-        raise AssayError(f"model '{model.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
-    return network
+    def fitting(self, spec: Spec) -> Any:
+        """The network; AssayError where it does not fit the task."""
+        network = loaded(self)
+        size = network.get_output_embeddings().weight.shape[0]
+        if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
+            what = f"model '{self.path}' speaks {size} tokens, the task has actions {spec.action}"
+            raise AssayError(f"{what}; give the task the model's tokens with with_model")
+        limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
+        if spec.horizon > limit:
+            raise AssayError(f"model '{self.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
+        return network
 
 
 def pinned(address: str) -> Pretrained:
