@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.models.model import Policy
 from benchmarks.arms import interleaved
 
 SIZES = {"1.07M": (128, 5, 4, 320), "0.1M": (64, 2, 4, 64), "toy": (16, 1, 2, 64)}
@@ -90,6 +89,7 @@ def assay_arm(size: str) -> dict[str, Any]:
     from assay.engine.engine import Placement
     from assay.engine.loop import Loop
     from assay.models.bodies.transformer import Transformer
+    from assay.models.model import Policy
     from assay.parts.rollouts.episodes import Episodes
     from assay.parts.sources.fresh import FreshSequences
     from assay.runs.machine import tuned

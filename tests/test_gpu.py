@@ -36,6 +36,7 @@ from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
 from assay.sampling.stops import Stop
+from tests.scenes import gathering
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 SMALL = Policy(Transformer(width=32, layers=2, heads=2))
@@ -271,7 +272,7 @@ def test_narrowed_rollouts_on_the_gpu_are_recorded_right(name: str) -> None:
     task = catalogue.find_task(name)
     torch.manual_seed(0)
     actor: Any = SMALL.build(task.spec).cuda()
-    fresh = Narrowed(Episodes(6, 4), WAYS[3])(task, actor, np.arange(6), Draw(1), {})
+    fresh = Narrowed(Episodes(6, 4), WAYS[3])(gathering(task, actor, np.arange(6), Draw(1)), {})
     with torch.no_grad():
         scored = actor.score(fresh.to("cuda"), frozenset({Need.LOGP})).logp.cpu()
     torch.testing.assert_close(fresh.column("logp_model")[fresh.mask], scored[fresh.mask], atol=1e-4, rtol=0)

@@ -22,9 +22,10 @@ from assay.app import cli, commands
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Progress
+from assay.core.record import Experience, Progress, State
 from assay.core.schedules import Linear, WarmUp
 from assay.core.settings import describe, find_setting, settings
+from assay.core.slots import Reward, Scene
 from assay.engine.engine import Placement
 from assay.methods.safe_rl_review.lagrange import Lagrange
 from assay.parts.credit.temporal import Gae, Whiten
@@ -370,7 +371,7 @@ def test_a_recipe_that_cannot_learn_is_refused(recipe: Recipe, message: str) -> 
 
 
 @dataclass(frozen=True)
-class OddNames:
+class OddNames(Reward):
     """A part whose settings have the names of others and a meaning of their own."""
 
     rate: float = 7.0
@@ -378,6 +379,9 @@ class OddNames:
     epsilon: float = 0.0
     steps: int = -1
     high: float = float("inf")
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        return experience
 
 
 def test_parts_of_ones_own_may_use_any_name() -> None:

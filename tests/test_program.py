@@ -13,8 +13,9 @@ import torch
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Phase, Recipe
-from assay.core.record import Certified, Draw, Experience
-from assay.core.slots import Task
+from assay.core.record import Certified, Experience
+from assay.core.slots import Certificate, Scene, Task, TaskChange
+from assay.core.verifier import Verifier
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
 from assay.models.bodies.perceptron import Perceptron
@@ -180,15 +181,15 @@ def test_a_setting_means_the_recipe_before_its_phases_and_shared_models_change_t
 
 
 @dataclass(frozen=True)
-class ShorterFor:
+class ShorterFor(TaskChange):
     """Remembers for whom it was asked, and gives another cart-pole."""
 
     horizon: int = 5
 
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task:
-        asked.append(policy)
-        assert isinstance(task, SteppedTask)
-        return replace(task, spec=replace(task.spec, horizon=self.horizon))
+    def __call__(self, scene: Scene) -> Task:
+        asked.append(scene.actor)
+        assert isinstance(scene.task, SteppedTask)
+        return replace(scene.task, spec=replace(scene.task.spec, horizon=self.horizon))
 
 
 asked: list[Any] = []
@@ -232,7 +233,7 @@ def test_copies_follow_only_what_their_feed_trains() -> None:
 
 # -------------------------------------------------------------------------------------------------------- certificates
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(Certificate):
     """Holds where episodes have at most `limit` decisions on average."""
 
     limit: float
@@ -246,7 +247,7 @@ class AtMost:
 
 @pytest.mark.parametrize(("limit", "holds"), [(0.5, False), (1e9, True)])
 def test_a_certificate_is_asked_after_training(limit: float, holds: bool, tmp_path: Path) -> None:
-    recipe = small_ppo(certificate=AtMost(limit), rewards=(LengthCost(8),))
+    recipe = small_ppo(certificate=AtMost(limit), rewards=(Verifier(), LengthCost(8)))
     run = train(recipe, "cartpole", steps=1, out=tmp_path / "run", evaluations=0)
     assert run.certificate is not None
     assert run.certificate.holds is holds

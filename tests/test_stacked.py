@@ -22,7 +22,7 @@ from assay.core.optimizers import Averaging
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Draw, Experience, Loss, Need
 from assay.core.schedules import Linear
-from assay.core.slots import View
+from assay.core.slots import Objective, Scene, View
 from assay.engine.engine import Placement, StageView
 from assay.engine.loop import Loop
 from assay.methods.td3_bc.base import td3_bc
@@ -36,6 +36,7 @@ from assay.runs.stacked.feeders import feeder
 from assay.runs.stacked.graphs import columns_of, record_of
 from assay.runs.stacked.loop import StackedLoop
 from benchmarks import stacked_seeds
+from tests.scenes import feeding
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
 DEVICES = ["cpu", GPU]
@@ -189,12 +190,12 @@ def test_a_seed_of_the_stack_has_the_numbers_of_a_single_run(device: str) -> Non
 @pytest.mark.parametrize("device", DEVICES)
 def test_batches_are_those_that_the_source_draws(device: str) -> None:
     task, source = catalogue.find_task("pendulum"), Logged((LOG, replace(LOG, first=50, origin=2)), batch=8, updates=3)
-    state = source.init(task)
+    state = source.init(Scene(task))
     drawn = feeder(source, [task] * 2, (4, 9), [state] * 2, device)
     for update, ticket in enumerate(drawn.tickets(source, (7, 8, 1))):
         columns = drawn.fetch(ticket)
         for place, seed in enumerate((4, 9)):
-            wanted = columns_of(list(source(task, None, Draw(seed, (7, 8, 1)), state))[update])
+            wanted = columns_of(list(source(feeding(task, None, Draw(seed, (7, 8, 1))), state))[update])
             assert set(wanted) == set(columns)
             assert all(torch.equal(wanted[name], columns[name][place].cpu()) for name in wanted)
 
@@ -282,7 +283,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
 
 
 @dataclass(frozen=True)
-class Unmasked:
+class Unmasked(Objective):
     """Cloning that forgets the mask."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

@@ -17,7 +17,7 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import probes
 from assay.core.record import Draw, Experience, Scored
-from assay.core.slots import CriticLoss
+from assay.core.slots import CriticLoss, Scene
 from assay.models.bodies.table import Table
 from assay.models.model import Policy
 from assay.ops import returns
@@ -25,6 +25,7 @@ from assay.parts.credit.temporal import Gae
 from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss
 from assay.parts.rollouts.episodes import Fragments
 from assay.tasks.tabular.table import action_values, chain, table_of
+from tests.scenes import gathering
 
 
 @dataclass
@@ -170,7 +171,8 @@ def fragment() -> Experience:
     """A random walk in a chain of five states: episodes end at the goal or are cut after twenty decisions."""
     task = chain(5)
     rollout = Fragments(instances=8, steps=96)
-    record = rollout(task, Policy(Table()).build(task.spec), np.empty(0, np.int64), Draw(3, (0,)), rollout.init(task))
+    actor = Policy(Table()).build(task.spec)
+    record = rollout(gathering(task, actor, np.empty(0, np.int64), Draw(3, (0,))), rollout.init(Scene(task)))
     assert int(record.terminal.sum()) > 8
     assert int(record.truncated.sum()) > 8
     inside = ~record.mask[:, 1:-1]

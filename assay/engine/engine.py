@@ -202,9 +202,16 @@ class Engine:
                 columns[need.column] = need(experience, partial(self.over, need.model))
         return experience.add(columns)
 
+    def model(self, name: str) -> Any:
+        """Returns the model called `name`."""
+        if name not in self.models:
+            raise AssayError(f"a part asks for the model '{name}'; this recipe has {', '.join(self.models)}")
+        return self.models[name]
+
+    @torch.no_grad()
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
         """function(model, rows) on each micro-batch, put together where the record is."""
-        model, home, num = self.models[name], experience.mask.device, experience.num_columns
+        model, home, num = self.model(name), experience.mask.device, experience.num_columns
         parts = [function(model, part) for part in self.micro_batches(experience, None)]
         if not self.placement.at_once:
             return torch.cat(parts).to(home)

@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam, Averaging, ObGD, Traced
 from assay.core.recipe import Stage
 from assay.core.record import Draw, Experience, Origin, Scored
-from assay.core.slots import View
+from assay.core.slots import ALONE, Scene, View
 from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
@@ -45,6 +45,7 @@ from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.control.costs import slow_pendulum
 from assay.tasks.control.hazards import hazards
+from tests.scenes import feeding
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Discrete(2), horizon=10)
 ONE = torch.ones(())
@@ -224,20 +225,21 @@ def priced(costs: list[float], advantage: Tensor | None = None) -> Experience:
 
 def test_pid_is_the_papers_controller() -> None:
     part, before, total = PidLagrange(2.0, 0.3, 0.1, 0.5), None, 0.0
-    state = part.init()
+    state = part.init(ALONE)
     for cost in (5.0, 7.0, 1.0, 0.0, 4.0):
         growth = 0.0 if before is None else max(0.0, cost - before)
         total, before = max(0.0, total + cost - 2.0), cost
         expected = max(0.0, 0.3 * (cost - 2.0) + 0.1 * total + 0.5 * growth)
-        assert part.observe(priced([cost, 0.0]), state)["multiplier"] == pytest.approx(expected)
+        part(priced([cost, 0.0]), ALONE, state)
+        assert state["multiplier"] == pytest.approx(expected)
 
 
 def test_projection_is_the_nearest_allowed_advantage() -> None:
     """Against a search over all multiples and random directions: nothing allowed is nearer."""
     part, batch = Projection(limit=1.0, rate=0.2), priced([3.0, 0.0, 1.0, 0.5, 2.0])
-    state = part.init()
-    part.observe(batch, state)
-    merged, mask = part(batch, state), batch.mask
+    state = part.init(ALONE)
+    part(batch, ALONE, state)
+    merged, mask = part(batch, ALONE, state), batch.mask
     a, cost, new = (
         c[mask] for c in (batch.column("advantage"), merged.column("cost_advantage"), merged.column("advantage"))
     )
@@ -251,9 +253,9 @@ def test_projection_is_the_nearest_allowed_advantage() -> None:
 
 @pytest.mark.parametrize("part", [Lagrange(9.0), PidLagrange(9.0), Projection(9.0, rate=10.0)])
 def test_slack_leaves_the_advantage_as_it_is(part: Any) -> None:
-    batch, state = priced([0.5, 0.0, 0.5]), part.init()
-    part.observe(batch, state)
-    assert torch.allclose(part(batch, state).column("advantage"), batch.column("advantage"))
+    batch, state = priced([0.5, 0.0, 0.5]), part.init(ALONE)
+    part(batch, ALONE, state)
+    assert torch.allclose(part(batch, ALONE, state).column("advantage"), batch.column("advantage"))
 
 
 def test_no_decision_and_no_cost_stay_finite() -> None:
@@ -261,9 +263,9 @@ def test_no_decision_and_no_cost_stay_finite() -> None:
     empty = replace(batch, mask=torch.zeros_like(batch.mask))
     for part in (PidLagrange(), Projection()):
         for each in (batch, empty):
-            state = part.init()
-            part.observe(each, state)
-            assert torch.isfinite(part(each, state).column("advantage")).all()
+            state = part.init(ALONE)
+            part(each, ALONE, state)
+            assert torch.isfinite(part(each, ALONE, state).column("advantage")).all()
 
 
 def test_a_perfect_cost_critic_sees_no_advantage_in_costs_that_are_certain() -> None:
@@ -462,7 +464,7 @@ def test_sharpness_zero_is_cloning() -> None:
 @pytest.mark.parametrize("task", ["cartpole", "pendulum", "gridworld"])
 def test_logs_are_made_again_with_the_same_contents(task: str) -> None:
     one, again, other = (
-        Logged((Log(2, noise),)).init(catalogue.find_task(task))["contents"] for noise in (0.5, 0.5, 0.6)
+        Logged((Log(2, noise),)).init(Scene(catalogue.find_task(task)))["contents"] for noise in (0.5, 0.5, 0.6)
     )
     assert one.hash == again.hash != other.hash
     with pytest.raises(AssayError, match="other data"):
@@ -472,7 +474,7 @@ def test_logs_are_made_again_with_the_same_contents(task: str) -> None:
 def test_a_log_without_noise_is_the_experts_and_rows_say_where_they_are_from() -> None:
     task: Any = catalogue.find_task("cartpole")
     source = Logged((Log(2, noise=1.0), Log(1, noise=0.0, first=50, origin=int(Origin.TEACHER))), batch=32, updates=1)
-    (batch,) = source(task, None, Draw(1), source.init(task))
+    (batch,) = source(feeding(task, None, Draw(1)), source.init(Scene(task)))
     expert = batch.source == Origin.TEACHER
     assert batch.source is not None
     assert int(expert.sum()) == 32

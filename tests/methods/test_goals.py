@@ -10,6 +10,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need
+from assay.core.slots import Scene
 from assay.engine.engine import Engine, Placement, StageView
 from assay.engine.loop import Loop
 from assay.methods.ota.base import ota
@@ -22,14 +23,15 @@ from assay.models.model import Critic, Policy
 from assay.parts.sources.relabelled import Ahead, Mixed, Places, Play, Relabelled
 from assay.runs import catalogue
 from assay.tasks.tabular.grids import FOUR_ROOMS
+from tests.scenes import feeding
 
 TASK = catalogue.find_task("four-rooms")
 SMALL = Play(episodes=6)
 
 
 def batch_of(source: Relabelled, step: int = 0):
-    state = source.init(TASK)
-    return next(iter(source(TASK, None, Draw(3, (step,)), state))), state["contents"].columns[0]
+    state = source.init(Scene(TASK))
+    return next(iter(source(feeding(TASK, None, Draw(3, (step,))), state))), state["contents"].columns[0]
 
 
 # ---------------------------------------------------------------------------------------------------- the source
@@ -77,11 +79,11 @@ def test_distances_are_told_for_metrics() -> None:
 
 
 def test_other_play_is_refused_when_resumed_and_tasks_without_goals_always() -> None:
-    first, second = (Relabelled(Play(episodes=2, noise=noise)).init(TASK)["contents"] for noise in (0.1, 0.2))
+    first, second = (Relabelled(Play(episodes=2, noise=noise)).init(Scene(TASK))["contents"] for noise in (0.1, 0.2))
     with pytest.raises(AssayError, match="other data"):
         second.restore(first.snapshot())
     with pytest.raises(AssayError, match="wander"):
-        Relabelled(SMALL).init(catalogue.find_task("cartpole"))
+        Relabelled(SMALL).init(Scene(catalogue.find_task("cartpole")))
 
 
 # ---------------------------------------------------------------------------------------------------- values

@@ -15,6 +15,7 @@ from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need
+from assay.core.slots import Scene
 from assay.core.spaces import Box, Spec
 from assay.engine.engine import Engine, Placement, StageView
 from assay.engine.loop import Loop
@@ -35,6 +36,7 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.recipes.defaults import CONTINUOUS
 from assay.runs import catalogue
+from tests.scenes import feeding
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,) * 2, (2.0,) * 2), horizon=10)
 ROWS = 12
@@ -176,12 +178,12 @@ def test_a_share_of_the_log_is_in_every_batch() -> None:
     """Log rewards are scaled apart from the fresh ones, which are all 5."""
     task = catalogue.find_task("cartpole")
     source = Retained(Replay(batch=8, updates=3, warmup=4), Logged((Log(1, reward_scale=-1.0),)), kept=0.25)
-    state = source.init(task)
+    state = source.init(Scene(task))
     first = torch.tensor([[True, False]]).expand(6, 2)
     no = torch.zeros_like(first)
     seen = {"observation": torch.zeros(6, 2, 4)}
     fresh = Experience(seen, torch.zeros(6, 2, dtype=torch.long), first, 0.0 * first, 5.0 * first, no, no)
-    found = list(source(task, fresh, Draw(0), state))
+    found = list(source(feeding(task, fresh, Draw(0)), state))
     assert len(found) == 3
     for batch in found:
         assert batch.reward[:, 0].tolist() == [5.0] * 6 + [-1.0] * 2

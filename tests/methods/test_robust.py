@@ -16,7 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
 from assay.core.settings import is_schedule
-from assay.core.slots import Task, UncertainTask
+from assay.core.slots import Scene, TaskChange, UncertainTask
 from assay.engine import evaluation
 from assay.methods.iwocs.base import assembled, iwocs, quick_dqn, trained_before
 from assay.methods.iwocs.claims import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
@@ -190,10 +190,10 @@ def test_each_network_is_handed_to_its_place_and_all_later_ones(tmp_path: Path) 
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(TaskChange):
     """Finds nothing to be done."""
 
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> None:
+    def __call__(self, scene: Scene) -> None:
         """Never a task."""
 
 

@@ -11,6 +11,7 @@ import torch
 from assay.claims import probes
 from assay.core.record import Draw, Experience, Need, Progress, Scored, concatenate, pad
 from assay.core.schedules import Delayed
+from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods.archer import turns
 from assay.methods.archer.base import turn_critic
@@ -25,6 +26,7 @@ from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQU
 from assay.recipes.defaults import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit
+from tests.scenes import feeding
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens)) + 0.3 * tokens[0], num_tokens=2, horizon=5, end=1)
 LOGITS = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).cos()
@@ -205,12 +207,12 @@ def test_one_advantage_a_turn(place: int) -> None:
 # ---------------------------------------------------------------------------------------------------- replay
 def test_replayed_rows_are_whole_and_as_wide_as_the_longest() -> None:
     task = catalogue.find_task("twenty-questions-2")
-    part, state = ReplaySequences(capacity=8, batch=16, updates=2), ReplaySequences().init(task)
+    part, state = ReplaySequences(capacity=8, batch=16, updates=2), ReplaySequences().init(Scene(task))
     short, long = task.demonstrate(np.arange(4), 0), task.demonstrate(np.arange(4, 8), 0)
     long = pad(long, 40)
     long = replace(long, context={**long.context, "valid": torch.ones_like(long.mask)})
-    assert len(list(part(task, short, Draw(0), state))) == 2
-    batches = list(part(task, long, Draw(1), state))
+    assert len(list(part(feeding(task, short, Draw(0)), state))) == 2
+    batches = list(part(feeding(task, long, Draw(1)), state))
     known = [row for record in (short, long) for row in pad(record, 40).rows(slice(0, 4)).action.tolist()]
     for batch in batches:
         assert [row for row in pad(batch, 40).action.tolist() if row not in known] == []
@@ -218,7 +220,7 @@ def test_replayed_rows_are_whole_and_as_wide_as_the_longest() -> None:
         assert batch.extra == {}
     seen = {tuple(row) for batch in batches for row in pad(batch, 40).action.tolist()}
     assert len(seen) > 4
-    later = list(part(task, concatenate([short, short]), Draw(2), state))
+    later = list(part(feeding(task, concatenate([short, short]), Draw(2)), state))
     assert {tuple(row) for row in later[0].action.tolist()} <= {
         tuple(row) for row in pad(short, 48).trim().action.tolist()
     }

@@ -13,7 +13,7 @@ from torch import Tensor
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need, State
-from assay.core.slots import Simulation
+from assay.core.slots import Objective, Simulation
 from assay.core.spaces import Context
 from assay.methods.safe_rl_review.lagrange import Lagrange
 from assay.parts.rewards.function import FromFunction
@@ -115,7 +115,7 @@ def spoken(method: str, *, steps: int = 4, save_every: int = 1, warmup: int = 0)
 
 # ---------------------------------------------------------------------------------------------------- a run with faults
 @dataclass(frozen=True)
-class TwiceInfinite:
+class TwiceInfinite(Objective):
     """A loss whose gradient is not finite in the third and the fourth update."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

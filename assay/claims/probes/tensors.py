@@ -158,7 +158,7 @@ def credited(recipe: Recipe, experience: Experience) -> Experience:
     for part in recipe.credit:
         experience = part(experience)
     for constraint in recipe.constraints:
-        experience = constraint(experience, constraint.init())
+        experience = constraint(experience)
     return experience
 
 

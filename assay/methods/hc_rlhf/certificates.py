@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Certified, Experience, Need, State
-from assay.core.slots import Annotation, Certificate, Constraint
+from assay.core.slots import Annotation, Certificate, Constraint, Scene
 from assay.evidence.student import student_quantile
 from assay.ops import groups
 from assay.parts.constraints.cost import channel_of, priced
@@ -131,8 +131,9 @@ class PessimisticLagrange(Constraint):
     later: float = 2.0
     rate: float = 0.01
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "cost_advantage")
 
-    def init(self) -> State:
+    def init(self, scene: Scene) -> State:
         """The multiplier starts at 0."""
         return {"multiplier": 0.0}
 
@@ -151,7 +152,7 @@ class PessimisticLagrange(Constraint):
         return self.now * student_width(failure, num) + self.later * student_width(failure, self.test.num_starts)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience, state: State) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Merges the cost into `advantage`."""
         mean, deviation, factor = self.statistics(experience)
         cost = augmented_cost(episode_costs(experience, self.test.channel), mean, deviation, factor)
@@ -159,9 +160,12 @@ class PessimisticLagrange(Constraint):
         others = groups.row_groups(experience if experience.group is not None else alone)
         caused = (cost - groups.mean_of_others(cost, others)).unsqueeze(1) * experience.mask
         advantage = priced(experience, state["multiplier"], caused)
-        return experience.add({"cost_advantage": caused, "advantage": advantage})
+        merged = experience.add({"cost_advantage": caused, "advantage": advantage})
+        for name, value in self.move(merged, state).items():
+            scene.log(name, value)
+        return merged
 
-    def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
+    def move(self, experience: Experience, state: State) -> Mapping[str, float]:
         """Moves the multiplier by how far the inflated bound is from the limit."""
         mean, deviation, factor = self.statistics(experience)
         bound = mean + factor * deviation

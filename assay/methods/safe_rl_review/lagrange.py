@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from assay.core.record import Experience, Need, State
-from assay.core.slots import Annotation, Constraint
+from assay.core.slots import Annotation, Constraint, Scene
 from assay.parts.constraints.cost import CostToGo, channel_of, episode_cost, priced
 
 
@@ -29,18 +29,22 @@ class Lagrange(Constraint):
     discount: float = 0.99
     channel: int = 0
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
-    def init(self) -> State:
+    def init(self, scene: Scene) -> State:
         """The multiplier starts at 0."""
         return {"multiplier": 0.0}
 
     @torch.no_grad()
-    def __call__(self, experience: Experience, state: State) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Merges the cost into `advantage`."""
         caused = CostToGo(self.discount)(experience, channel_of(experience, self.channel))["cost_advantage"]
-        return experience.add({"advantage": priced(experience, state["multiplier"], caused)})
+        merged = experience.add({"advantage": priced(experience, state["multiplier"], caused)})
+        for name, value in self.move(merged, state).items():
+            scene.log(name, value)
+        return merged
 
-    def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
+    def move(self, experience: Experience, state: State) -> Mapping[str, float]:
         """Moves the multiplier by how far the episodes' cost is from the limit."""
         cost = episode_cost(experience, self.channel)
         state["multiplier"] = max(0.0, state["multiplier"] + self.rate * (cost - self.limit))

@@ -8,6 +8,7 @@ from assay.core.optimizers import Adam, Descent
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.core.slots import Gate
+from assay.core.verifier import Verifier
 from assay.methods.uni_o4.critics import ModelScore, PredictNext
 from assay.methods.uni_o4.gates import Rising
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
@@ -84,7 +85,7 @@ def uni_o4(world: Defaults = CONTINUOUS, gate: Gate | None = Rising(), log: Log 
         name="uni-o4",
         actor=first.actor,
         critics={"value": first.critics["value"]},
-        rewards=(ScaledReward(SCALE),),
+        rewards=(Verifier(), ScaledReward(SCALE)),
         stages=stages,
         steps=20,
         before=(

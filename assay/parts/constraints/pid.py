@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from assay.core.record import Experience, Need, State
-from assay.core.slots import Annotation, Constraint
+from assay.core.slots import Annotation, Constraint, Scene
 from assay.parts.constraints.cost import CostCredit, CostToGo, channel_of, episode_cost, priced
 
 
@@ -30,24 +31,28 @@ class PidLagrange(Constraint):
     derivative: float = 0.05
     credit: CostCredit = CostToGo()
     channel: int = 0
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
         """As its cost credit says."""
         return self.credit.needs
 
-    def init(self) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing seen yet."""
         return {"multiplier": 0.0, "sum": 0.0, "before": 0.0, "batches": 0}
 
     @torch.no_grad()
-    def __call__(self, experience: Experience, state: State) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Merges the cost into `advantage`."""
         columns = self.credit(experience, channel_of(experience, self.channel))
         advantage = priced(experience, state["multiplier"], columns["cost_advantage"])
-        return experience.add({**columns, "advantage": advantage})
+        merged = experience.add({**columns, "advantage": advantage})
+        for name, value in self.move(merged, state).items():
+            scene.log(name, value)
+        return merged
 
-    def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
+    def move(self, experience: Experience, state: State) -> Mapping[str, float]:
         """Moves the multiplier by how far the episodes' cost is from the limit."""
         cost = episode_cost(experience, self.channel)
         error, growth = cost - self.limit, max(0.0, cost - state["before"]) if state["batches"] else 0.0

@@ -29,6 +29,7 @@ class BradleyTerry(CriticLoss):
     critic: str = "value"
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "group"
+    reads: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of pairs."""

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
-from assay.core.slots import CostlyTask, ScriptedTask, Source, Task
+from assay.core.slots import CostlyTask, Scene, ScriptedTask, Source, Task
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
 from assay.parts.sources.replay import from_columns, transitions
@@ -128,12 +128,14 @@ class Logged(Source):
     batch: int = 128
     updates: int = 10
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The logs."""
+        task = scene.task
         return {"contents": Contents(self.logs, task)}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """The next batches; as many rows of each log."""
+        draw = scene.draw
         logs = state["contents"].columns
         for update in range(self.updates):
             drawn = [

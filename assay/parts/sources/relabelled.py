@@ -20,7 +20,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
-from assay.core.slots import RoamingTask, ScriptedTask, Source, Task
+from assay.core.slots import RoamingTask, Scene, ScriptedTask, Source, Task
 from assay.ops import random
 from assay.parts.sources.logged import Contents, NoisyExpert
 
@@ -117,12 +117,14 @@ class Relabelled(Source):
     updates: int = 10
     breaks: ClassVar[dict[str, str]] = {"own": "rewards are those of goals that are chosen afterwards"}
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The data, of which a checkpoint keeps the hash."""
+        task = scene.task
         return {"contents": Contents((self.log,), task)}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """The next batches."""
+        task, draw = scene.task, scene.draw
         (columns,) = state["contents"].columns
         num, size = columns["action"].shape[:2]
         for update in range(self.updates):

@@ -151,14 +151,14 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
 
     A term that reads a column which another part writes says how the laws are to fill it:
 
-        reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"name": function of the batch}
+        fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"name": function of the batch}
     """
     layouts = TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS
     needs = frozenset(getattr(term, "needs", frozenset()))
-    reads = getattr(term, "reads", {})
+    fills = getattr(term, "fills", {})
     batches = [scored_batch(bench, place, needs) for place in range(len(layouts))]
     return [
-        TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in reads.items()}), bench)
+        TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in fills.items()}), bench)
         for layout, batch in zip(layouts, batches, strict=True)
     ]
 

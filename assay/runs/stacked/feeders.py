@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import torch
 
+from assay.core.slots import Scene
 from assay.runs.stacked import hashes
 from assay.core.slots import Source, Task
 from assay.parts.sources.logged import Logged
@@ -63,7 +64,7 @@ class PlainFeeder:
     def tickets(self, source: Source, path: tuple[int, ...]) -> Iterator[Columns]:
         """The batches of all seeds."""
         draws = [
-            source(task, None, Draw(seed, path), state)
+            source(Scene(task, draw=Draw(seed, path)), state)
             for task, seed, state in zip(self.tasks, self.seeds, self.states, strict=True)
         ]
         for batches in zip(*draws, strict=True):

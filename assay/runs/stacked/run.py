@@ -22,7 +22,7 @@ from assay.app.report.folder import Journal
 from assay.app.report.progress import Display, Mode
 from assay.runs.run import Run, Worker, check_folder
 from assay.runs.signals import Stopped, resume_command, stop_signals
-from assay.core.slots import Source, Task
+from assay.core.slots import Scene, Source, Task
 from assay.runs.stacked.engine import ALONE
 from assay.runs.stacked.loop import StackedLoop
 from assay.core.errors import AssayError
@@ -161,13 +161,13 @@ class Begun(Source):
     inner: Source
     state: State
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """A copy of it; what it holds is shared."""
         return dict(self.state)
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Any:
+    def __call__(self, scene: Scene, state: State) -> Any:
         """As the source inside."""
-        return self.inner(task, fresh, draw, state)
+        return self.inner(scene, state)
 
 
 def shared_loops(recipe: Recipe, task: Task, seeds: Sequence[int], num_steps: int) -> list[Loop]:
