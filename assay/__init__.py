@@ -28,12 +28,12 @@ HOMES = {
 }
 """Where each public name lives; it is imported when it is first used, so that `import assay` is quick."""
 MODULES = {
+    "defaults": "recipes.defaults",
     "evidence": "evidence",
     "laws": "proof.laws",
     "probes": "claims.probes",
     "recipes": "recipes",
     "schedules": "core.schedules",
-    "worlds": "recipes.worlds",
 }
 """Public modules, imported when they are first used."""
 

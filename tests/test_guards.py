@@ -19,7 +19,7 @@ from assay.core.slots import Objective, Reward, Scene
 from assay.engine.guards import STANDARD, Alarm
 from assay.engine.loop import Loop
 from assay.parts.rewards.function import FromFunction
-from assay.recipes.worlds import LANGUAGE
+from assay.recipes.defaults import LANGUAGE
 from assay.runs import catalogue
 
 

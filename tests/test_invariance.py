@@ -30,7 +30,7 @@ from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.fresh import flatten
 from assay.proof.laws.bench import smaller
-from assay.recipes.worlds import CONTROL, LANGUAGE
+from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
 

@@ -24,7 +24,7 @@ from assay.engine.loop import Loop, Step, frozen, means, thawed
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.curricula.in_order import InOrder
-from assay.recipes.worlds import LANGUAGE, TABLE
+from assay.recipes.defaults import LANGUAGE, TABLE
 from assay.runs import catalogue
 from tests.resume.cases import CASES
 from tests.scenes import feeding

@@ -31,7 +31,7 @@ from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.credit.temporal import Gae, Whiten
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.rollouts.explore import EpsilonGreedy
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
 from assay.runs import catalogue
 from assay.runs.plan import (
     Plan,

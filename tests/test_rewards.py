@@ -23,7 +23,7 @@ from assay.parts.rewards.combine import ByLabel, Gated, Product, StandardisedInG
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes
 from assay.playing import text
-from assay.recipes.worlds import LANGUAGE, TABLE
+from assay.recipes.defaults import LANGUAGE, TABLE
 from assay.runs import catalogue
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids

@@ -14,7 +14,7 @@ from assay.app import cli
 from assay.claims.claim import Average, DecisionsTo, Exact, Expect, Final, Gain, Measured, Method
 from assay.core.errors import AssayError
 from assay.proof import fingerprints, verdicts
-from assay.recipes.worlds import TABLE
+from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from assay.runs.machine import describe_machine
 

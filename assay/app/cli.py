@@ -76,6 +76,7 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--model", metavar="PATH", help="a pretrained language model: a folder, or a hub id owner/name[@revision]"
     )
+    one.add_argument("--preset", metavar="NAME", help="defaults: classic, mujoco, d4rl (default: those of the task)")
 
 
 def add_data_option(one: argparse.ArgumentParser) -> None:

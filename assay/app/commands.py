@@ -92,6 +92,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
             placement=Placement(**where),
             model=options.model,
             data=options.data,
+            preset=options.preset,
         )
         for seed in range(first_seed, first_seed + options.seeds)
     ]
@@ -284,7 +285,7 @@ def compare(options: argparse.Namespace) -> int:
         tuple(options.task),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
-        settings | {"model": options.model, "data": tuple(options.data)},
+        settings | {"model": options.model, "data": tuple(options.data), "preset": options.preset},
         options.budget,
         options.jobs,
         decisions=options.decisions,

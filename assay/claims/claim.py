@@ -13,7 +13,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.recipes.worlds import World
+from assay.recipes.defaults import Defaults
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Method:
 
     paper: str
     recipe: Callable[..., Recipe]
-    worlds: tuple[World, ...]
+    worlds: tuple[Defaults, ...]
     home: str
     departs: tuple[str, ...] = ()
     claims: tuple[Exact | Measured, ...] = ()

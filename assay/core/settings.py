@@ -15,10 +15,10 @@ from assay.core.record import Progress
 
 def children(value: Any) -> list[tuple[str, Any]]:
     """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's
-    name; the second of a class in one tuple is Class-2).
+    name; the second of a class in one tuple is Class-2). A field that follows another part has no settings of its own.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init]
+        return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init and "follows" not in f.metadata]
     if isinstance(value, Mapping):
         return [(str(name), item) for name, item in value.items()]
     if isinstance(value, tuple) and any(is_dataclass(item) for item in value):
@@ -113,6 +113,16 @@ def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(changed(item, path[1:], new) if name == path[0] else item for name, item in children(value))
     return replace(value, **{path[0]: changed(getattr(value, path[0]), path[1:], new)})
+
+
+def followed(value: Any, old: Any, new: Any) -> Any:
+    """The tree with `new` in those fields that follow another part (metadata `follows`) and held `old`."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    below = {f.name: (getattr(value, f.name), "follows" in f.metadata) for f in fields(value) if f.init}
+    moved = {n: new if follows and item == old else followed(item, old, new) for n, (item, follows) in below.items()}
+    changes = {name: item for name, item in moved.items() if item is not below[name][0]}
+    return replace(value, **changes) if changes else value
 
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", tuple: "values separated by commas"}

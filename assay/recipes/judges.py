@@ -9,10 +9,10 @@ from assay.models.heads.score import TextScore
 from assay.models.model import Critic
 from assay.parts.critics.score import BradleyTerry
 from assay.parts.sources.demonstrations import Pairs
-from assay.recipes.worlds import PREFERENCES, World
+from assay.recipes.defaults import PREFERENCES, Defaults
 
 
-def preference_score(world: World = PREFERENCES) -> Recipe:
+def preference_score(world: Defaults = PREFERENCES) -> Recipe:
     """A transformer that scores completions, learned from the task's pairs; the actor does not learn."""
     return Recipe(
         name="preference-score",

@@ -8,7 +8,7 @@ import importlib
 import json
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -20,12 +20,13 @@ import assay.methods
 import assay.tasks
 from assay.claims.claim import Method
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
+from assay.core.optimizers import Adam
+from assay.core.recipe import Recipe, Stage
+from assay.core.schedules import with_peak
 from assay.core.slots import ModelSpec, Task
-from assay.models.bodies.hidden import Sequences
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic
-from assay.recipes.worlds import world_of
+from assay.recipes.defaults import Defaults, defaults_of
 from assay.tasks.language import textfile
 from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import PromptTask
@@ -34,7 +35,10 @@ WARMUP = 200
 """Supervised steps before a token method, unless told."""
 
 PRETRAINED_RATE = 5e-6
-"""Learning rate of pretrained actors, unless told."""
+"""Peak learning rate of pretrained actors, unless told."""
+
+PRETRAINED_CRITIC_RATE = 1e-5
+"""Peak learning rate of critics on a pretrained network, unless told; larger, since their heads start at 0."""
 
 
 def modules_of(package: ModuleType) -> list[ModuleType]:
@@ -134,36 +138,69 @@ def task_from_file(path: str) -> Task:
 
 
 def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
-    """The recipe with a pretrained actor; critics that are transformers become copies of it with their own heads."""
+    """Returns the recipe with a pretrained actor, its critics of tokens on copies of the same network.
+
+    Learning rates of what is pretrained keep their schedule, with a peak that suits trained weights. Phases before the
+    recipe that have the same actor are changed in the same way; other models stay as they are.
+    """
     critics = {name: on_pretrained(critic, actor) for name, critic in recipe.critics.items()}
-    changed = {"actor", *(name for name in critics if critics[name] != recipe.critics[name])}
-    recipe = replace(recipe, actor=actor, critics=critics)
-    for stage in recipe.stages:
-        if changed & set(stage.trains):
-            recipe = recipe.set(f"stages.{stage.name}.optimizer.learning_rate", PRETRAINED_RATE)
-    return recipe
+    new = {name for name in critics if critics[name] is not recipe.critics[name]}
+    stages = tuple(with_pretrained_rate(stage, new) for stage in recipe.stages)
+    before = tuple(
+        replace(phase, recipe=with_pretrained(phase.recipe, actor)) if phase.recipe.actor == recipe.actor else phase
+        for phase in recipe.before
+    )
+    return replace(recipe, actor=actor, critics=critics, stages=stages, before=before)
 
 
 def on_pretrained(critic: ModelSpec, actor: ModelSpec) -> ModelSpec:
-    """The critic with the actor's body in place of a transformer that was never trained."""
-    takes = isinstance(critic, Critic) and isinstance(critic.body, Transformer) and isinstance(actor, Sequences)
-    return replace(critic, body=actor) if takes else critic  # type: ignore[type-var]
+    """Returns a critic of tokens on a copy of the pretrained network; any other critic as it is."""
+    from assay.models.pretrained.body import PretrainedBody
+    from assay.models.pretrained.transformers import Pretrained
+
+    if not isinstance(actor, Pretrained) or not isinstance(critic, Critic) or not isinstance(critic.body, Transformer):
+        return critic
+    return replace(critic, body=PretrainedBody(actor))
 
 
-def recipe_for(name: str, task: Task, settings: Mapping[str, Any], actor: ModelSpec | None = None) -> Recipe:
-    """The method's recipe for the task's world with settings changed; refuses a world it does not work in.
+def with_pretrained_rate(stage: Stage, critics: Collection[str]) -> Stage:
+    """Returns a stage whose learning rate peaks at the rate of pretrained actors if it trains the actor, at that of
+    pretrained critics if it trains one of `critics`; else as it is.
+    """
+    if not isinstance(stage.optimizer, Adam) or not {"actor", *critics} & set(stage.trains):
+        return stage
+    peak = PRETRAINED_RATE if "actor" in stage.trains else PRETRAINED_CRITIC_RATE
+    rate = with_peak(stage.optimizer.learning_rate, peak)
+    return replace(stage, optimizer=replace(stage.optimizer, learning_rate=rate))
 
-    A pretrained `actor` takes the place of the world's own, with a learning rate that suits trained weights.
+
+def fits(method: Method, defaults: Defaults) -> bool:
+    """Returns whether a method works on the kind of task that these defaults are for, whatever their numbers."""
+    return any(option.kind == defaults.kind for option in method.worlds)
+
+
+def recipe_for(
+    name: str,
+    task: Task,
+    settings: Mapping[str, Any],
+    actor: ModelSpec | None = None,
+    preset: str | None = None,
+) -> Recipe:
+    """Returns the method's recipe for a task with settings changed; raises AssayError if the method does not work on
+    this kind of task.
+
+    Defaults are those of the task (see `defaults_of`) or of `preset`. A pretrained `actor` takes the place of theirs
+    (see `with_pretrained`).
     """
     key, method = find_method(name)
-    world = world_of(task)
-    if world not in method.worlds:
+    defaults = defaults_of(task, preset)
+    if not fits(method, defaults):
         works = ", ".join(sorted({option.name for option in method.worlds}))
         raise AssayError(
-            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another "
+            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {defaults.name}. Choose another "
             "task or method"
         )
-    recipe = method.recipe(world)
+    recipe = method.recipe(defaults)
     if actor is not None:
         recipe = with_pretrained(recipe, actor)
     for path, value in settings.items():

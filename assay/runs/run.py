@@ -398,6 +398,7 @@ def train(
     placement: Placement = Placement(),
     model: str | None = None,
     data: Sequence[str] = (),
+    preset: str | None = None,
     mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
@@ -406,6 +407,7 @@ def train(
     with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
     demonstrations; with `model`, a folder or hub id, a pretrained language model takes the small transformer's place.
     `data` are files of recorded decisions (see `assay.datasets.files`) that take the place of the recipe's logs.
+    `preset` names the method's defaults: classic, mujoco or d4rl; None takes those of the task.
     """
     plan = make_plan(
         method,
@@ -418,6 +420,7 @@ def train(
         placement=placement,
         model=model,
         data=data,
+        preset=preset,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
     return execute(plan, folder, mode=mode)

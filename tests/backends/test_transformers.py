@@ -27,6 +27,7 @@ from assay.engine.placement import Placement
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
 from assay.models.pretrained import causal as pretrained
+from assay.models.pretrained.body import PretrainedBody
 from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
 from assay.ops import output
 from assay.parts.regularizers.divergence import KlToReference
@@ -319,7 +320,7 @@ def test_a_value_head_reads_the_network_s_own_hidden_states(path: str, task: Pro
 
 def test_ppo_trains_a_pretrained_critic_beside_a_pretrained_actor(path: str, task: PromptTask) -> None:
     recipe = catalogue.recipe_for("ppo", task, {"rollout.starts": 2, "rollout.members": 2}, Pretrained(path))
-    assert recipe.critics == {"value": Critic(Pretrained(path))}
+    assert recipe.critics == {"value": Critic(PretrainedBody(Pretrained(path)))}
     loop = Loop(recipe, paid(task), seed=0, num_steps=2, placement=Placement(recompute=True))
     first = loop.engine.flats["value"].values.clone()
     assert [alarm for _ in range(2) for alarm in loop.step().alarms] == []

@@ -45,7 +45,7 @@ from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
-from assay.recipes.worlds import CONTROL, EVERY, LANGUAGE
+from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.control.costs import slow_pendulum
 from assay.tasks.control.hazards import hazards

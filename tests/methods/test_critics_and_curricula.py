@@ -33,7 +33,7 @@ from assay.parts.objectives.trust import NoTrust
 from assay.parts.predictions import OfState
 from assay.parts.targets.recorded import Column
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build, with_rewards
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 from assay.tasks.language.mixture import Mixture, mixture
 from assay.tasks.language.sorting import sorting

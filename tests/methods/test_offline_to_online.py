@@ -36,7 +36,7 @@ from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import chosen
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 from assay.runs import catalogue
 from tests.scenes import feeding
 

@@ -29,7 +29,7 @@ from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.playing.beam import BeamActor
 from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import TABLE
+from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from assay.tasks.language.addition import addition
 

@@ -40,7 +40,7 @@ from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.trust import Clip
 from assay.parts.regularizers.behaviour import KlToBehaviour, KlWhereMarked, forward
 from assay.proof.laws.cases import CHOICES, RAGGED, TOKENS, build
-from assay.recipes.worlds import CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 
 RATIOS = [0.1, 0.39, 0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.5, 3.1]

@@ -23,7 +23,7 @@ from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
 from assay.parts.credit.judged import ActionValues
 from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import EVERY, LANGUAGE
+from assay.recipes.defaults import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit
 from tests.scenes import feeding

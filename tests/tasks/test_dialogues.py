@@ -21,7 +21,7 @@ from assay.playing.text import CharacterTokenizer
 from assay.playing.turns import utterances
 from assay.playing.words import WordTokenizer
 from assay.proof.laws.rollout import built, small_actor
-from assay.recipes.worlds import LANGUAGE, world_of
+from assay.recipes.defaults import LANGUAGE, defaults_of
 from assay.runs import catalogue
 from assay.tasks.language import calculator, household, twenty_questions
 from assay.tasks.language.dialogue import DialogueTask, Reply
@@ -234,7 +234,7 @@ def test_every_demonstration_wins_within_the_limits(name: str) -> None:
     task = catalogue.find_task(name)
     assert isinstance(task, Task)
     assert isinstance(task, DemonstratedTask)
-    assert world_of(task) is LANGUAGE
+    assert defaults_of(task) is LANGUAGE
     for split in (0, 1):
         shown = task.demonstrate(np.arange(100), split)
         assert shown.column("score").tolist() == [1.0] * 100

@@ -20,7 +20,7 @@ from assay.app.report.terminal import Curve, before_after
 from assay.core.errors import AssayError
 from assay.core.settings import describe, settings
 from assay.evidence.intervals import Series
-from assay.recipes.worlds import CONTROL, LANGUAGE
+from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.runs import catalogue
 
 if TYPE_CHECKING:

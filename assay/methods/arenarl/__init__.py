@@ -17,13 +17,13 @@ from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge
 from assay.methods.arenarl.tournaments import AnchorOnly, Match, Pairs, RoundRobin, SeededElimination, Topology
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 NOISY = OutcomeJudge(noise=0.5)
 SCORED_ALONE = replace(recipes.grpo(), name="grpo-judged-alone", rewards=(Verifier(), JudgedAlone(NOISY)))
 
 
-def recipe(world: World = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
     return replace(recipes.grpo(world), name="arenarl", rewards=(Verifier(), Arena(judge)))
 
 

@@ -19,7 +19,7 @@ from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.parts.sources.logged import Log
 from assay.recipes.conservative import cql
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 SPEC = Spec(Box((-1.0,), (1.0,)), Discrete(3), horizon=1)
 DATA, Q, WEIGHT = torch.tensor([0.6, 0.3, 0.1]), torch.tensor([0.5, -0.2, 1.0]), 0.4

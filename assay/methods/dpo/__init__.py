@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
-from assay.recipes.worlds import EVERY, PREFERENCES
+from assay.recipes.defaults import EVERY, PREFERENCES
 
 LOGITS_A = torch.tensor([0.5, -0.5])
 

@@ -11,7 +11,7 @@ from assay import recipes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.record import Experience
 from assay.parts.targets.one_step import one_step_target
-from assay.recipes.worlds import CONTROL
+from assay.recipes.defaults import CONTROL
 
 
 def target(terminal: bool, truncated: bool) -> torch.Tensor:

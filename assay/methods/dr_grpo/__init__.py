@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 REWARD_PA = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])

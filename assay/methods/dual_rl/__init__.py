@@ -14,7 +14,7 @@ from assay.methods.dual_rl.base import XQL, cloned, f_dvl, recoil
 from assay.methods.dual_rl.claims import Process, minimised, policies_of_two_states
 from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl
 from assay.methods.dual_rl.fits import ImplicitMaximum
-from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
 
 P = torch.tensor([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9]]], dtype=torch.float64)
 PROCESS = Process(P, torch.tensor([[0.0, 1.0], [0.3, -0.5]]).double(), torch.tensor([0.7, 0.3]).double(), 0.9)

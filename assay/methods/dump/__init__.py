@@ -19,10 +19,10 @@ from assay.core.recipe import Recipe
 from assay.core.record import State
 from assay.core.slots import ALONE
 from assay.methods.dump.curriculum import SourceBandit
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 
-def recipe(world: World = LANGUAGE, num_sources: int = 6) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, num_sources: int = 6) -> Recipe:
     return replace(recipes.grpo(world), name="dump", curriculum=SourceBandit(num_sources))
 
 

@@ -18,7 +18,7 @@ from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
 from assay.methods.fisor.claims import feasible_overlap
 from assay.methods.fisor.reach import overlap, random_process, safe_set, worst_values
 from assay.methods.fisor.targets import WorstToCome
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 
 def least_overlap() -> float:

@@ -20,7 +20,7 @@ from assay.parts.predictions import OfAction, OfState
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
 from assay.parts.targets.recorded import RecordedAction
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MIXED = Logged((Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True)), batch=128, updates=10)
 """As many episodes of somebody careful as of somebody who does not mind costs, both disturbed."""
@@ -32,7 +32,7 @@ def least_harm(level: float = 0.98) -> Td:
     return Td(RecordedAction("harm_q_target", largest=True), Expectile(1.0 - level), OfState("harm"))
 
 
-def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
+def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
     """FISOR (arXiv:2401.10700): three losses that do not wait for each other, no multiplier; the safest of `num`
     candidates acts.
     """
@@ -61,7 +61,7 @@ def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
     )
 
 
-def cloned_diffusion(world: World = CONTINUOUS) -> Recipe:
+def cloned_diffusion(world: Defaults = CONTINUOUS) -> Recipe:
     """The same actor of the same log with every decision alike, one candidate."""
     base = fisor(world)
     actor = replace(base.stages[0], objective=(Denoising(Alike()),))

@@ -19,7 +19,7 @@ from assay.methods.hl_gauss.fits import HlGauss, TwoHot, cross_entropy
 from assay.models.heads.bins import Bins
 from assay.models.heads.value import Value
 from assay.models.model import Critic
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 
 BINS = Bins(-4.0, 36.0, num=101)
 CRITIC = Critic(head=Value(BINS))

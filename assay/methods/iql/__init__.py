@@ -16,7 +16,7 @@ from assay.core.record import Experience
 from assay.core.spaces import Discrete, Spec
 from assay.parts.sources.logged import Log
 from assay.recipes.conservative import iql
-from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
 
 SPEC = Spec(Discrete(2), Discrete(3), horizon=2)
 RANDOM = Log(50, noise=1.0)

@@ -10,7 +10,7 @@ one that changes, and max_pi min_T = min_T max_pi: the lowest of some optima is 
 from assay.claims.claim import Exact, Expect, Final, Measured, Method
 from assay.methods.iwocs import claims as robust
 from assay.methods.iwocs.base import iwocs, quick_dqn
-from assay.recipes.worlds import CONTROL
+from assay.recipes.defaults import CONTROL
 
 SMALL = [robust.random_table(seed, num_states=3) for seed in range(3)]
 WALKS = [robust.windy_walk(seed) for seed in range(6)]

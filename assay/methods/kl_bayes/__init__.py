@@ -16,7 +16,7 @@ from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Copy, Recipe
 from assay.methods.kl_bayes.credit import PosteriorWeight
 from assay.parts.credit.shaping import KlInReward
-from assay.recipes.worlds import EVERY, LANGUAGE, TABLE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: (3.0, 0.5, 1.0)[sum(tokens)] * tokens[0], num_tokens=2, horizon=2)
 REFERENCE_SA, NOW_SA = (torch.linspace(first, -first, 6).double().view(3, 2).requires_grad_() for first in (-0.5, 1.0))
@@ -24,12 +24,12 @@ BETA = 0.5
 TARGET = probes.posterior(EPISODES, REFERENCE_SA, BETA)
 
 
-def recipe(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
     credit = (KlInReward(beta), *recipes.rloo(world).credit)
     return replace(recipes.rloo(world), name="kl-bayes", copies={"reference": Copy(of="actor")}, credit=credit)
 
 
-def matching(world: World = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
+def matching(world: Defaults = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
     return replace(recipe(world), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
 
 

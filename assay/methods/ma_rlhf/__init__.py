@@ -17,13 +17,13 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.methods.ma_rlhf.credit import SegmentGae, Spans
 from assay.parts.credit.temporal import Gae, Whiten
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
 
 
-def recipe(world: World = LANGUAGE, length: int = 5) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
     credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.decay), Whiten())
     return replace(recipes.ppo(world), name="ma-rlhf", credit=credit)
 

@@ -19,8 +19,8 @@ from assay.methods.nft.credit import PopulationDeviation
 from assay.methods.nft.objectives import NegativeAware
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
-from assay.recipes.worlds import EVERY, LANGUAGE, World
 
 LOGITS_A, MEMBERS = torch.tensor([0.4, -0.3]), 4
 PULLS = probes.bandit_experience([0, 1, 1, 1, 0, 0, 0, 1], [1.0, 0, 0, 0, 1.0, 1.0, 1.0, 0], LOGITS_A, members=MEMBERS)
@@ -28,7 +28,7 @@ PULLS = probes.bandit_experience([0, 1, 1, 1, 0, 0, 0, 1], [1.0, 0, 0, 0, 1.0, 1
 MOVED = (LOGITS_A + torch.tensor([0.3, 0.0])).double().log_softmax(-1)[PULLS.action]
 
 
-def recipe(world: World = LANGUAGE, negative: float = 1.0) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
     base = replace(recipes.grpo(world), credit=(OutcomeCredit(GroupMean(), PopulationDeviation()),))
     return with_policy(base, "nft", PolicyGradient(trust=NegativeAware(negative=negative)))
 

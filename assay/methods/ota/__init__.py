@@ -15,7 +15,7 @@ from assay.methods.ota.base import ota
 from assay.methods.ota.claims import line_values
 from assay.parts.sources.relabelled import Relabelled
 from assay.parts.targets.one_step import NextValue
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 LENGTH = 31
 AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).clamp(min=0).double()

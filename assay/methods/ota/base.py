@@ -14,7 +14,7 @@ from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
 from assay.parts.sources.relabelled import Ahead, Mixed, Relabelled
 from assay.parts.targets.one_step import NextValue
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
 
@@ -26,7 +26,7 @@ def goal_value(critic: str, discount: float) -> Td:
 
 
 def ota(
-    world: World = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
+    world: Defaults = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
 ) -> Recipe:
     """OTA (arXiv:2505.12737): the value that subgoals are chosen by counts options of `option` steps; 1 is HIQL's.
 

@@ -21,12 +21,12 @@ from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoScale, Outco
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.regularizers.behaviour import KlToBehaviour
 from assay.parts.sources.fresh import FreshSequences
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
-from assay.recipes.worlds import EVERY, LANGUAGE, World
 
 
 def recipe(
-    world: World = LANGUAGE,
+    world: Defaults = LANGUAGE,
     keeps: Keeps = OneSide(),
     weight: Weight = Even(),
     scale: NoScale | GroupDeviation = NoScale(),

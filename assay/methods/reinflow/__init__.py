@@ -19,7 +19,7 @@ from assay.methods.reinflow.claims import nodes, path_gradient_error, small_acto
 from assay.methods.reinflow.models import Flow
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 LOGP, BODY = frozenset({Need.LOGP}), Perceptron((8, 8))
 

@@ -20,7 +20,7 @@ from assay.core.slots import ALONE
 from assay.methods.safe_rl_review.projection import projection
 from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.recipes.constrained import constrained, safe_ppo
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 WATCHED = constrained(recipes.ppo(), Multiplier(1.0, Ascent(0.0)))
 """ppo with a multiplier that stays 0: it only reports the cost."""

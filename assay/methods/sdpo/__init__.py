@@ -19,12 +19,12 @@ from assay.methods.sdpo.objectives import Distil, jensen_shannon, reverse_kl
 from assay.methods.sdpo.source import ShownTwice
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 LOGITS_A, TEACHER_A = torch.tensor([[1.0, -0.5, 0.3, -2.0], [-1.0, 0.5, 2.0, 0.0]], dtype=torch.float64)
 
 
-def recipe(world: World = LANGUAGE, rate: float = 0.05) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
     base = recipes.grpo(world)
     stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
     return replace(base, name="sdpo", stages=stages, copies={"teacher": Copy(of="actor", rate=rate)})

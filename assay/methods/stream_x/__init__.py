@@ -13,7 +13,7 @@ import torch
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.core.optimizers import ObGD, Traced
 from assay.methods.stream_x.base import plain_ac, stream_ac
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 DELTAS_T = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64) ** 3
 

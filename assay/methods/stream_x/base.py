@@ -15,12 +15,12 @@ from assay.models.heads.value import Greedy
 from assay.models.model import Critic, Policy
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 DISCOUNT, TRACE = 0.99, 0.8
 
 
-def stream_ac(world: World = CONTROL) -> Recipe:
+def stream_ac(world: Defaults = CONTROL) -> Recipe:
     """Stream AC(lambda) (arXiv:2410.14606): traces, bounded steps, sparse normalised networks, running scales."""
     decay = DISCOUNT * TRACE
     return Recipe(
@@ -38,7 +38,7 @@ def stream_ac(world: World = CONTROL) -> Recipe:
     )
 
 
-def stream_q(world: World = CONTROL) -> Recipe:
+def stream_q(world: Defaults = CONTROL) -> Recipe:
     """Stream Q(lambda) (arXiv:2410.14606): the same frame around Watkins' traces, epsilon-greedy."""
     return Recipe(
         name="stream-q",

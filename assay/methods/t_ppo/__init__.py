@@ -22,12 +22,12 @@ from assay.methods.t_ppo.targets import FINISHED_VALUE
 from assay.parts.credit.temporal import Gae, Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import DualClip
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: sum(tokens) / 3, num_tokens=2, horizon=4)
 
 
-def recipe(world: World = LANGUAGE, slots: int = 256, window: int = 4) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, slots: int = 256, window: int = 4) -> Recipe:
     """PPO with windows, extended advantages and a critic of finished answers."""
     base = recipes.ppo(world)
     policy = replace(base.stages[0], objective=(PolicyGradient(trust=DualClip(0.2, 0.28, 10.0)),), regularizers=())

@@ -16,7 +16,7 @@ from assay.core.record import Experience
 from assay.core.spaces import Box, Spec
 from assay.methods.td3_bc.base import td3_bc
 from assay.parts.sources.logged import Log
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,) * 2, (2.0,) * 2), horizon=10)
 EXPERT = Log(20, noise=0.1, reward_scale=0.1)

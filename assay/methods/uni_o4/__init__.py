@@ -19,7 +19,7 @@ from assay.core.record import Experience
 from assay.core.spaces import Box, Spec
 from assay.methods.uni_o4.base import uni_o4
 from assay.methods.uni_o4.gates import Rising
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 RECIPE = uni_o4()

@@ -29,7 +29,7 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.actor_critic import ppo
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MEMBERS, DISCOUNT, SCALE, STEP = 4, 0.95, 0.1, Adam(learning_rate=1e-3, clip_norm=0.0)
 WIDE = Perceptron((128, 128))
@@ -77,7 +77,7 @@ def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
     )
 
 
-def uni_o4(world: World = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
+def uni_o4(world: Defaults = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
     """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO; the member with the best score acts."""
     first = cloned(log)
     second, online = improved(first, log, gate), ppo(world)

@@ -18,7 +18,7 @@ from assay.core.slots import ALONE, Scene
 from assay.methods.wsrl.base import LOG, wsrl
 from assay.parts.sources.logged import Log
 from assay.parts.targets.one_step import chosen
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 E = 10
 

@@ -20,7 +20,7 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import OwnAction
 from assay.recipes.conservative import cql
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 STEP, SLOW = (Adam(learning_rate=rate, clip_norm=0.0) for rate in (1e-3, 3e-4))
 FOLLOWS = {"q_target": Copy(of="q", rate=0.02)}
@@ -38,7 +38,7 @@ def offline(log: Log, weight: float = 5.0) -> Recipe:
     return replace(base, copies=FOLLOWS, stages=(critic, replace(base.stages[1], optimizer=SLOW)))
 
 
-def wsrl(world: World = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG) -> Recipe:
+def wsrl(world: Defaults = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG) -> Recipe:
     """WSRL (arXiv:2412.07762): CQL on a log, `warmup` steps of the frozen policy, then SAC without the log.
 
     Ten critics with layer norm, targets of two of them, four critic steps for each decision and for each step of the

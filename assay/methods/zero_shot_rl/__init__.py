@@ -16,7 +16,7 @@ from assay.methods.zero_shot_rl.base import forward_backward
 from assay.methods.zero_shot_rl.claims import KnownProcess, expected_slopes
 from assay.methods.zero_shot_rl.critics import ConservativeMeasures, ConservativeValues, MeasureLoss
 from assay.parts.sources.relabelled import Play
-from assay.recipes.worlds import CONTINUOUS, CONTROL, World
+from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 
 CAREFUL, ON_MEASURES = (ConservativeValues(1.0),), (ConservativeMeasures(1.0),)
 POOR, FULL = Play(episodes=10, noise=0.0), Play(episodes=50, noise=0.5)
@@ -25,7 +25,7 @@ PROCESS = KnownProcess(torch.tensor([[[1, 2], [3, 0]], [[2, 2], [0, 3]], [[3, 1]
 REWARD = torch.tensor([0.3, -1.0, 0.5, 1.2]).double()
 
 
-def vc_fb(world: World = CONTROL) -> Recipe:
+def vc_fb(world: Defaults = CONTROL) -> Recipe:
     """FB with conservative values."""
     return forward_backward(world, CAREFUL)
 
