@@ -178,7 +178,7 @@ def test_exact_values_are_where_the_critics_rest(length: int) -> None:
 def test_a_token_critic_reads_the_utterance_and_nothing_after_it() -> None:
     task = catalogue.find_task("twenty-questions-2")
     model = Critic(Transformer(16, 1, 2), ActionValue()).build(task.spec)
-    torch.nn.init.normal_(model.heads)
+    torch.nn.init.normal_(model.get_parameter("body.layers"))
     record = task.demonstrate(np.arange(3), 0)
     plain = model(record.context, record.action)
     end = int(turns.turn_ends(record)[0].nonzero()[0])
@@ -260,5 +260,5 @@ def test_archer_takes_a_step_on_conversations() -> None:
     alarms = [alarm for _ in range(2) for alarm in loop.step().alarms]
     assert not [alarm for alarm in alarms if alarm.stop]
     assert loop.engine.updates == 2 * 3
-    assert recipe.critics["q"] == Critic(Transformer(64, layers=1), ActionValue())
+    assert recipe.critics["q"] == Critic(Transformer(16, layers=1), ActionValue())
     assert LANGUAGE in catalogue.methods()["archer"].worlds
