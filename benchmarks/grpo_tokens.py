@@ -81,10 +81,10 @@ def assay_arm(size: str) -> dict[str, Any]:
     from assay import recipes
     from assay.engine.engine import Placement
     from assay.engine.loop import Loop
+    from assay.engine.machine import tuned
     from assay.models.transformer import Transformer
     from assay.parts.rollouts.episodes import Episodes
     from assay.parts.sources.fresh import FreshSequences
-    from assay.runs.machine import tuned
     from assay.tasks.language.prompts import PromptTask
 
     width, layers, heads, vocabulary = SIZES[size]

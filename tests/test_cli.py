@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from assay.app import cli
-from assay.app.report.folder import METRICS
 from assay.core import store
 from assay.runs import catalogue
+from assay.runs.folder import METRICS
 
 BANDIT = ["reinforce", "--task", "bandit", "--steps", "3"]
 Answer = tuple[int, str, str]

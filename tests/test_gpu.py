@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 import assay
 from assay import recipes
-from assay.app.report.progress import Mode
 from assay.core.record import Draw, Experience, Need
 from assay.core.spaces import Spec, Vocabulary
 from assay.engine.engine import Engine, Placement, Update
@@ -28,6 +27,7 @@ from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.playing import text
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 from assay.sampling import SAMPLERS, kernels, release
 from assay.sampling.narrowing import Narrowing
 from assay.sampling.pages import Way

@@ -22,7 +22,7 @@ from assay.core.spaces import Vocabulary
 from assay.engine.engine import Placement
 from assay.engine.loop import Loop
 from assay.models.pretrained.adapters import Lora
-from assay.models.pretrained.transformers import Pretrained, export, with_model
+from assay.models.pretrained.transformers import Pretrained, export
 from assay.ops import random
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
@@ -31,6 +31,7 @@ from assay.runs import catalogue, run
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.stacks import products, stack_of
+from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.prompts import Item, PromptTask
 

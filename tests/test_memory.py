@@ -8,10 +8,10 @@ import pytest
 import torch
 
 import assay
-from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.engine.engine import Placement
 from assay.engine.loop import Loop, Step
+from assay.runs.progress import Mode
 from assay.runs.run import within_memory
 
 

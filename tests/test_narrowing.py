@@ -13,7 +13,6 @@ from torch import Tensor
 
 import assay
 from assay import recipes
-from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, Progress
 from assay.engine.evaluation import scores
@@ -30,6 +29,7 @@ from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.proof.laws import check_wrapper
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 from assay.sampling import kernels
 from assay.sampling.narrowing import NarrowedActor, Narrowing
 

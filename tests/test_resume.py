@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 import torch
 
-from assay.app.report.folder import read_metrics, without_time
-from assay.app.report.progress import Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine import evaluation
 from assay.engine.engine import Placement
 from assay.engine.loop import Loop
 from assay.runs import run
+from assay.runs.folder import read_metrics, without_time
 from assay.runs.plan import make_plan
+from assay.runs.progress import Mode
 from tests.resume.cases import CASES, named
 from tests.resume.drops import DROPPED, HARMLESS
 from tests.resume.kills import EVERY_CHANGE, result_of, started

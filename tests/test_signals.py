@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from assay.app import cli
-from assay.app.report.folder import METRICS, read_metrics, read_samples, without_time
-from assay.app.report.progress import Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.models.table import SoftmaxTable
 from assay.runs import run
+from assay.runs.folder import METRICS, read_metrics, read_samples, without_time
+from assay.runs.progress import Mode
 
 DEADLINE = 120.0
 CARTPOLE = ["ppo", "--task", "cartpole", "--steps", "120", "--set", "policy.learning_rate=1e-6"]

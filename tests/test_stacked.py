@@ -16,7 +16,6 @@ from torch import Tensor
 
 import assay
 from assay import recipes
-from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.core.optimizers import Averaging
 from assay.core.recipe import Copy, Recipe
@@ -30,6 +29,7 @@ from assay.methods.uni_o4.gates import Rising
 from assay.parts.critics.q import SmoothedTwinLoss
 from assay.parts.sources.logged import Log, Logged
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 from assay.runs.stacked import run as stacked_run
 from assay.runs.stacked.engine import SeedView
 from assay.runs.stacked.feeders import feeder

@@ -13,10 +13,10 @@ from assay import recipes
 from assay.app import cli
 from assay.claims.claim import Average, DecisionsTo, Exact, Expect, Final, Gain, Measured, Method
 from assay.core.errors import AssayError
+from assay.engine.machine import describe_machine
 from assay.proof import fingerprints, verdicts
 from assay.recipes.worlds import TABLE
 from assay.runs import catalogue
-from assay.runs.machine import describe_machine
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 COMMITTED = sorted((CHECKOUT / "verdicts").glob("*.json"))

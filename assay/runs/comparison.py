@@ -22,7 +22,7 @@ import numpy as np
 
 from assay.runs import catalogue
 from assay.core import store
-from assay.runs.machine import describe_machine
+from assay.engine.machine import describe_machine
 from assay.evidence.intervals import Estimate, difference_interval, mean_interval
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.runs.machine import tuned
+from assay.engine.machine import tuned
 from assay.recipes.judges import preference_score
 from assay.engine.loop import Loop
 from assay.models.score import TransformerScore, save_score

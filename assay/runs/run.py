@@ -19,7 +19,7 @@ from torch import Tensor
 
 from assay.engine import evaluation
 from assay.core import store
-from assay.runs.machine import describe_machine, tuned
+from assay.engine.machine import describe_machine, tuned
 from assay.engine.engine import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
 from assay.engine.flat import weights_of
@@ -27,9 +27,9 @@ from assay.engine.guards import Alarm, GuardError
 from assay.engine.loop import Loop, Step
 from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, repeat_command
 from assay.core.recipe import Recipe
-from assay.app.report import plot
-from assay.app.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
-from assay.app.report.progress import Display, Mode, Noted
+from assay.runs import plot
+from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
+from assay.runs.progress import Display, Mode, Noted
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.core.slots import Task
 from assay.core.errors import AssayError

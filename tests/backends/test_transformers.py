@@ -25,13 +25,14 @@ from assay.core.record import Draw, Experience, Need, Outcome, Score
 from assay.engine.engine import Placement
 from assay.engine.loop import Loop
 from assay.models.pretrained import causal as pretrained
-from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedTokenizer, pinned, with_model
+from assay.models.pretrained.transformers import Framed, Pretrained, PretrainedTokenizer, pinned
 from assay.ops import output
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
 from assay.playing.completions import complete
 from assay.proof.laws.actor import check_actor
 from assay.runs import catalogue
+from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.preferences import preferences

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.app.report.progress import Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
@@ -31,6 +30,7 @@ from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, Oblivious, Squa
 from assay.methods.gbrl.splits import conditions, leaf_numbers, separation
 from assay.parts.rollouts.episodes import Fragments
 from assay.runs import catalogue, run
+from assay.runs.progress import Mode
 from assay.tasks.language.exceptions import exceptions, right_action
 
 NONE = torch.zeros(3, dtype=torch.bool)

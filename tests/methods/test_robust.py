@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
@@ -24,6 +23,7 @@ from assay.methods.iwocs.claims import best_worst_value, lowest_optimum, random_
 from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime, discounted_return
 from assay.models.q_network import QNetwork
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 from assay.runs.run import Run, train
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.stepping import Scripted

@@ -17,8 +17,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.app.report import folder as module
-from assay.app.report.folder import (
+from assay.core.errors import AssayError
+from assay.evidence.intervals import Estimate, measured_change
+from assay.runs import folder as module
+from assay.runs.folder import (
     METRICS,
     SAMPLES,
     Facts,
@@ -28,9 +30,7 @@ from assay.app.report.folder import (
     without_time,
     write_readme,
 )
-from assay.app.report.progress import Noted
-from assay.core.errors import AssayError
-from assay.evidence.intervals import Estimate, measured_change
+from assay.runs.progress import Noted
 
 ROOT = Path(__file__).resolve().parents[2]
 JSON_VALUES = st.recursive(
@@ -164,7 +164,7 @@ def test_journal_cut_anywhere_stays_readable(tmp_path_factory: pytest.TempPathFa
 
 def test_killed_writer_leaves_whole_lines(tmp_path: Path) -> None:
     code = (
-        "import sys; from assay.app.report.folder import Journal\n"
+        "import sys; from assay.runs.folder import Journal\n"
         "journal = Journal(sys.argv[1])\n"
         "for step in range(10**9):\n"
         "    journal.metrics(step, {'text': 'x' * 5000}, {})\n"

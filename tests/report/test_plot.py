@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from assay.app.report.plot import curve, learning_curve, smooth
 from assay.core.errors import AssayError
 from assay.evidence.intervals import Series
+from assay.runs.plot import curve, learning_curve, smooth
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

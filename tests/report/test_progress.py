@@ -17,14 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from assay.app.report.progress import Display, Mode, duration, short
+from assay.runs.progress import Display, Mode, duration, short
 
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = {"sample": 0.6, "update": 0.3}
 SHOW_CURSOR, HIDE_CURSOR = "\x1b[?25h", "\x1b[?25l"
 RUN = """
 import sys, time
-from assay.app.report.progress import Display
+from assay.runs.progress import Display
 with Display("grpo on addition", 50) as display:
     display.note("a note")
     for step in range(50):

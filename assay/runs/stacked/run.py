@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from assay.core import store
-from assay.runs.machine import tuned
+from assay.engine.machine import tuned
 from assay.engine.engine import Placement
 from assay.engine.loop import Loop, Step
 from assay.runs.plan import Plan, make_plan
 from assay.core.recipe import Recipe, Stage
-from assay.app.report.folder import Journal
-from assay.app.report.progress import Display, Mode
+from assay.runs.folder import Journal
+from assay.runs.progress import Display, Mode
 from assay.runs.run import Run, Worker, check_folder
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.core.slots import Source, Task

@@ -22,7 +22,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from assay.app.report.terminal import ASCII_SPARKS, SPARKS, Trace, printable
+from assay.runs.terminal import ASCII_SPARKS, SPARKS, Trace, printable
 from assay.evidence.intervals import number
 
 REFRESH_SECONDS, REFRESH_SHARE = 1 / 8, 0.02

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.app.report.terminal import printable
+from assay.runs.terminal import printable
 from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.evidence.intervals import Series, Values

@@ -26,8 +26,8 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from assay.app.report.progress import Noted, duration
-from assay.app.report.terminal import printable
+from assay.runs.progress import Noted, duration
+from assay.runs.terminal import printable
 from assay.core.errors import AssayError
 from assay.core.store import write_text
 from assay.evidence.intervals import Change, formatted, number
