@@ -163,11 +163,12 @@ PARTS = """
     from assay.parts.credit.temporal import Gae
     from assay.parts.aggregations import TokenMean
     from assay.core.record import Experience, Loss, Need
+    from assay.core.slots import Credit, Explore, Objective
 
     mine = Gae(discount=0.5)
 
     @dataclass(frozen=True)
-    class Outcome:
+    class Outcome(Credit):
         centred: ClassVar[bool] = True
         needs: ClassVar[frozenset] = frozenset()
 
@@ -176,7 +177,7 @@ PARTS = """
             return experience.add({"advantage": total.expand_as(experience.reward)})
 
     @dataclass(frozen=True)
-    class Reinforce:
+    class Reinforce(Objective):
         scale: float
         needs: ClassVar[frozenset] = frozenset({Need.LOGP})
         together: ClassVar[None] = None
@@ -190,7 +191,7 @@ PARTS = """
             loss = -view.scored.logp * batch.column("advantage").detach() * batch.mask * self.scale
             return Loss(loss.sum(), self.count(batch))
 
-    class Needy:
+    class Needy(Explore):
         def __init__(self, size):
             self.size = size
 
@@ -215,10 +216,10 @@ def test_a_recipe_and_a_method_give_their_parts(tmp_path: Path) -> None:
         tmp_path,
         """
         from dataclasses import replace
-        from assay import bases
+        from assay import recipes
 
         def recipe():
-            return replace(bases.ppo(), name="mine")
+            return replace(recipes.ppo(), name="mine")
         """,
     )
     kinds = {report.kind for report in found.values()}
