@@ -18,10 +18,10 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZER
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test lint bench clean
+.PHONY: help train test test-all lint bench clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 14
 	@echo '  Extra arguments go into ARGS, for instance: make train ARGS="grpo --task countdown --steps 50"'
 
 train: $(VENV)/.ready-train  ## install, then train the embedded default from start to finish
@@ -29,6 +29,9 @@ train: $(VENV)/.ready-train  ## install, then train the embedded default from st
 
 test: lint  ## install, then lint, types and every test
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+test-all: lint  ## the same, with every method in each of its worlds
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --all-worlds $(ARGS)
 
 lint: $(VENV)/.ready-test  ## ruff on everything, mypy on the package
 	$(BIN)/ruff check .

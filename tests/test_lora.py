@@ -34,10 +34,11 @@ from assay.sampling.stacks import products, stack_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.prompts import Item, PromptTask
+from tests.optional import Optional
 
-transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
-tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
-peft = pytest.importorskip("peft", reason="the extra 'language' is not installed")
+transformers = Optional("transformers")
+tokenizers = Optional("tokenizers")
+peft = Optional("peft")
 
 SIZES = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16,

@@ -1,4 +1,7 @@
-"""Every method: builds in each of its worlds, trains two steps, describes itself, and its exact claims hold."""
+"""Every method: builds in each of its worlds, trains two steps, describes itself, and its exact claims hold.
+
+Two steps run in one world a method, that of its default task where it can be made small; with --all-worlds in each.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay.claims.claim import Exact
+from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import describe, settings
@@ -18,7 +21,7 @@ from assay.engine import evaluation
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
 from assay.parts.sources.relabelled import Relabelled
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE
+from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE, world_of
 from assay.runs import catalogue
 from assay.runs.plan import check_values
 
@@ -47,11 +50,6 @@ SMALL = {
 }
 """Sizes for two quick steps; those that a recipe does not have are left out."""
 
-CASES = [
-    (name, world.name) for name in METHODS for world in catalogue.methods()[name].worlds if world is not PREFERENCES
-]
-
-
 def small_recipe(name: str, task: str):
     recipe = catalogue.recipe_for(name, catalogue.find_task(task), {})
     for path, value in SMALL.items():
@@ -67,7 +65,31 @@ def task_for(name: str, world: str) -> str:
     return (WITH_GOALS if wanders else TASK_OF_WORLD)[world]
 
 
-@pytest.mark.parametrize(("name", "world"), CASES)
+def worlds_of(name: str, everywhere: bool) -> list[str]:
+    """The worlds to train a method in; a method of preference pairs alone has none."""
+    method = catalogue.methods()[name]
+    own = [world.name for world in method.worlds if world.name in TASK_OF_WORLD]
+    home = world_of(catalogue.find_task(method.home)).name
+    return own if everywhere else sorted(own, key=lambda one: one != home)[:1]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One case a method, or one a world with --all-worlds."""
+    if {"name", "world"} <= set(metafunc.fixturenames):
+        everywhere = metafunc.config.getoption("--all-worlds")
+        cases = [(name, world) for name in METHODS for world in worlds_of(name, everywhere)]
+        metafunc.parametrize(("name", "world"), cases)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_builds_in_each_of_its_worlds(name: str) -> None:
+    method = catalogue.methods()[name]
+    for world in method.worlds:
+        recipe = method.recipe(world)
+        recipe.check()
+        assert recipe.name == name
+
+
 def test_two_steps_train_and_no_guard_stops_them(name: str, world: str) -> None:
     address = task_for(name, world)
     task = catalogue.find_task(address)
@@ -97,12 +119,12 @@ def test_describes_itself(name: str) -> None:
     assert catalogue.find_task(method.home)
 
 
-EXACT = [(name, claim) for name in METHODS for claim in catalogue.methods()[name].exact]
+EXACT = {f"{name}: {claim.name}": claim for name in METHODS for claim in catalogue.methods()[name].exact}
 
 
-@pytest.mark.parametrize(("name", "claim"), EXACT, ids=[f"{name}: {claim.name}" for name, claim in EXACT])
-def test_exact_claim_holds(name: str, claim: Exact) -> None:
-    finding = claim.run()
+@pytest.mark.parametrize("claim", EXACT)
+def test_exact_claim_holds(claim: str) -> None:
+    finding = EXACT[claim].run()
     assert finding.holds, f"{finding.claim}: {finding.value}, expected {finding.expected}"
 
 
@@ -119,23 +141,14 @@ def test_every_method_states_an_exact_claim() -> None:
     assert [name for name in METHODS if not catalogue.methods()[name].exact] == []
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_method_file_is_small_and_alone(name: str) -> None:
-    path = Path(catalogue.__file__).parent / "methods" / f"{name.replace('-', '_')}.py"
-    source = path.read_text()
-    assert len(source.splitlines()) <= 80
-    imported = [node.module for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ImportFrom)]
-    assert not [module for module in imported if module and module.startswith("assay.methods")]
-
-
 def test_no_two_method_files_share_more_than_the_tool_allows() -> None:
     tool = runpy.run_path(str(Path(__file__).parents[1] / "tools" / "method_cost.py"))
     shared, *pair = tool["closest"]()
     assert len(shared) <= tool["MOST_SHARED"], f"{pair}: {sorted(shared)}"
 
 
-def test_bodies_of_bases_are_short() -> None:
-    for path in (Path(catalogue.__file__).parent / "bases").glob("*.py"):
+def test_bodies_of_base_recipes_are_short() -> None:
+    for path in Path(recipes.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 body = node.end_lineno - node.body[0].end_lineno

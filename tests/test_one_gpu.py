@@ -16,7 +16,10 @@ from assay.engine.engine import Placement
 from benchmarks import gpu_ours, gpu_peer, one_gpu
 from benchmarks.gpu_work import TOY, even_share
 
-pytest.importorskip("transformers", reason="the extra 'language' is not installed")
+
+@pytest.fixture(autouse=True)
+def _transformers() -> None:
+    pytest.importorskip("transformers", reason="the extra 'language' is not installed")
 
 
 def rows_of(given: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

@@ -27,9 +27,10 @@ from assay.playing.turns import utterances
 from assay.runs import catalogue
 from assay.tasks.adapters.pretrained import ModelDialogue, with_model
 from assay.tasks.language.dialogue import DialogueTask
+from tests.optional import Optional
 
-transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
-tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
+transformers = Optional("transformers")
+tokenizers = Optional("tokenizers")
 
 TEMPLATES = {
     "chatml": "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

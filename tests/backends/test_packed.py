@@ -21,8 +21,9 @@ from assay.ops import packing
 from assay.playing import text
 from assay.runs import catalogue
 from assay.sampling.stacks import stack_of
+from tests.optional import Optional
 
-transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
+transformers = Optional("transformers")
 
 SIZES = {
     "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

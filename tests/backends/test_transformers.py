@@ -37,9 +37,10 @@ from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import Addition, addition
 from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
+from tests.optional import Optional
 
-transformers = pytest.importorskip("transformers", reason="the extra 'language' is not installed")
-tokenizers = pytest.importorskip("tokenizers", reason="the extra 'language' is not installed")
+transformers = Optional("transformers")
+tokenizers = Optional("tokenizers")
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
