@@ -2,7 +2,7 @@
 
     python tools/parts_and_worlds.py
 
-Every pair of method and world is stepped by `tests/test_methods.py`, which is what shows that the part works there.
+Every pair of method and world is stepped by `tests/methods/test_methods.py`, which is what shows that the part works there.
 """
 
 from __future__ import annotations

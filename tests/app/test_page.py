@@ -17,7 +17,7 @@ import pytest
 from assay.app.report import page, page_runs, watch
 from assay.core.errors import AssayError
 from assay.evidence.intervals import mean_interval
-from tests.report.browser import Browser, binary
+from tests.app.browser import Browser, binary
 
 HOSTILE = (
     "</script><script>window.hacked = 1; alert(1)</script><img src=x onerror='alert(2)'>"

@@ -26,7 +26,7 @@ from tests.crash import power_cut
 from tests.crash.kill_points import changes
 from tests.crash.scenarios import CHUNK, SCENARIOS
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 TORCH_DTYPES = [getattr(torch, name) for name in store.DTYPES]
 NUMPY_DTYPES = [np.dtype(name) for name in store.DTYPES if "bfloat" not in name and "float8" not in name]
 

@@ -32,7 +32,7 @@ from assay.proof.laws.contracts import CONTRACTS
 from assay.proof.laws.laws import Unsuited, assert_laws, settled
 from assay.proof.laws.term import cases_on
 from assay.runs import catalogue
-from tests.checks.examples import EXAMPLES
+from tests.proof.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
     ("actor", Transformer(width=16, layers=1, heads=2, pack_to=16)),

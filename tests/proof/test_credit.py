@@ -16,7 +16,7 @@ from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoBaseline, Ou
 from assay.parts.credit.temporal import Gae, RewardToGo
 from assay.proof.laws.aggregation import AGGREGATION
 from assay.proof.laws.credit import CREDIT, EVERY, PREPARE, SELECT, STATISTIC, as_credit, check_credit, looks_forward
-from tests.checks.breaking import assert_caught, finding, not_covered
+from tests.proof.breaking import assert_caught, finding, not_covered
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from assay.core.record import Experience, Need
 from assay.core.slots import Credit
 from assay.proof import discover
 from assay.proof.laws.contracts import CONTRACTS
-from tests.checks.examples import EXAMPLES
+from tests.proof.examples import EXAMPLES
 
 
 def test_slots_of_known_parts() -> None:

@@ -20,7 +20,7 @@ from assay.proof.laws.actor import ACTOR, check_actor
 from assay.proof.laws.cases import CHOICES, TOKENS, TORQUES
 from assay.proof.laws.critic import CRITIC, check_critic
 from assay.proof.laws.rollout import EXPLORE
-from tests.checks.breaking import assert_caught, not_covered
+from tests.proof.breaking import assert_caught, not_covered
 
 
 # ------------------------------------------------------------------------------------------------------------- actors

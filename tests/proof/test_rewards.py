@@ -15,7 +15,7 @@ from assay.core.slots import Task
 from assay.parts.rewards.function import FromFunction
 from assay.proof.laws.reward import REWARD, REWARD_FUNCTION, RewardFunction, check_reward
 from assay.tasks.control.cartpole import cartpole
-from tests.checks.breaking import assert_caught, not_covered
+from tests.proof.breaking import assert_caught, not_covered
 
 Rows = list[dict[str, Any]]
 

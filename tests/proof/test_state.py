@@ -25,7 +25,7 @@ from assay.proof.laws.schedule import SCHEDULE
 from assay.proof.laws.source import SOURCE, check_source
 from assay.tasks.language.addition import addition
 from assay.tasks.tabular.table import chain
-from tests.checks.breaking import assert_caught, finding, not_covered
+from tests.proof.breaking import assert_caught, finding, not_covered
 
 
 # -------------------------------------------------------------------------------------------------------- constraints

@@ -19,7 +19,7 @@ from assay.proof.laws.critic import CRITIC_LOSS
 from assay.proof.laws.objective import OBJECTIVE, check_objective
 from assay.proof.laws.regularizer import REGULARIZER
 from assay.proof.laws.term import COMMON
-from tests.checks.breaking import assert_caught, finding, not_covered
+from tests.proof.breaking import assert_caught, finding, not_covered
 
 LOGP, REFERENCE = Need.LOGP, Need.REFERENCE
 

@@ -18,7 +18,7 @@ from assay.proof import fingerprints, verdicts
 from assay.recipes.worlds import TABLE
 from assay.runs import catalogue
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 COMMITTED = sorted((CHECKOUT / "verdicts").glob("*.json"))
 CURVES: list[dict[str, Any]] = [
     {"step": 0, "evaluation": 0.1},

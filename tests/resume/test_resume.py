@@ -27,7 +27,7 @@ from tests.resume.cases import CASES, named
 from tests.resume.drops import DROPPED, HARMLESS
 from tests.resume.kills import EVERY_CHANGE, result_of, started
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 Ask = Callable[[str, str], dict[str, Any]]
 survived = {"kills": 0, "of": 0, "forgotten": 0}
 
@@ -204,7 +204,7 @@ def test_a_run_of_another_number_type_goes_on_from_its_folder(tmp_path: Path) ->
 def test_a_pretrained_model_stopped_and_gone_on_with_ends_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tests.backends.test_transformers import save_qwen
+    from tests.models.test_transformers import save_qwen
 
     settings = {"rollout.starts": 2, "rollout.members": 2}
     model = save_qwen(tmp_path / "model")

@@ -19,7 +19,7 @@ from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
 from assay.runs.jobs import Failure, Job, Result, result_of, run_jobs
 
-CHECKOUT = Path(__file__).resolve().parents[1]
+CHECKOUT = Path(__file__).resolve().parents[2]
 QUICK = {"steps": 2}
 
 

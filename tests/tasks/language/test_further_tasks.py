@@ -17,7 +17,7 @@ from assay.tasks.language.lookup import lookup
 from assay.tasks.language.prompts import Item, PromptTask
 from assay.tasks.language.textfile import textfile
 
-GSM8K = Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k"
+GSM8K = Path(__file__).resolve().parents[4] / "shared" / "data" / "gsm8k"
 
 
 # ---------------------------------------------------------------------------------------------------- graph-path

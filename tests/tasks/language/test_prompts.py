@@ -126,7 +126,7 @@ def test_items_are_the_same_in_every_process() -> None:
         "makes = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS}\n"
         "print([make().items.item(i, s) for make in makes.values() for i in range(5) for s in (0, 1)])"
     )
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     other_hashes = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(root)}
     there = subprocess.check_output([sys.executable, "-c", program], env=other_hashes, text=True)
     here = [make().items.item(i, s) for make in LEVELS.values() for i in range(5) for s in (0, 1)]

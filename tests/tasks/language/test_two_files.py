@@ -16,7 +16,7 @@ from assay.runs import catalogue, run
 from assay.runs.plan import make_plan, plan_of
 from assay.tasks.language.prompts import PromptTask
 
-GSM8K = Path(__file__).resolve().parents[3] / "shared" / "data" / "gsm8k"
+GSM8K = Path(__file__).resolve().parents[4] / "shared" / "data" / "gsm8k"
 
 
 def rows(numbers: Sequence[int], answer: str = "#### {}") -> list[dict[str, str]]:

@@ -1,0 +1,1 @@
+"""Plans, runs, their folders, and many runs side by side."""
