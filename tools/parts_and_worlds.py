@@ -2,7 +2,7 @@
 
     python tools/parts_and_worlds.py
 
-Every pair of method and world is stepped by `tests/methods/test_methods.py`, which is what shows that the part works there.
+`make test-all` trains every method in each of its worlds, which shows that the parts work there.
 """
 
 from __future__ import annotations
