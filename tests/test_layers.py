@@ -43,7 +43,7 @@ ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its
     "tasks.adapters": {"core", "ops", "models", "playing", "sampling"},
     "datasets": {"core", "ops", "engine", "models", "parts", "recipes", "tasks", "version"},
     "claims": {"core", "ops", "engine", "models", "parts", "playing", "recipes", "tasks", "evidence"},
-    "methods": SHARED | {"sampling.narrowing"},
+    "methods": SHARED,
     "runs": RUNNING,
     "proof": RUNNING | {"runs"},
     "app": RUNNING | {"runs", "proof", "__init__"},

@@ -1,1 +1,1 @@
-"""Plans, runs, their folders, and many runs side by side."""
+"""Plans, runs, jobs and comparisons."""

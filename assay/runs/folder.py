@@ -26,11 +26,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from assay.runs.progress import Noted, duration
-from assay.runs.terminal import printable
 from assay.core.errors import AssayError
 from assay.core.store import write_text
 from assay.evidence.intervals import Change, formatted, number
+from assay.runs.progress import Noted, duration
+from assay.runs.terminal import printable
 
 METRICS, SAMPLES, PICTURE = "metrics.jsonl", "samples.jsonl", "learning_curve.png"
 RESERVED = ("step", "time", "not_finite")

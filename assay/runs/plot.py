@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from assay.runs.terminal import printable
 from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.evidence.intervals import Series, Values
+from assay.runs.terminal import printable
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES = ("-", "--", "-.", ":")  # the second round of colours

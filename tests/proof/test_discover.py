@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Scene
 from assay.proof import discover
 from assay.proof.laws.contracts import CONTRACTS
 from tests.proof.examples import EXAMPLES
@@ -21,8 +21,8 @@ from tests.proof.examples import EXAMPLES
 def test_slots_of_known_parts() -> None:
     slots = {part.cls.__name__: part.slot for part in discover.parts(EXAMPLES)}
     expected = {
-        "Transformer": "actor", "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare",
-        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "ValueLoss": "critic_loss",
+        "Transformer": "actor", "Multiplier": "constraint", "Gae": "credit", "KlInReward": "prepare",
+        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "Td": "critic_loss",
         "InOrder": "curriculum",
         "PolicyGradient": "objective", "SequenceRatio": "ratio", "Clip": "trust", "TokenMean": "aggregation",
         "KlToReference": "regularizer", "FromFunction": "reward", "Episodes": "rollout", "EpsilonGreedy": "explore",
@@ -35,7 +35,7 @@ WITHOUT_LAWS = {"annotation", "optimizer", "task_change"}
 
 
 def test_every_slot_that_can_be_found_has_a_contract() -> None:
-    assert {part.slot for part in discover.parts(EXAMPLES)} == set(CONTRACTS) | WITHOUT_LAWS
+    assert {part.slot for part in discover.parts(EXAMPLES)} == set(CONTRACTS)
 
 
 def test_no_public_frozen_dataclass_of_the_part_folders_is_left_out() -> None:
@@ -57,7 +57,7 @@ class Sized(Credit):
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
 
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         return experience
 
 

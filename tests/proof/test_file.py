@@ -162,8 +162,8 @@ PARTS = """
     import torch
     from assay.parts.credit.temporal import Gae
     from assay.parts.aggregations import TokenMean
-    from assay.core.record import Experience, Loss, Need
-    from assay.core.slots import Credit, Explore, Objective
+    from assay.core.record import Experience, Loss, Need, State
+    from assay.core.slots import Credit, Explore, Objective, Scene
 
     mine = Gae(discount=0.5)
 
@@ -172,7 +172,7 @@ PARTS = """
         centred: ClassVar[bool] = True
         needs: ClassVar[frozenset] = frozenset()
 
-        def __call__(self, experience: Experience) -> Experience:
+        def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
             total = experience.reward.sum(1, keepdim=True)
             return experience.add({"advantage": total.expand_as(experience.reward)})
 
@@ -195,7 +195,7 @@ PARTS = """
         def __init__(self, size):
             self.size = size
 
-        def wrap(self, actor):
+        def wrap(self, actor, scene, state):
             return actor
 """
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
-from assay.core.slots import ModelSpec, Task, frame_of
+from assay.core.slots import ALONE, ModelSpec, PromptedTask, ResumableTask, Scene, Task, frame_of
 from assay.core.spaces import Discrete, Spec, Vocabulary
 from assay.models.bounded import Deterministic
 from assay.models.mlp import Mlp
@@ -67,9 +67,8 @@ class RolloutCase:
     def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
         """Fresh experience from a new start, or from a state."""
         asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
-        gathered: Experience = part(
-            self.task, self.actor(), asked, Draw(seed, (0,)), part.init(self.task) if state is None else state
-        )
+        scene = Scene(self.task, draw=Draw(seed, (0,)), actor=self.actor(), starts=asked)
+        gathered: Experience = part(scene, part.init(scene) if state is None else state)
         return gathered
 
 
@@ -81,7 +80,7 @@ def rollout_cases(
     for one in (addition(1), chain(4), cartpole(), pendulum(), GAME) if task is None else (task,):
         case = RolloutCase(f"task {one.name}", one, actor)
         try:
-            _ = part.init(one), case.actor()
+            _ = part.init(Scene(one)), case.actor()
         except AssayError:
             continue
         found.append(case)
@@ -162,9 +161,9 @@ def is_there(record: Experience, num: int) -> torch.Tensor:
 @law("resuming continues where it stopped")
 def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
     """Saved after one call, loaded into a new start; the next call gathers what the uninterrupted run does."""
-    state = part.init(case.task)
+    state = part.init(Scene(case.task))
     case.gather(part, state=state)
-    loaded = saved_and_loaded(untouched(state), part.init(case.task))
+    loaded = saved_and_loaded(untouched(state), part.init(Scene(case.task)))
     through, resumed = case.gather(part, state=state), case.gather(part, state=loaded)
     before = dict(columns_of(through))
     yield from (
@@ -189,7 +188,26 @@ def framed(part: Any, case: RolloutCase) -> Iterator[str]:
             yield f"{name} of an episode: {shown(ours.sum(1).float())} when used, {shown(before)} when gathered"
 
 
-ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes, framed), rollout_cases)
+@law("an evaluation sees the task's own prompts, without hints")
+def unhinted(part: Any, case: RolloutCase) -> Iterator[str]:
+    """Held-out starts played by the policy that is handed out begin as the task begins them."""
+    if not isinstance(case.task, PromptedTask):
+        return
+    frame, actor = frame_of(part), case.actor()
+    policy = actor if frame is None else frame.around({"actor": actor})
+    samples = np.zeros_like(STARTS)
+    played = case.task.play(policy, STARTS, samples, Draw(1, (7,)), split=1, greedy=False)
+    begun = case.task.begin(STARTS, 1) if isinstance(case.task, ResumableTask) else None
+    if begun is None:
+        return
+    for row in range(len(STARTS)):
+        own = begun.context["tokens"][row][begun.context["valid"][row]]
+        if not torch.equal(played.context["tokens"][row][: len(own)], own):
+            yield f"start {STARTS[row]} was played from another prompt than the task's"
+
+
+LAWS = (runs, gathers, recorded, seeded, masked, subset, resumes, framed, unhinted)
+ROLLOUT = Contract("rollout", LAWS, rollout_cases)
 
 
 def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
@@ -208,7 +226,7 @@ class ExploreCase:
 
     def explorer(self, part: Any) -> Any:
         """The exploring actor."""
-        return part.wrap(built(self.model, self.spec))
+        return part.wrap(built(self.model, self.spec), ALONE, part.init(ALONE))
 
     def contexts(self, num: int, same: bool) -> dict[str, torch.Tensor]:
         """N observations, all different or all the same."""
