@@ -381,7 +381,7 @@ def test_the_straight_way_costs_and_the_way_around_does_not() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- duals
-@pytest.mark.parametrize("f", [ChiSquare(), TotalVariation(), ReverseKl()], ids=lambda one: type(one.rule).__name__)
+@pytest.mark.parametrize("f", [ChiSquare(), TotalVariation(), ReverseKl()], ids=lambda one: type(one).__name__)
 def test_conjugates_are_the_supremum_over_ratios(f: Any) -> None:
     y = torch.linspace(-4.0, 0.5, 46, dtype=torch.float64)
     t = torch.linspace(0.0, 8.0, 160_001, dtype=torch.float64)
