@@ -14,8 +14,8 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam, Averaging, Descent, ObGD, Traced
 from assay.core.record import Experience, Need, State, Sums
 from assay.core.slots import Annotation, Choice, Optimizer, Over, Scene, Task, TaskChange
-from assay.methods.iwocs.task_changes import AnyRegime
 from assay.methods.dual_rl.conjugates import ChiSquare
+from assay.methods.iwocs.task_changes import AnyRegime
 from assay.proof.laws.annotation import ANNOTATION, check_annotation
 from assay.proof.laws.choice import CHOICE, Inside, calls, check_choice
 from assay.proof.laws.optimizer import CASES, OPTIMIZER, check_optimizer
