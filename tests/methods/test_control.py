@@ -275,7 +275,7 @@ def test_a_perfect_cost_critic_sees_no_advantage_in_costs_that_are_certain() -> 
     columns = CostCritic(1.0, 0.9)(batch, 0)
     assert torch.allclose(columns["cost_advantage"], torch.zeros(1, 4).double())
     assert torch.allclose(columns["cost_return"], torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64))
-    to_go = CostToGo(1.0)(batch, batch.cost[..., 0] * batch.mask)["cost_advantage"]
+    to_go = CostToGo(1.0)(batch, 0)["cost_advantage"]
     assert torch.allclose(to_go, centred(torch.tensor([[6.0, 5.0, 3.0, 0.0]]).double(), batch))
 
 
@@ -337,7 +337,7 @@ def test_grpo_pays_for_length_with_the_multiplier() -> None:
 
 @pytest.mark.parametrize("world", EVERY, ids=lambda one: one.name)
 def test_a_cost_critic_can_be_added_in_every_world(world: Any) -> None:
-    recipe = with_cost_critic(recipes.ppo(world), world)
+    recipe = constrained(with_cost_critic(recipes.ppo(world), world), Multiplier(credit=CostCritic()))
     recipe.check()
     assert safe_ppo(world).critics["cost_value"] == world.value
 

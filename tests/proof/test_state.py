@@ -191,6 +191,20 @@ def test_a_source_can_be_checked_on_one_task() -> None:
 
 # ----------------------------------------------------------------------------------------------------------- rollouts
 @dataclass(frozen=True)
+class WithHint:
+    """A frame that reads a token more than the task's prompt."""
+
+    def around(self, models: Any) -> Any:
+        class Hinting:
+            num_draws = models["actor"].num_draws
+
+            def decoder(self, prompts: Any, repeats: Any, num_new: int) -> Any:
+                return models["actor"].decoder([[*prompt, 3] for prompt in prompts], repeats, num_new)
+
+        return Hinting()
+
+
+@dataclass(frozen=True)
 class Played(Rollout):
     """Episodes with one mistake."""
 
@@ -206,8 +220,8 @@ class Played(Rollout):
         return 3
 
     @property
-    def frame(self) -> InChunks | None:
-        return InChunks(1, 0) if self.mistake == "framed" else None
+    def frame(self) -> Any:
+        return {"framed": InChunks(1, 0), "unhinted": WithHint()}.get(self.mistake)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         starts, draw = scene.starts, scene.draw
@@ -228,7 +242,7 @@ class Played(Rollout):
         return fresh
 
 
-ROLLOUTS = ("runs", "gathers", "recorded", "seeded", "masked", "subset", "resumes", "framed")
+ROLLOUTS = ("runs", "gathers", "recorded", "seeded", "masked", "subset", "resumes", "framed", "unhinted")
 
 
 @pytest.mark.parametrize("law", ROLLOUTS)
