@@ -87,12 +87,12 @@ def assay_arm(size: str) -> dict[str, Any]:
     """recipes.grpo with one update a step."""
     from assay import recipes
     from assay.engine.loop import Loop
+    from assay.engine.machine import tuned
     from assay.engine.placement import Placement
     from assay.models.bodies.transformer import Transformer
     from assay.models.model import Policy
     from assay.parts.rollouts.episodes import Episodes
     from assay.parts.sources.fresh import FreshSequences
-    from assay.runs.machine import tuned
     from assay.tasks.language.prompts import PromptTask
 
     (width, layers, heads, vocabulary), (prompts, new, steps) = SIZES[size], work(size)

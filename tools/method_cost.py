@@ -1,4 +1,4 @@
-"""What a method costs: lines of its file, parts of its own, and what the closest two methods share.
+"""What a method costs: lines of its folder, parts of its own, and what the closest two methods share.
 
     python tools/method_cost.py
 
@@ -41,8 +41,8 @@ def code_lines(path: Path) -> list[str]:
 def closest() -> tuple[set[str], str, str]:
     """The two method files that share most, and the lines."""
     told = {
-        path.stem: {line for line in code_lines(path) if not line.startswith(FORM) and len(line) > 12}
-        for path in sorted(METHODS.glob("[!_]*.py"))
+        path.parent.name: {line for line in code_lines(path) if not line.startswith(FORM) and len(line) > 12}
+        for path in sorted(METHODS.glob("*/__init__.py"))
     }
     return max(((told[a] & told[b], a, b) for a, b in combinations(told, 2)), key=lambda each: len(each[0]))
 
@@ -50,7 +50,8 @@ def closest() -> tuple[set[str], str, str]:
 def main() -> int:
     """Prints the table."""
     methods = catalogue.methods()
-    files = {name: code_lines(METHODS / f"{name.replace('-', '_')}.py") for name in methods}
+    folders = {name: sorted((METHODS / name.replace("-", "_")).rglob("*.py")) for name in methods}
+    files = {name: [line for path in paths for line in code_lines(path)] for name, paths in folders.items()}
     modules = {
         name: set().union(*(modules_of(method.recipe(world)) for world in method.worlds))
         for name, method in methods.items()
@@ -65,7 +66,7 @@ def main() -> int:
         print(f"{name:26}{len(lines):7}{len(modules[name]):14}{own:9}")
     counts = [len(lines) for lines in files.values()]
     own = [1 + sum(users[module] == 1 for module in found) for found in modules.values()]
-    print(f"\nmedian lines of a method file   {statistics.median(counts):g} (largest {max(counts)})")
+    print(f"\nmedian lines of a method folder {statistics.median(counts):g} (largest {max(counts)})")
     print(f"median files of a method        {statistics.median(own):g} (largest {max(own)})")
     shared, a, b = closest()
     print(f"lines shared by the closest two {len(shared)} of at most {MOST_SHARED} ({a} and {b})")

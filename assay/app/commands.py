@@ -14,7 +14,6 @@ from assay.app import data_commands
 from assay.app.report import claims as claim_tables
 from assay.app.report import comparison as comparison_tables
 from assay.app.report import page, tables
-from assay.app.report.progress import Mode
 from assay.app.report.watch import serve
 from assay.core.errors import AssayError
 from assay.engine import evaluation
@@ -27,6 +26,7 @@ from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search
 from assay.runs import sinks as log_sinks
 from assay.runs.plan import make_plan
+from assay.runs.progress import Mode
 from assay.runs.run import execute, load
 from assay.runs.run import resume as go_on
 

@@ -39,9 +39,9 @@ from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
 from assay.engine import evaluation
 from assay.engine.loop import Loop
+from assay.engine.machine import tuned
 from assay.parts.sources.logged import NoisyExpert
 from assay.recipes.defaults import Defaults, defaults_of
-from assay.runs.machine import tuned
 from assay.version import __version__
 
 Tell = Callable[[int, int, float], None]

@@ -23,8 +23,8 @@ from assay.runs.plan import recorded
 CORE = ("assay.engine.loop", "assay.engine.engine", "assay.engine.evaluation")
 """What every run goes through."""
 NOT_NUMBERS = (
-    "assay.core.slots", "assay.engine.guards", "assay.core.store", "assay.version", "assay.app.report",
-    "assay.core.extras",
+    "assay.core.slots", "assay.engine.guards", "assay.core.store", "assay.version", "assay.runs.folder",
+    "assay.runs.plot", "assay.runs.progress", "assay.runs.terminal", "assay.core.extras",
 )  # fmt: skip
 """Modules that cannot change a score: protocols, guards, and what shows."""
 SIDES = ("ours", "theirs")

@@ -21,11 +21,11 @@ from assay.claims.claim import Curves, Finding, Measured, Method
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.engine.machine import describe_machine
 from assay.evidence.intervals import Estimate, difference_interval
 from assay.proof.fingerprints import SIDES, fingerprint, side_stamp
 from assay.runs import catalogue
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
-from assay.runs.machine import describe_machine
 
 # ---------------------------------------------------------------------------------------------------- measuring
 Watch = Callable[[int, int, Sequence[Child]], None]

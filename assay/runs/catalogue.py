@@ -78,10 +78,10 @@ def verdict(name: str) -> dict[str, Any] | None:
 
 @cache
 def tasks() -> Mapping[str, Callable[[], Task]]:
-    """Every built-in task by its name: the `LEVELS` of the modules of `tasks/`."""
+    """Every built-in task by its name: the `LEVELS` of the modules of `tasks/`; adapters have none."""
     found: dict[str, Callable[[], Task]] = {}
     for folder in modules_of(assay.tasks):
-        for module in modules_of(folder):
+        for module in modules_of(folder) if name_of(folder) != "adapters" else []:
             found.update(vars(module).get("LEVELS", {}))
     return found
 

@@ -24,6 +24,7 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
+from assay.engine.machine import describe_machine
 from assay.evidence.intervals import Estimate, difference_interval, mean_interval
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
@@ -32,7 +33,6 @@ from assay.parts.rollouts.episodes import Fragments
 from assay.proof.fingerprints import code_of, modules_of
 from assay.runs import catalogue
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
-from assay.runs.machine import describe_machine
 from assay.runs.plan import Plan, make_plan
 
 AUTO = SequentialTest(size=5, interims=4)

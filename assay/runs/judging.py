@@ -13,10 +13,10 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import PairedTask
 from assay.engine.loop import Loop
+from assay.engine.machine import tuned
 from assay.models.heads.score import TransformerScore, save_score
 from assay.parts.rewards.judges import ModelJudge
 from assay.recipes.judges import preference_score
-from assay.runs.machine import tuned
 
 SCORE = "score"
 

@@ -180,7 +180,8 @@ def anchored(address: str) -> str:
 
 def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     """The pretrained actor, and the task in its tokens."""
-    from assay.models.pretrained.transformers import pinned, with_model
+    from assay.models.pretrained.transformers import pinned
+    from assay.tasks.adapters.pretrained import with_model
 
     if not isinstance(task, PromptTask | PairsTask | DialogueTask):
         raise AssayError(f"--model needs a token task, and '{task.name}' is none; try countdown or a .jsonl file")

@@ -18,9 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.app.report import plot
-from assay.app.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
-from assay.app.report.progress import Display, Mode, Noted
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
@@ -30,10 +27,13 @@ from assay.engine import evaluation
 from assay.engine.flat import weights_of
 from assay.engine.guards import Alarm, GuardError
 from assay.engine.loop import Loop, Step
+from assay.engine.machine import describe_machine, tuned
 from assay.engine.placement import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
-from assay.runs.machine import describe_machine, tuned
+from assay.runs import plot
+from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
 from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, recorded, repeat_command
+from assay.runs.progress import Display, Mode, Noted
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.version import __version__
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.app.report.progress import Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
@@ -32,6 +31,7 @@ from assay.methods.gbrl.splits import conditions, leaf_numbers, separation
 from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Fragments
 from assay.runs import catalogue, run
+from assay.runs.progress import Mode
 from assay.tasks.language.exceptions import exceptions, right_action
 
 NONE = torch.zeros(3, dtype=torch.bool)

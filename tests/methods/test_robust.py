@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
@@ -26,6 +25,7 @@ from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 from assay.runs.run import Run, train
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.stepping import Scripted

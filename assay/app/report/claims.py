@@ -12,10 +12,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from assay.app.report.progress import duration
 from assay.claims.claim import Measured
 from assay.evidence.intervals import Estimate, formatted, number
 from assay.runs.jobs import Child
+from assay.runs.progress import duration
 
 COLOURS = {"holds": "green", "fails": "bold red", "inconclusive": "yellow", "unfinished": "dim"}
 

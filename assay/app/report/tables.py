@@ -15,13 +15,13 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.app.report import claims
-from assay.app.report.plot import curve, learning_curve
-from assay.app.report.terminal import Curve, before_after
 from assay.core.errors import AssayError
 from assay.core.settings import describe, settings
 from assay.evidence.intervals import Series
 from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.runs import catalogue
+from assay.runs.plot import curve, learning_curve
+from assay.runs.terminal import Curve, before_after
 
 if TYPE_CHECKING:
     from assay.proof.laws.file import Report

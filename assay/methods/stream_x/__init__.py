@@ -5,7 +5,7 @@
     outputs: V(s), and log pi(a|s) + 0.01 * sign(delta) * H(pi(.|s))
 
 Elsayed, Vasan & Mahmood 2024. With sparse weights, layer norm, and running scales of observations and rewards one
-untuned setting learns without replay, batches or a target network. Stream Q is `bases.streaming.stream_q`.
+untuned setting learns without replay, batches or a target network. Stream Q is `stream_x.base.stream_q`.
 """
 
 import torch

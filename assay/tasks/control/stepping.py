@@ -21,7 +21,7 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Simulation
 from assay.core.spaces import Context, Spec
 from assay.ops.random import GOLDEN, hashed, mix
-from assay.parts.rollouts.episodes import play_episodes
+from assay.playing.episodes import play_episodes
 from assay.playing.resumed import nothing_done, play_on
 
 AHEAD = 16
