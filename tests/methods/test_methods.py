@@ -21,7 +21,7 @@ from assay.engine import evaluation
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
 from assay.parts.sources.relabelled import Relabelled
-from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, defaults_of
 from assay.runs import catalogue
 from assay.runs.plan import check_values
 
