@@ -10,14 +10,16 @@ from typing import Any
 
 import torch
 
+from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
+from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.spaces import Box, Discrete, Spec
 from assay.models.q_network import QNetwork
 from assay.parts.sources.logged import Log
 from assay.recipes.conservative import cql
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.worlds import CONTINUOUS, CONTROL, World
 
 SPEC = Spec(Box((-1.0,), (1.0,)), Discrete(3), horizon=1)
 DATA, Q, WEIGHT = torch.tensor([0.6, 0.3, 0.1]), torch.tensor([0.5, -0.2, 1.0]), 0.4
@@ -50,11 +52,18 @@ def lowered() -> torch.Tensor:
     return (policy * WEIGHT * (policy / DATA - 1.0)).sum() - WEIGHT * ((policy - DATA).square() / DATA).sum()
 
 
+def without_penalty(world: World = CONTROL) -> Recipe:
+    """What the penalty is added to: double DQN for discrete actions, SAC for continuous ones."""
+    return {CONTROL.name: recipes.dqn, CONTINUOUS.name: recipes.sac}[world.name](world)
+
+
 METHOD = Method(
     paper="arXiv:2006.04779",
     recipe=cql,
     worlds=(CONTROL, CONTINUOUS),
     home="cartpole",
+    family="offline",
+    base=without_penalty,
     departs=(
         "the weight is fixed at 1, no Lagrange multiplier",
         "the log of the mean over proposals, not of their sum: a constant",

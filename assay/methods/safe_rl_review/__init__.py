@@ -15,12 +15,13 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Expect, Measured, Method
+from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.methods.safe_rl_review.lagrange import Lagrange
 from assay.methods.safe_rl_review.projection import Projection
 from assay.parts.constraints.pid import PidLagrange
 from assay.recipes.constrained import constrained, safe_ppo
-from assay.recipes.worlds import EVERY
+from assay.recipes.worlds import CONTROL, EVERY, World
 
 WATCHED = constrained(recipes.ppo(), Lagrange(limit=1.0, rate=0.0))
 """ppo with a multiplier that stays 0: it only reports the cost."""
@@ -54,11 +55,25 @@ def projected_cost() -> torch.Tensor:
     return (merged.column("advantage") * merged.column("cost_advantage")).mean() + 0.1 * (2.0 - 1.0)
 
 
+def lagrange(world: World = CONTROL) -> Recipe:
+    """Gradient ascent on the dual in place of the PID controller."""
+    return constrained(recipes.ppo(world), Lagrange(limit=PidLagrange().limit))
+
+
+def projection(world: World = CONTROL) -> Recipe:
+    """The nearest advantage along which the cost falls, in place of a multiplier."""
+    return constrained(recipes.ppo(world), Projection())
+
+
 METHOD = Method(
     paper="arXiv:2205.10330",
     recipe=safe_ppo,
     worlds=EVERY,
     home="hazards",
+    family="safe",
+    base=recipes.ppo,
+    aliases=("pid-lagrange", "safe-ppo",),
+    variants={"lagrange": lagrange, "projection": projection},
     departs=(
         "a survey: of its map, Lagrangian, PID, projection and early termination; no shields, Lyapunov or models",
         "projection uses the plain metric on advantages, not the Fisher metric on parameters",

@@ -1,4 +1,4 @@
-"""The recipe of td3_bc."""
+"""The recipe of td3-bc."""
 
 from __future__ import annotations
 
@@ -21,4 +21,4 @@ def td3_bc(world: World = CONTINUOUS, log: Log = LOG, weight: float = 2.5) -> Re
     critic, actor = (replace(stage, optimizer=STEP) for stage in base.stages)
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
     base = replace(base, actor=Deterministic((64, 64)), critics={"q": TwinQ((64, 64))})
-    return replace(base, name="td3_bc", rollout=None, source=source, stages=(critic, actor), steps=200)
+    return replace(base, name="td3-bc", rollout=None, source=source, stages=(critic, actor), steps=200)
