@@ -35,7 +35,7 @@ from assay.runs.plan import recorded
 
 SIDES = ("ours", "theirs")
 STEPS, SEED, DIGITS = 3, 0, 6
-MOST = 100
+MOST = 300
 """Steps of a loop that are waited for until it updates."""
 CHEAP = 3.0
 """Planned seconds of a function side below which its value at seed 0 is its stamp; above, its name is."""

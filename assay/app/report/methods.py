@@ -213,7 +213,7 @@ def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     meaning = [f"{word}: {text}" for word, text in WORDS.items() if word in shown]
     if any(row["state"] == stamps.UNKNOWN for row in rows):
         meaning.append(f"?: without a stamp for {stamps.machine_kind()}, so that a change would not be seen")
-    out.print(Text.assemble(("worlds  ", "bold"), LETTERS_IN_WORDS))
+    out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
     out.print(Text.assemble(("verdicts  ", "bold"), "; ".join(meaning)))
 
 
