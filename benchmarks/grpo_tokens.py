@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,15 +19,21 @@ import torch
 
 from benchmarks.arms import interleaved
 
-SIZES = {"1.07M": (128, 5, 4, 320), "0.1M": (64, 2, 4, 64)}
+SIZES = {"1.07M": (128, 5, 4, 320), "0.1M": (64, 2, 4, 64), "toy": (16, 1, 2, 64)}
 """Width, layers, heads, vocabulary."""
 NEW = 64
 
 
-def measure(quick: bool) -> list[dict[str, Any]]:
+def work(size: str) -> tuple[int, int, int]:
+    """Prompts, new tokens of each of their 8 samples, and steps of which the first is not measured."""
+    return (2, 4, 2) if size == "toy" else (32, NEW, 4)
+
+
+def measure(quick: bool, toy: bool = False) -> list[dict[str, Any]]:
     """One row an arm."""
-    arms = {f"{who} {size}": [who, size] for size in SIZES for who in ("assay", "TRL", "TRL,oneDNN-off")}
-    return interleaved("benchmarks.grpo_tokens", arms, 1 if quick else 3, 2)
+    sizes = [size for size in SIZES if (size == "toy") == toy]
+    arms = {f"{who} {size}": [who, size] for size in sizes for who in ("assay", "TRL", "TRL,oneDNN-off")}
+    return interleaved("benchmarks.grpo_tokens", arms, 1 if quick or toy else 3, 2)
 
 
 @dataclass(frozen=True)
@@ -87,15 +94,15 @@ def assay_arm(size: str) -> dict[str, Any]:
     from assay.runs.machine import tuned
     from assay.tasks.language.prompts import PromptTask
 
-    width, layers, heads, vocabulary = SIZES[size]
+    (width, layers, heads, vocabulary), (prompts, new, steps) = SIZES[size], work(size)
     recipe = replace(
-        recipes.grpo(), actor=Transformer(width, layers, heads), source=FreshSequences(), rollout=Episodes(32, 8)
+        recipes.grpo(), actor=Transformer(width, layers, heads), source=FreshSequences(), rollout=Episodes(prompts, 8)
     )
-    task = PromptTask("parity", Parity(vocabulary), Words(vocabulary), 16, NEW)
+    task = PromptTask("parity", Parity(vocabulary), Words(vocabulary), 16, new)
     loop = Loop(recipe, task, seed=0, num_steps=100, placement=Placement(micro_batch=32))
     seconds, cpu, parts = [], [], []
     with tuned(sum(parameter.numel() for parameter in loop.actor.parameters())):
-        for _ in range(4):
+        for _ in range(steps):
             start, used = time.perf_counter(), time.process_time()
             step = loop.step()
             seconds.append(time.perf_counter() - start)
@@ -118,7 +125,7 @@ def peer_arm(size: str, onednn: bool) -> dict[str, Any]:
     from trl import GRPOConfig, GRPOTrainer
 
     torch.backends.mkldnn.enabled = onednn  # type: ignore[assignment]
-    width, layers, heads, vocabulary = SIZES[size]
+    (width, layers, heads, vocabulary), (starts, new, steps) = SIZES[size], work(size)
     words = {f"w{token}": token for token in range(vocabulary)} | {"<pad>": vocabulary, "<eos>": vocabulary + 1}
     inner = Tokenizer(models.WordLevel(words, unk_token="w2"))
     inner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -128,8 +135,8 @@ def peer_arm(size: str, onednn: bool) -> dict[str, Any]:
         num_attention_heads=heads, num_key_value_heads=heads, tie_word_embeddings=False, max_position_embeddings=128,
         bos_token_id=None, eos_token_id=None, pad_token_id=None,
     )  # fmt: skip
-    model, steps, draw = LlamaForCausalLM(shape), 4, np.random.default_rng(0)
-    prompts = [" ".join(f"w{token}" for token in draw.integers(2, vocabulary, 16)) for _ in range(64 * steps)]
+    model, draw = LlamaForCausalLM(shape), np.random.default_rng(0)
+    prompts = [" ".join(f"w{token}" for token in draw.integers(2, vocabulary, 16)) for _ in range(2 * starts * steps)]
     seconds: list[float] = []
     cpu: list[float] = []
 
@@ -146,9 +153,9 @@ def peer_arm(size: str, onednn: bool) -> dict[str, Any]:
 
     with tempfile.TemporaryDirectory() as folder:
         settings = GRPOConfig(
-            output_dir=folder, per_device_train_batch_size=256, num_generations=8, max_completion_length=NEW, beta=0.0,
-            bf16=False, learning_rate=3e-4, max_steps=steps, report_to=[], save_strategy="no", loss_type="grpo",
-            use_cpu=True, disable_tqdm=True, logging_strategy="no",
+            output_dir=folder, per_device_train_batch_size=8 * starts, num_generations=8, max_completion_length=new,
+            beta=0.0, bf16=False, learning_rate=3e-4, max_steps=steps, report_to=[], save_strategy="no",
+            loss_type="grpo", use_cpu=True, disable_tqdm=True, logging_strategy="no",
         )  # fmt: skip
         data = Dataset.from_dict({"prompt": prompts})
         trainer = GRPOTrainer(
@@ -167,7 +174,12 @@ def peer_arm(size: str, onednn: bool) -> dict[str, Any]:
     }
 
 
+def arm(words: Sequence[str]) -> dict[str, Any]:
+    """The arm that a child process is asked for."""
+    who, size = words
+    return assay_arm(size) if who == "assay" else peer_arm(size, "off" not in who)
+
+
 if __name__ == "__main__":
-    who, size = sys.argv[1], sys.argv[2]
     torch.set_num_threads(2)
-    print(json.dumps(assay_arm(size) if who == "assay" else peer_arm(size, "off" not in who)))
+    print(json.dumps(arm(sys.argv[1:])))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,25 +18,26 @@ import torch
 from benchmarks.arms import interleaved
 
 ROWS, BATCH = 20_000, 256
+TIMED, TIMED_IN_A_TOY = 25, 2
 
 
-def measure(quick: bool) -> list[dict[str, Any]]:
+def measure(quick: bool, toy: bool = False) -> list[dict[str, Any]]:
     """One row an arm."""
     arms = {
-        f"{who} {name} {width}": [who, name, width]
+        f"{who} {name} {width}": [who, name, width, *(["--toy"] if toy else [])]
         for name in ("td3", "sac")
-        for width in ("256", "64")
+        for width in (("8",) if toy else ("256", "64"))
         for who in ("assay", "stable-baselines3", "stable-baselines3,oneDNN-off")
     }
-    return interleaved("benchmarks.off_policy", arms, 2 if quick else 5, 1)
+    return interleaved("benchmarks.off_policy", arms, 1 if toy else 2 if quick else 5, 1)
 
 
-def timed(update: Callable[[], None], updates: int) -> dict[str, Any]:
+def timed(update: Callable[[], None], updates: int, repeats: int) -> dict[str, Any]:
     """Median cpu- and wall-milliseconds of one update, after a warm-up."""
     for _ in range(3):
         update()
     cpu, wall = [], []
-    for _ in range(25):
+    for _ in range(repeats):
         start = time.process_time(), time.perf_counter()
         update()
         cpu.append((time.process_time() - start[0]) / updates * 1e3)
@@ -44,7 +45,7 @@ def timed(update: Callable[[], None], updates: int) -> dict[str, Any]:
     return {"cpu_ms_an_update": float(np.median(cpu)), "wall_ms_an_update": float(np.median(wall))}
 
 
-def assay_arm(name: str, width: int) -> dict[str, Any]:
+def assay_arm(name: str, width: int, repeats: int = TIMED) -> dict[str, Any]:
     """The base's own stages on a filled replay; no environment."""
     from assay import recipes
     from assay.core.spaces import Box, Spec
@@ -69,11 +70,11 @@ def assay_arm(name: str, width: int) -> dict[str, Any]:
         "truncated": torch.zeros(ROWS, 2, dtype=torch.bool),
         "context.observation": torch.randn(ROWS, 2, 17, generator=draw),
     }
-    loop.recipe.source.store(columns, loop.states["source"])  # type: ignore[attr-defined]
-    return timed(lambda: loop.step() and None, 8)
+    loop.recipe.source.store(columns, loop.states["sources"][0])  # type: ignore[attr-defined]
+    return timed(lambda: loop.step() and None, 8, repeats)
 
 
-def peer_arm(name: str, width: int, onednn: bool) -> dict[str, Any]:
+def peer_arm(name: str, width: int, onednn: bool, repeats: int = TIMED) -> dict[str, Any]:
     """stable-baselines3's `train` on a filled replay."""
     import gymnasium
     from stable_baselines3 import SAC, TD3
@@ -101,10 +102,16 @@ def peer_arm(name: str, width: int, onednn: bool) -> dict[str, Any]:
     replay.actions[:ROWS] = draw.uniform(-1, 1, (ROWS, 1, 6))
     replay.rewards[:ROWS] = draw.standard_normal((ROWS, 1))
     replay.pos = ROWS
-    return timed(lambda: model.train(8, BATCH), 8)
+    return timed(lambda: model.train(8, BATCH), 8, repeats)
+
+
+def arm(words: Sequence[str]) -> dict[str, Any]:
+    """The arm that a child process is asked for."""
+    who, name, width = words[0], words[1], int(words[2])
+    repeats = TIMED_IN_A_TOY if "--toy" in words else TIMED
+    return assay_arm(name, width, repeats) if who == "assay" else peer_arm(name, width, "off" not in who, repeats)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    who, name, width = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    print(json.dumps(assay_arm(name, width) if who == "assay" else peer_arm(name, width, "off" not in who)))
+    print(json.dumps(arm(sys.argv[1:])))

@@ -1,7 +1,7 @@
 """The sequential test by simulation: false alarms among equal arms, power and seeds used against the size of an effect.
 
     python -m benchmarks.sequential_power           one process, about six minutes; prints the tables of the docs
-    python -m benchmarks.sequential_power quick     a tenth of the repetitions
+    python -m benchmarks.sequential_power quick     a tenth of the repetitions; with toy instead, two
 
 Every experiment is replayed as a runner would: scores are revealed interim by interim to the arms that still need them.
 """
@@ -35,9 +35,8 @@ def seeded(repeat: int, *, beta: float = 0.0, signed_null: bool = False) -> Sequ
     return replace(TEST, seed=repeat % 12, beta=beta, signed_null=signed_null)
 
 
-def measure(quick: bool) -> list[dict[str, Any]]:
+def measure(repeats: int = 2000) -> list[dict[str, Any]]:
     """One row for each situation."""
-    repeats = 200 if quick else 2000
     return [*false_alarms(repeats), *mixed_arms(repeats), *powers(repeats // 2)]
 
 
@@ -147,4 +146,4 @@ def printed(rows: Sequence[dict[str, Any]]) -> None:
 
 
 if __name__ == "__main__":
-    printed(measure("quick" in sys.argv[1:]))
+    printed(measure(2 if "toy" in sys.argv[1:] else 200 if "quick" in sys.argv[1:] else 2000))

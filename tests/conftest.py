@@ -26,6 +26,8 @@ hypothesis.settings.register_profile("ci", max_examples=100, derandomize=True, *
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 torch.set_num_threads(1)
+if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make test-isa` stands in for
+    torch.backends.mkldnn.enabled = False
 
 
 @pytest.fixture(autouse=True)

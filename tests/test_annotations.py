@@ -11,8 +11,8 @@ from torch import Tensor
 
 from assay import recipes
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need
-from assay.core.slots import Annotation, Over
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Annotation, Credit, Over, Scene
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
 from assay.recipes.worlds import TABLE
@@ -20,7 +20,7 @@ from assay.runs import catalogue
 
 
 @dataclass(frozen=True)
-class UnderOtherStart:
+class UnderOtherStart(Annotation):
     """log pi of the recorded decisions had everything begun in state 0."""
 
     column: str = "logp_other"
@@ -37,12 +37,13 @@ class UnderOtherStart:
 
 
 @dataclass(frozen=True)
-class FromOther:
+class FromOther(Credit):
     """Credit that reads the annotation."""
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({UnderOtherStart()})
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         return experience.add({"advantage": experience.column("logp_other").detach()})
 
 

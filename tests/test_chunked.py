@@ -11,14 +11,16 @@ import pytest
 import torch
 
 from assay.core.record import Draw, Experience
+from assay.core.slots import Scene, Wrapper
 from assay.methods.delethink.in_chunks import ChunkedActor, InChunks
 from assay.methods.delethink.rollout import Chunks
 from assay.models.transformer import Transformer
 from assay.parts.rollouts.episodes import Episodes, group_rows
 from assay.parts.rollouts.narrowed import Narrowed
+from assay.playing.narrowing import NarrowedActor, Narrowing
 from assay.proof.laws import check_wrapper
 from assay.runs import catalogue
-from assay.sampling.narrowing import NarrowedActor, Narrowing
+from tests.scenes import gathering
 
 STARTS, MEMBERS = 5, 3
 
@@ -37,7 +39,7 @@ def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> Non
     actor = Transformer(32, 2, 2).build(task.spec)
     starts = np.arange(STARTS)
     rollout = Chunks(STARTS, MEMBERS, chunk, carry, chunks=50)
-    learned = rollout(task, actor, starts, Draw(1), rollout.init(task))
+    learned = rollout(gathering(task, actor, starts, Draw(1)), rollout.init(Scene(task)))
     wrapped = InChunks(chunk, carry).around({"actor": actor})
     used = task.play(wrapped, *group_rows(starts, MEMBERS), Draw(1), split=0, greedy=False)
     assert written(task, used) == written(task, learned)
@@ -46,7 +48,7 @@ def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> Non
     torch.testing.assert_close(used.logp.sum(1), logp, atol=1e-4, rtol=0)
 
 
-class OfCopy:
+class OfCopy(Wrapper):
     """A wrapper of a copy that changes nothing."""
 
     actor = "average"

@@ -142,9 +142,9 @@ def test_a_variant_is_trained_resumed_and_compared(assay: Command, tmp_path: Pat
     assert facts["method"] == "kl-cov"
     assert json.loads((tmp_path / "run" / "config.json").read_text())["method"] == "clip-cov:kl-cov"
     assert answered(assay("resume", "run", "--json")) == facts
-    words = ["compare", "clip-cov:kl-cov", "clip-cov", "clip-cov:kl-cov:members=4", *small, "--seeds", "2", "--out", "c"]
-    rows = answered(assay(*words, "--json"))["rows"]
-    assert [row["arm"] for row in rows] == ["clip-cov:kl-cov", "clip-cov", "clip-cov:kl-cov:members=4"]
+    arms = ["clip-cov:kl-cov", "clip-cov", "clip-cov:kl-cov:members=4"]
+    rows = answered(assay("compare", *arms, *small, "--seeds", "2", "--out", "c", "--json"))["rows"]
+    assert [row["arm"] for row in rows] == arms
 
 
 def test_train_resume_evaluate_and_report_speak_json(assay: Command, tmp_path: Path) -> None:

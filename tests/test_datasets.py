@@ -18,7 +18,7 @@ from assay.app import cli
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase
 from assay.core.record import Draw
-from assay.core.slots import Task
+from assay.core.slots import Scene, Task
 from assay.core.spaces import Discrete, Spec
 from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
@@ -32,6 +32,7 @@ from assay.parts.sources.logged import Contents, Log, Logged
 from assay.runs import catalogue
 from assay.runs.plan import make_plan, plan_of
 from assay.tasks.control.cartpole import cartpole
+from tests.scenes import feeding, gathering
 
 EMPTY = np.empty(0, np.int64)
 TASKS = {name: catalogue.find_task(name) for name in ("cartpole", "pendulum", "gridworld", "hazards")}
@@ -83,8 +84,10 @@ def test_fragments_are_put_together_to_the_episodes_they_were(name: str) -> None
 
     def gathered(steps: int, times: int) -> Dataset:
         rollout = Fragments(instances=3, steps=steps)
-        state = rollout.init(task)
-        return from_experience([rollout(task, actor, EMPTY, Draw(4), state) for _ in range(times)], task.spec, {})
+        state = rollout.init(Scene(task))
+        return from_experience(
+            [rollout(gathering(task, actor, EMPTY, Draw(4)), state) for _ in range(times)], task.spec, {}
+        )
 
     whole, pieces = gathered(60, 1), gathered(5, 12)
     assert same(whole, pieces)
@@ -406,7 +409,7 @@ def test_the_batches_of_a_file_are_those_of_the_log_that_it_was_made_of(tmp_path
     data = Scripted(2, noise=0.0).make(task)
     file = Recorded(str(write(data, tmp_path / "it.safetensors")))
     sources = [Logged((one,), batch=16, updates=2) for one in (log, file)]
-    batches = [list(source(task, None, Draw(3), source.init(task))) for source in sources]
+    batches = [list(source(feeding(task, None, Draw(3)), source.init(Scene(task)))) for source in sources]
     for mine, other in zip(*batches, strict=True):
         for name in ("action", "reward", "terminal", "truncated", "mask"):
             assert torch.equal(getattr(mine, name), getattr(other, name).to(getattr(mine, name).dtype))

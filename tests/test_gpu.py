@@ -24,17 +24,18 @@ from assay.engine.placement import arrange
 from assay.models.pretrained.causal import PretrainedActor
 from assay.models.transformer import Transformer
 from assay.ops import random
+from assay.ops.decoded import Stop
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
 from assay.playing import text
+from assay.playing.narrowing import Narrowing
 from assay.runs import catalogue
-from assay.sampling import SAMPLERS, kernels, release
-from assay.sampling.narrowing import Narrowing
+from assay.sampling import kernels
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
-from assay.sampling.stops import Stop
+from tests.scenes import gathering
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
 SMALL = Transformer(width=32, layers=2, heads=2)
@@ -221,9 +222,9 @@ def test_ways_of_drawing_share_a_sampler_and_memory_is_taken_again() -> None:
     ways = [Way(-1), Way(-1, narrowing=WAYS[3])]
     first = [one.sample(PROMPTS, [4] * 6, uniform, limit, way) for way in ways]
     many = len(one.graphs.known)
-    SAMPLERS[actor] = one
+    actor.sampler.held = one
     before = torch.cuda.memory_allocated()
-    release(actor)
+    actor.release()
     assert torch.cuda.memory_allocated() < before
     again = [one.sample(PROMPTS, [4] * 6, uniform, limit, way) for way in ways]
     assert len(one.graphs.known) == many
@@ -270,7 +271,7 @@ def test_narrowed_rollouts_on_the_gpu_are_recorded_right(name: str) -> None:
     task = catalogue.find_task(name)
     torch.manual_seed(0)
     actor: Any = SMALL.build(task.spec).cuda()
-    fresh = Narrowed(Episodes(6, 4), WAYS[3])(task, actor, np.arange(6), Draw(1), {})
+    fresh = Narrowed(Episodes(6, 4), WAYS[3])(gathering(task, actor, np.arange(6), Draw(1)), {})
     with torch.no_grad():
         scored = actor.score(fresh.to("cuda"), frozenset({Need.LOGP})).logp.cpu()
     torch.testing.assert_close(fresh.column("logp_model")[fresh.mask], scored[fresh.mask], atol=1e-4, rtol=0)

@@ -15,6 +15,7 @@ from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Experience, Loss, Need, State, Sums
+from assay.core.slots import Objective, Reward, Scene
 from assay.engine.guards import STANDARD, Alarm
 from assay.engine.loop import Loop
 from assay.parts.rewards.function import FromFunction
@@ -81,22 +82,22 @@ class Acting(torch.nn.Module):
 
 
 @dataclass(frozen=True)
-class ConstantReward:
+class ConstantReward(Reward):
     """Every sequence gets the same."""
 
     stochastic: ClassVar[bool] = False
 
-    def __call__(self, experience: Experience, task: Any, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         return replace(experience, reward=torch.ones_like(experience.reward) * experience.mask)
 
 
 @dataclass(frozen=True)
-class BrokenReward:
+class BrokenReward(Reward):
     """NaN in one row."""
 
     stochastic: ClassVar[bool] = False
 
-    def __call__(self, experience: Experience, task: Any, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         reward = experience.reward.clone()
         reward[2] = float("nan")
         return replace(experience, reward=reward)
@@ -128,7 +129,7 @@ def test_reward_functions_must_return_one_number_a_row(returned: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Explodes:
+class Explodes(Objective):
     """A loss whose gradient is not finite."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
@@ -188,7 +189,7 @@ def test_few_effective_samples_are_reported() -> None:
 
 
 @dataclass(frozen=True)
-class LeakyObjective:
+class LeakyObjective(Objective):
     """A policy loss that forgets the mask."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

@@ -15,8 +15,8 @@ from assay import recipes
 from assay.claims import probes
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
-from assay.core.record import Experience, Loss, Need, pad
-from assay.core.slots import View
+from assay.core.record import Experience, Loss, Need, State, pad
+from assay.core.slots import Scene, View
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Flat, Placement, Update
 from assay.engine.loop import Loop
@@ -257,9 +257,9 @@ def world_seen(batch: Experience) -> str:
 class WatchedGae(Gae):
     """Says who was called, and on what."""
 
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         SEEN.append((id(self), world_seen(experience)))
-        return super().__call__(experience)
+        return super().apply(experience, scene, state)
 
 
 class WatchedPolicyGradient(PolicyGradient):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, InfraFault, Outcome, Score, concatenate
-from assay.core.slots import PairedTask
+from assay.core.slots import PairedTask, Scene
 from assay.engine.loop import Loop
 from assay.methods import arenarl
 from assay.methods.arenarl.arena import Arena, JudgedAlone
@@ -179,13 +179,13 @@ def test_an_arena_ranks_each_group_as_the_model_scores_it(tmp_path: Path) -> Non
     model, batch = judge_file(tmp_path / "it"), pairs_record(4)
     whole = replace(batch, group=torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])).add({"sample": torch.arange(8) % 4})
     judge = ModelJudge(str(tmp_path / "it"))
-    ranked = Arena(judge)(whole, TASK, 0).reward.sum(1)
+    ranked = Arena(judge)(whole, Scene(TASK)).reward.sum(1)
     score = at_last_decision(model(batch.context), batch.mask)
     for rows in (slice(0, 4), slice(4, 8)):
         best = int(score[rows].argmax())
         assert int(ranked[rows].argmax()) == best
         assert float(ranked[rows].max()) == 1.0
-    alone = JudgedAlone(judge)(whole, TASK, 0).reward.sum(1)
+    alone = JudgedAlone(judge)(whole, Scene(TASK)).reward.sum(1)
     assert torch.allclose(alone, score.detach(), atol=2e-4)
 
 

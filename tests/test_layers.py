@@ -56,7 +56,8 @@ ARROWS: dict[str, set[str]] = {
     "engine": {"types", "slots", "ops", "recipe", "flat", "batching", "optimizers", "placement"},
     "guards": {"types", "slots", "ops", "recipe"},
     "logs": {"types", "store"},
-    "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs", "sampling"},
+    "memory": {"types", "settings"},
+    "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs", "sampling", "memory"},
     "datasets": BASICS | PARTS | {"recipe", "settings", "worlds", "loop", "evaluation", "store", "backends", "version"},
     "backends": {"types", "slots", "ops", "tasks", "networks"},
     "evaluation": {"types", "slots"},
@@ -577,8 +578,10 @@ BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
         ({"run.py": source(*GO, "    import ray")}, {"assay/runs/run.py: ray"}),
         ({"run.py": source("import scipy.stats")}, {"assay/runs/run.py: scipy"}),
         ({"run.py": source("from torch import distributed")}, {"assay/runs/run.py: torch.distributed"}),
-        ({"run.py": source("import torch", "x = torch.distributed.get_rank()")},
-        {"assay/runs/run.py: torch.distributed"}),
+        (
+            {"run.py": source("import torch", "x = torch.distributed.get_rank()")},
+            {"assay/runs/run.py: torch.distributed"},
+        ),
     ],
     "private_names": [
         ({"credit/b.py": source("from assay.credit.gae import _scale")}, {"assay/credit/b.py: _scale"}),

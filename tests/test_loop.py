@@ -19,12 +19,14 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, State
 from assay.core.schedules import Linear
+from assay.core.slots import Curriculum, Scene, Select
 from assay.engine.loop import Loop, Step, frozen, means, thawed
 from assay.models.transformer import Transformer
 from assay.parts.curricula.in_order import InOrder
 from assay.recipes.worlds import LANGUAGE, TABLE
 from assay.runs import catalogue
 from tests.resume.cases import CASES
+from tests.scenes import feeding
 
 
 def bandit_recipe(**changes: Any) -> Recipe:
@@ -33,35 +35,35 @@ def bandit_recipe(**changes: Any) -> Recipe:
 
 
 @dataclass
-class Starts:
+class Starts(Curriculum):
     """A curriculum that counts as InOrder does and notes what it gave."""
 
     given: list[list[int]]
 
-    def init(self) -> State:
-        return InOrder().init()
+    def init(self, scene: Scene) -> State:
+        return InOrder().init(scene)
 
-    def __call__(self, num_starts: int, draw: Draw, state: State) -> np.ndarray:
-        starts = InOrder()(num_starts, draw, state)
+    def __call__(self, scene: Scene, state: State) -> np.ndarray:
+        starts = InOrder()(scene, state)
         self.given.append(starts.tolist())
         return starts
 
-    def observe(self, experience: Experience, state: State) -> None:
-        InOrder().observe(experience, state)
+    def observe(self, experience: Experience, scene: Scene, state: State) -> None:
+        InOrder().observe(experience, scene, state)
 
 
 @dataclass
-class KeepFirst:
+class KeepFirst(Select):
     """Keeps the first groups of each round, as many as its list says."""
 
     kept: Sequence[int]
     max_rounds: int = 3
     round: int = 0
 
-    def __call__(self, experience: Experience) -> Tensor:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         labels = torch.unique(experience.group)[: self.kept[self.round]]
         self.round += 1
-        return torch.isin(experience.group, labels)
+        return experience.rows(torch.isin(experience.group, labels))
 
 
 # ---------------------------------------------------------------------------------------------------- selection
@@ -127,11 +129,11 @@ def test_demonstrations_and_pairs_are_taken_exactly_once_in_order() -> None:
     task = catalogue.find_task("addition-1")
     recipe = recipes.sft(LANGUAGE).set("source.batch", 3)
     seen: list[int] = []
-    state = recipe.source.init(task)
+    state = recipe.source.init(Scene(task))
     for number in range(4):
-        for batch in recipe.source(task, None, Draw(0, (number,)), state):
+        for batch in recipe.source(feeding(task, None, Draw(0, (number,))), state):
             seen += batch.column("start").tolist()
-        state = thawed(recipe.source.init(task), frozen(state))
+        state = thawed(recipe.source.init(Scene(task)), frozen(state))
     assert seen == list(range(12))
 
 

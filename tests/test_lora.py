@@ -143,6 +143,11 @@ def expected(network: Any, prompt: list[int], tokens: Any) -> Any:
     return logp.gather(1, tokens.unsqueeze(1)).squeeze(1)
 
 
+def assert_same_logp(mine: Any, theirs: Any) -> None:
+    """To five digits of the largest one: logits are rounded on their own scale, however likely a token is."""
+    torch.testing.assert_close(mine, theirs, atol=1e-5 * max(1.0, float(theirs.abs().max())), rtol=0)
+
+
 # ---------------------------------------------------------------------------------------------------- sampling
 @pytest.mark.parametrize("make", [actor_of, patterned])
 @torch.no_grad()
@@ -154,7 +159,7 @@ def test_sampled_log_probabilities_are_those_of_peft(path: str, make: Any) -> No
     for row in range(6):
         mine = tokens[row, : length[row]]
         theirs = expected(actor.network, PROMPTS[row // 2], mine)
-        torch.testing.assert_close(logp[row, : length[row]], theirs, atol=1e-5, rtol=0)
+        assert_same_logp(logp[row, : length[row]], theirs)
         gaps.append(float((theirs - expected(plain, PROMPTS[row // 2], mine)).abs().max()))
     assert max(gaps) > 0.1, "the adapters do something"
 
@@ -185,9 +190,7 @@ def test_an_update_is_seen_by_the_next_sampling(path: str) -> None:
     assert not torch.equal(logp, before[1])
     for row in range(6):
         mine = tokens[row, : length[row]]
-        torch.testing.assert_close(
-            logp[row, : length[row]], expected(actor.network, PROMPTS[row // 2], mine), atol=1e-5, rtol=0
-        )
+        assert_same_logp(logp[row, : length[row]], expected(actor.network, PROMPTS[row // 2], mine))
 
 
 @torch.no_grad()
@@ -204,7 +207,7 @@ def test_adapters_that_are_off_or_merged_add_nothing(paths: dict[str, str]) -> N
         assert sampler.stack.identity != identity, "steps that were recorded are not used again"
         tokens, logp, length = sampled(actor, sampler)
         theirs = expected(actor.network, PROMPTS[0], tokens[0, : length[0]])
-        torch.testing.assert_close(logp[0, : length[0]], theirs, atol=1e-5, rtol=0)
+        assert_same_logp(logp[0, : length[0]], theirs)
 
 
 @torch.no_grad()
@@ -270,7 +273,7 @@ def test_recorded_steps_see_updates_and_are_recorded_anew_for_other_adapters(pat
             for row, length in enumerate(found.length.tolist()):
                 theirs = expected(actor.network, PROMPTS[row // 2], found.tokens[row, :length].cuda()).cpu()
                 torch.testing.assert_close(found.logp[row, :length], theirs, atol=1e-4, rtol=0)
-        samplers.append(sampling.SAMPLERS[actor])
+        samplers.append(actor.sampler.held)
     assert samplers[0] is samplers[1]
     assert samplers[1] is not samplers[2]
 
@@ -360,7 +363,7 @@ def test_on_a_gpu_the_sampler_decodes_with_the_adapters_that_are_trained(
     loop = Loop(recipe, task_of(paths["Qwen3"]), seed=0, num_steps=3, placement=Placement("cuda", **how))
     for _ in range(3):  # a guard compares sampled with trained log-probabilities
         assert loop.step().alarms == []
-    assert loop.actor in sampling.SAMPLERS
+    assert loop.actor.sampler.held is not None
     assert any(bool(weight.any()) for name, weight in loop.actor.named_parameters() if ".lora_B." in name)
 
 

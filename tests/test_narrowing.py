@@ -16,6 +16,7 @@ from assay import recipes
 from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, Progress
+from assay.core.slots import Scene
 from assay.engine.evaluation import scores
 from assay.engine.guards import Moment, SampledEqualsTrained
 from assay.engine.loop import Loop
@@ -28,10 +29,11 @@ from assay.models.transformer import Transformer
 from assay.ops import distributions
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
+from assay.playing.narrowing import NarrowedActor, Narrowing
 from assay.proof.laws import check_wrapper
 from assay.runs import catalogue
 from assay.sampling import kernels
-from assay.sampling.narrowing import NarrowedActor, Narrowing
+from tests.scenes import gathering
 
 WAYS = [
     Narrowing(temperature=0.5),
@@ -170,7 +172,7 @@ def small_actor(task: Any) -> Any:
 def gathered(name: str, rollout: Any) -> tuple[Any, Experience]:
     task = catalogue.find_task(name)
     actor, starts = small_actor(task), np.arange(rollout.num_starts)
-    return actor, rollout(task, actor, starts, Draw(1), rollout.init(task))
+    return actor, rollout(gathering(task, actor, starts, Draw(1)), rollout.init(Scene(task)))
 
 
 def alarms(actor: Any, fresh: Experience) -> list[Any]:
@@ -204,7 +206,7 @@ def test_without_a_narrowing_nothing_is_added() -> None:
 
 def test_a_task_without_tokens_is_refused() -> None:
     with pytest.raises(AssayError, match="task of tokens"):
-        Narrowed(narrowing=HOW).init(catalogue.find_task("cartpole"))
+        Narrowed(narrowing=HOW).init(Scene(catalogue.find_task("cartpole")))
 
 
 # ----------------------------------------------------------------------------------------------------- recipes

@@ -13,36 +13,43 @@ from typing import Any
 import pytest
 
 from assay.core.recipe import Recipe
-from assay.core.settings import describe
+from assay.core.settings import children, describe
+from assay.methods.hc_rlhf.certificates import pessimistic
+from assay.methods.safe_rl_review.projection import projection
 from assay.models.transformer import Transformer
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, PromptMean, SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
 from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
-from assay.parts.critics.value import ValueLoss
+from assay.parts.critics.td import Td
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import ProductRatio, SequenceRatio
 from assay.parts.objectives.trust import NoTrust
+from assay.parts.predictions import OfState
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
 from assay.parts.sources.fresh import FreshSequences
+from assay.parts.targets.recorded import Column
 from assay.proof import discover
 from assay.proof.laws.bench import benches_of
 from assay.proof.laws.contracts import CONTRACTS
 from assay.proof.laws.laws import Finding, Unsuited, assert_laws
+from assay.proof.laws.regression import cases_with_targets
 from assay.proof.laws.term import cases_on
 from assay.runs import catalogue
 from tests.checks.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
     ("actor", Transformer(width=16, layers=1, heads=2, pack_to=16)),
+    ("constraint", pessimistic()),
+    ("constraint", projection()),
     ("credit", Gae(discount=0.9, decay=0.0)),
     ("credit", Gae(discount=1.0, decay=1.0)),
     ("credit", OutcomeCredit(GroupMean(), GroupDeviation())),
     ("credit", OutcomeCredit(LeaveOneOut())),
     ("credit", RewardToGo(discount=0.9)),
     ("credit", Whiten(centre=False)),
-    ("critic_loss", ValueLoss(aggregate=SequenceMean())),
+    ("critic_loss", Td(Column(), of=OfState(), aggregate=SequenceMean())),
     ("objective", LogLikelihood(aggregate=PromptMean())),
     ("objective", PolicyGradient(ratio=ProductRatio(), aggregate=SequenceSum())),
     ("objective", PolicyGradient(ratio=SequenceRatio(), aggregate=SequenceMean())),
@@ -56,8 +63,24 @@ VARIANTS: tuple[tuple[str, Any], ...] = (
 )
 
 PARTS: list[tuple[str, Any]] = [
-    (part.slot, instance) for part in discover.parts(EXAMPLES) if part.slot in CONTRACTS for instance in part.instances
+    (part.slot, instance) for part in discover.parts(EXAMPLES) for instance in part.instances
 ] + list(VARIANTS)
+
+
+@cache
+def recipes() -> list[Recipe]:
+    """Every recipe of a method, in each world, of its measured claims and of their phases."""
+    methods = catalogue.methods().values()
+    programs = [method.recipe(world) for method in methods for world in method.worlds]
+    sides = [side for method in methods for claim in method.measured for side in (claim.ours, claim.theirs)]
+    programs += [side for side in sides if isinstance(side, Recipe)]
+    return [one for last in programs for one in (last, *(phase.recipe for phase in last.before))]
+
+
+def composed() -> list[tuple[Td, Recipe]]:
+    """Each composition of target, fit and prediction that a recipe uses, once, with a recipe that does."""
+    found = [(term, recipe) for recipe in recipes() for stage in recipe.stages for term in stage.critic]
+    return list({repr(term): (term, recipe) for term, recipe in found if isinstance(term, Td)}.values())
 
 
 def name_of(index: int) -> str:
@@ -67,17 +90,19 @@ def name_of(index: int) -> str:
     return f"{slot}-{type(part).__name__}" + (f"-{same.index(index)}" if len(same) > 1 else "")
 
 
+def kinds(part: Any) -> set[type]:
+    """The classes of a part and of all parts inside it."""
+    return {type(part)}.union(*(kinds(below) for _, below in children(part)))
+
+
 def inputs(slot: str, part: Any) -> Sequence[Any] | None:
     """None for the slot's own inputs; those of a method's models for a term that no standard bench suits."""
-    if not any(isinstance(case, Unsuited) for case in CONTRACTS[slot].cases(CONTRACTS[slot].holder(part))):
+    held = CONTRACTS[slot].holder(part)
+    if not any(isinstance(case, Unsuited) for case in CONTRACTS[slot].cases(held)):
         return None
-    methods = catalogue.methods().values()
-    programs = [method.recipe(world) for method in methods for world in method.worlds]
-    sides = [side for method in methods for claim in method.measured for side in (claim.ours, claim.theirs)]
-    programs += [side for side in sides if isinstance(side, Recipe)]
-    recipes = [one for last in programs for one in (last, *(phase.recipe for phase in last.before))]
-    users = [one for one in recipes if type(part) in {type(term) for stage in one.stages for term in stage.terms}]
-    return cases_on(part, [bench for recipe in users for bench in benches_of(recipe)]) if users else None
+    users = [one for one in recipes() if any(type(part) in kinds(stage.terms) for stage in one.stages)]
+    tried = cases_with_targets if slot in ("target", "fit") else cases_on
+    return tried(held, [bench for recipe in users for bench in benches_of(recipe)]) if users else None
 
 
 @cache
@@ -87,6 +112,7 @@ def findings(index: int) -> dict[str, Finding]:
     return {finding.law: finding for finding in CONTRACTS[slot].check(part, inputs(slot, part))}
 
 
+COMPOSED = composed()
 CASES = [
     pytest.param(index, law.name, id=f"{name_of(index)}-{law.name}")
     for index, (slot, part) in enumerate(PARTS)
@@ -99,6 +125,12 @@ def test_part_obeys_the_law(index: int, law: str) -> None:
     found = findings(index)
     assert law in found, f"not tried, since {next(iter(found.values()))}"
     assert_laws([found[law]])
+
+
+@pytest.mark.parametrize("place", range(len(COMPOSED)), ids=lambda place: repr(COMPOSED[place][0]))
+def test_composed_critic_loss_obeys_the_laws(place: int) -> None:
+    part, recipe = COMPOSED[place]
+    assert_laws(CONTRACTS["critic_loss"].check(part, cases_on(part, benches_of(recipe))))
 
 
 @pytest.mark.parametrize("index", range(len(PARTS)), ids=name_of)

@@ -22,11 +22,12 @@ from assay.app import cli, commands
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Progress
+from assay.core.record import Experience, Progress, State
 from assay.core.schedules import Linear, WarmUp
 from assay.core.settings import describe, find_setting, settings
+from assay.core.slots import Reward, Scene
 from assay.engine.engine import Placement
-from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.credit.temporal import Gae, Whiten
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.rollouts.explore import EpsilonGreedy
@@ -370,7 +371,7 @@ def test_a_recipe_that_cannot_learn_is_refused(recipe: Recipe, message: str) -> 
 
 
 @dataclass(frozen=True)
-class OddNames:
+class OddNames(Reward):
     """A part whose settings have the names of others and a meaning of their own."""
 
     rate: float = 7.0
@@ -379,9 +380,12 @@ class OddNames:
     steps: int = -1
     high: float = float("inf")
 
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        return experience
+
 
 def test_parts_of_ones_own_may_use_any_name() -> None:
-    recipe = ppo(constraints=(Lagrange(limit=-5.0, rate=50.0),), rewards=(OddNames(),))
+    recipe = ppo(constraints=(Multiplier(-5.0, Ascent(50.0)),), rewards=(OddNames(),))
     assert isinstance(make_plan(recipe, "cartpole"), Plan)
 
 

@@ -103,7 +103,7 @@ def test_gradient_reaches_logp_entropy_and_value_and_never_the_reference() -> No
         assert slope is not None
         assert bool((slope[batch().mask] != 0).any()), name
         assert bool((slope[~batch().mask] == 0).all()), name
-    assert set(probe.sums) == {"PolicyGradient", "EntropyBonus", "KlToReference", "ValueLoss"}
+    assert set(probe.sums) == {"PolicyGradient", "EntropyBonus", "KlToReference", "value"}
     assert {"advantage", "return", "value", "logp_ref"} <= set(probe.experience.extra)
 
 
@@ -168,10 +168,10 @@ def test_schedules_stand_at_their_start_and_can_be_moved() -> None:
 def test_a_critic_loss_without_its_model_is_left_out_and_named() -> None:
     ready = batch().add({"advantage": batch().reward, "return": batch().reward})
     probe = probes.loss(recipes.ppo(), ready, batch().logp, entropy=-batch().logp)
-    assert probe.left_out == ("ValueLoss",)
-    assert "ValueLoss" not in probe.sums
+    assert probe.left_out == ("value",)
+    assert "value" not in probe.sums
     only = probes.loss(recipes.ppo(), ready, batch().logp, value=batch().logp, stage="value")
-    assert set(only.sums) == {"ValueLoss"}
+    assert set(only.sums) == {"value"}
 
 
 def test_two_terms_of_one_class_keep_their_names() -> None:

@@ -13,8 +13,9 @@ import torch
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Phase, Recipe
-from assay.core.record import Certified, Draw, Experience
-from assay.core.slots import Task
+from assay.core.record import Certified, Experience
+from assay.core.slots import Certificate, Scene, Task, TaskChange
+from assay.core.verifier import Verifier
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
 from assay.models.mlp import Mlp
@@ -22,6 +23,7 @@ from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.replay import Replay
 from assay.runs import catalogue
+from assay.runs.machine import tuned
 from assay.runs.plan import check_values, make_plan, plan_of
 from assay.runs.run import Run, execute, train
 from assay.tasks.control.stepping import SteppedTask
@@ -59,11 +61,12 @@ def run_program(recipe: Recipe, folder: Path) -> Run:
 def test_weights_go_from_phase_to_phase_by_name(tmp_path: Path) -> None:
     run = run_program(program(), tmp_path / "run")
     first, second = (Loop(small_ppo(), CARTPOLE, seed=0, num_steps=steps) for steps in (2, 1))
-    for _ in range(2):
-        first.step()
-    given = {f"actor.{name}": tensor for name, tensor in first.actor.named_parameters()}
-    second.engine.load(given, second.recipe)
-    second.step()
+    with tuned(0):  # oneDNN off, as in a run of models this small: the two round differently on some CPUs
+        for _ in range(2):
+            first.step()
+        given = {f"actor.{name}": tensor for name, tensor in first.actor.named_parameters()}
+        second.engine.load(given, second.recipe)
+        second.step()
     for model in ("actor", "value"):
         expected = dict(second.engine.models[model].named_parameters())
         assert all(torch.equal(tensor, expected[name]) for name, tensor in weights_of(run, model).items())
@@ -177,15 +180,15 @@ def test_a_setting_means_the_recipe_before_its_phases_and_shared_models_change_t
 
 
 @dataclass(frozen=True)
-class ShorterFor:
+class ShorterFor(TaskChange):
     """Remembers for whom it was asked, and gives another cart-pole."""
 
     horizon: int = 5
 
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task:
-        asked.append(policy)
-        assert isinstance(task, SteppedTask)
-        return replace(task, spec=replace(task.spec, horizon=self.horizon))
+    def __call__(self, scene: Scene) -> Task:
+        asked.append(scene.actor)
+        assert isinstance(scene.task, SteppedTask)
+        return replace(scene.task, spec=replace(scene.task.spec, horizon=self.horizon))
 
 
 asked: list[Any] = []
@@ -229,7 +232,7 @@ def test_copies_follow_only_what_their_feed_trains() -> None:
 
 # -------------------------------------------------------------------------------------------------------- certificates
 @dataclass(frozen=True)
-class AtMost:
+class AtMost(Certificate):
     """Holds where episodes have at most `limit` decisions on average."""
 
     limit: float
@@ -243,7 +246,7 @@ class AtMost:
 
 @pytest.mark.parametrize(("limit", "holds"), [(0.5, False), (1e9, True)])
 def test_a_certificate_is_asked_after_training(limit: float, holds: bool, tmp_path: Path) -> None:
-    recipe = small_ppo(certificate=AtMost(limit), rewards=(LengthCost(8),))
+    recipe = small_ppo(certificate=AtMost(limit), rewards=(Verifier(), LengthCost(8)))
     run = train(recipe, "cartpole", steps=1, out=tmp_path / "run", evaluations=0)
     assert run.certificate is not None
     assert run.certificate.holds is holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 from typing import Any
 from weakref import ref
@@ -16,7 +17,7 @@ from assay.models.transformer import Transformer
 from assay.ops import random
 from assay.playing.completions import complete
 from assay.runs import catalogue
-from assay.sampling import SAMPLERS, kernels, release, sampled
+from assay.sampling import kernels, sampled
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.stacks import products, stack_of
@@ -122,9 +123,9 @@ def test_released_memory_is_taken_again() -> None:
     actor = small_actor()
     one = sampler(actor)
     first = one.sample(PROMPTS, [MEMBERS] * 6, UNIFORM, LIMIT, WAY)
-    SAMPLERS[actor] = one
-    release(actor)
-    release(small_actor())
+    actor.sampler.held = one
+    actor.release()
+    assert copy.deepcopy(actor).sampler.held is None, "a copy has a sampler of its own"
     assert not one.keys
     assert not one.values
     again = one.sample(PROMPTS, [MEMBERS] * 6, UNIFORM, LIMIT, WAY)

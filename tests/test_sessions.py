@@ -13,22 +13,25 @@ import torch
 from assay import sampling
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
+from assay.core.slots import Scene
 from assay.methods.delethink.rollout import Chunks
 from assay.methods.prefixrl.rollout import FromPrefixes
 from assay.methods.spo.rollout import Chain, Tree
 from assay.methods.t_ppo.rollout import Windows
 from assay.models.transformer import Transformer
 from assay.ops import random
+from assay.ops.decoded import Stop
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.narrowed import Narrowed
+from assay.playing import decoding
+from assay.playing.narrowing import Narrowing
 from assay.runs import catalogue
-from assay.sampling import SAMPLERS, in_common, release
-from assay.sampling.narrowing import Narrowing
+from assay.sampling import in_common
 from assay.sampling.pages import Ledger, Row, Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import stack_of
-from assay.sampling.stops import Stop
+from tests.scenes import gathering
 
 TASK: Any = catalogue.find_task("addition-1")
 WORDS = TASK.spec.action
@@ -72,6 +75,7 @@ def through(monkeypatch: pytest.MonkeyPatch) -> Any:
             return made[-1]
 
         common = sampling.in_common
+        monkeypatch.setattr(decoding, "is_on_gpu", lambda actor: True)
         monkeypatch.setattr(sampling, "sampler_for", sampler_for)
         monkeypatch.setattr(sampling, "in_common", lambda prompts, repeats, page: common(prompts, repeats, least))
         return made
@@ -147,8 +151,11 @@ def test_a_tasks_stop_strings_end_its_completions(size: Any, rollout: Any, throu
     actor, starts = small_actor(), np.arange(rollout.num_starts)
 
     def play() -> list[Experience]:
-        state = rollout.init(task)
-        return [rollout(task, actor, starts, Draw(1), state) for _ in range(6 if isinstance(rollout, Windows) else 1)]
+        state = rollout.init(Scene(task))
+        return [
+            rollout(gathering(task, actor, starts, Draw(1)), state)
+            for _ in range(6 if isinstance(rollout, Windows) else 1)
+        ]
 
     plain = play()
     through(size)
@@ -207,9 +214,9 @@ def test_neighbours_share_what_they_have_in_common() -> None:
 def test_what_goes_on_from_a_prefix_goes_through_the_sampler(size: Any, rollout: Any, through: Any) -> None:
     task = catalogue.find_task("sorting-5")
     actor, starts = small_actor(task), np.arange(rollout.num_starts)
-    plain = rollout(task, actor, starts, Draw(1), rollout.init(task))
+    plain = rollout(gathering(task, actor, starts, Draw(1)), rollout.init(Scene(task)))
     made = through(size)
-    same(rollout(task, actor, starts, Draw(1), rollout.init(task)), plain)
+    same(rollout(gathering(task, actor, starts, Draw(1)), rollout.init(Scene(task))), plain)
     assert made
     assert all(map(is_clean, made))
 
@@ -221,7 +228,7 @@ def test_a_given_prefix_is_read_once_for_its_group(through: Any) -> None:
     begin = Sampler.prefill
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Sampler, "prefill", lambda self, prompts: (seen.extend(prompts), begin(self, prompts))[1])
-        played = rollout(task, small_actor(task), np.arange(3), Draw(1), rollout.init(task))
+        played = rollout(gathering(task, small_actor(task), np.arange(3), Draw(1)), rollout.init(Scene(task)))
     assert len(made) == 1
     assert len(seen) == 3, "one prefill for the eight members of a group"
     assert bool((played.column("prefix") > 0).any())
@@ -379,13 +386,13 @@ def test_narrowed_text_does_not_depend_on_who_decodes_beside(size: Any, through:
     rollout = Narrowed(Episodes(5, 4), Narrowing(temperature=1.5, top_k=7, top_p=0.9, min_p=0.01))
     task = replace(TASK, max_tokens=NEW)
     actor = small_actor()
-    plain = rollout(task, actor, np.arange(5), Draw(1), {})
+    plain = rollout(gathering(task, actor, np.arange(5), Draw(1)), {})
     made = through(size)
-    same(rollout(task, actor, np.arange(5), Draw(1), {}), plain)
+    same(rollout(gathering(task, actor, np.arange(5), Draw(1)), {}), plain)
     assert made, "the scheduler wrote it"
 
 
 def test_nothing_is_released_where_there_is_nothing() -> None:
     actor = small_actor()
-    release(actor)
-    assert actor not in SAMPLERS
+    actor.release()
+    assert actor.sampler.held is None

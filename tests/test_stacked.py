@@ -22,20 +22,22 @@ from assay.core.optimizers import Averaging
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Draw, Experience, Loss, Need
 from assay.core.schedules import Linear
-from assay.core.slots import View
+from assay.core.slots import CriticLoss, Objective, Scene, View
 from assay.engine.engine import Placement, StageView
 from assay.engine.loop import Loop
+from assay.engine.stacked.engine import StackedView
+from assay.engine.stacked.feeders import Feeder
+from assay.engine.stacked.graphs import columns_of, record_of
+from assay.engine.stacked.loop import StackedLoop
 from assay.methods.td3_bc.base import td3_bc
 from assay.methods.uni_o4.gates import Rising
-from assay.parts.critics.q import SmoothedTwinLoss
+from assay.parts.critics.td import Td
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.one_step import SmoothedTwin
 from assay.runs import catalogue
-from assay.runs.stacked import run as stacked_run
-from assay.runs.stacked.engine import SeedView
-from assay.runs.stacked.feeders import feeder
-from assay.runs.stacked.graphs import columns_of, record_of
-from assay.runs.stacked.loop import StackedLoop
+from assay.runs import stacked as stacked_run
 from benchmarks import stacked_seeds
+from tests.scenes import feeding
 
 GPU = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here"))
 DEVICES = ["cpu", GPU]
@@ -179,22 +181,23 @@ def test_a_seed_of_the_stack_has_the_numbers_of_a_single_run(device: str) -> Non
     stack = StackedLoop(loops(recipe, "pendulum"), Placement(device))
     mask = torch.ones(32, 2, dtype=torch.bool)
     batch = Experience({}, 1.0 * mask, mask, 1.0 * mask, 1.0 * mask, mask, mask)
-    for stack.stack.updates in (0, 1, 255, 256, 1000):
-        for seed, word in enumerate(stack.word()):
-            own = StageView({}, batch.add({"row": torch.arange(32)}), frozenset(), Draw(seed, (5, stack.stack.updates)))
-            found = SeedView({}, batch.to(device), frozenset(), Draw(0), word, stack.stack.marks[:8])
+    for stack.engine.updates in (0, 1, 255, 256, 1000):
+        for seed, word in enumerate(stack.engine.draws()):
+            draw = Draw(seed, (5, stack.engine.updates))
+            own = StageView({}, batch.add({"row": torch.arange(32)}), frozenset(), draw)
+            found = StackedView({}, batch.to(device), frozenset(), Draw(0), word, stack.engine.marks[:8])
             assert torch.equal(own.uniform((32, 1, 3), tag=2), found.uniform((32, 1, 3), tag=2).cpu())
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_batches_are_those_that_the_source_draws(device: str) -> None:
     task, source = catalogue.find_task("pendulum"), Logged((LOG, replace(LOG, first=50, origin=2)), batch=8, updates=3)
-    state = source.init(task)
-    drawn = feeder(source, [task] * 2, (4, 9), [state] * 2, device)
+    state = source.init(Scene(task))
+    drawn = Feeder(source, [task] * 2, (4, 9), [state] * 2, device)
     for update, ticket in enumerate(drawn.tickets(source, (7, 8, 1))):
         columns = drawn.fetch(ticket)
         for place, seed in enumerate((4, 9)):
-            wanted = columns_of(list(source(task, None, Draw(seed, (7, 8, 1)), state))[update])
+            wanted = columns_of(list(source(feeding(task, None, Draw(seed, (7, 8, 1))), state))[update])
             assert set(wanted) == set(columns)
             assert all(torch.equal(wanted[name], columns[name][place].cpu()) for name in wanted)
 
@@ -229,7 +232,7 @@ def test_a_seed_whose_gradient_is_not_finite_leaves_alone(device: str) -> None:
 
 # ---------------------------------------------------------------------------------------------------- refusals
 @dataclass(frozen=True)
-class Deciding:
+class Deciding(CriticLoss):
     """A term that asks the host what to do."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -239,7 +242,7 @@ class Deciding:
         return batch.now.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        loss = SmoothedTwinLoss()(batch, view)
+        loss = Td(SmoothedTwin())(batch, view)
         return replace(loss, sum=2 * loss.sum) if float(loss.sum.detach()) > 1 else loss
 
 
@@ -248,11 +251,11 @@ def with_critic(recipe: Recipe, *terms: Any) -> Recipe:
 
 
 def test_a_term_that_asks_the_host_is_named() -> None:
-    recipe = with_critic(small("td3_bc", "pendulum"), SmoothedTwinLoss(), Deciding())
+    recipe = with_critic(small("td3_bc", "pendulum"), Td(SmoothedTwin()), Deciding())
     stack = StackedLoop(loops(recipe, "pendulum"))
-    with pytest.raises(AssayError, match=r"Deciding of stage 'critic' cannot be stacked .*one by one") as error:
+    with pytest.raises(AssayError, match=r"Deciding cannot be stacked .*one by one") as error:
         stack.step()
-    assert "SmoothedTwinLoss" not in str(error.value)
+    assert "Td" not in str(error.value)
 
 
 def test_what_cannot_be_stacked_is_refused_at_once() -> None:
@@ -269,7 +272,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
         StackedLoop(loops(recipe, "pendulum"), Placement(micro_batch=8))
     other = loops(recipe, "pendulum")
     other[1].engine.models["actor"].half_range.mul_(2)
-    with pytest.raises(AssayError, match=r"actor\.half_range is not learned, but another one for each seed"):
+    with pytest.raises(AssayError, match=r"actor\.half_range is not learned, but differs between seeds"):
         StackedLoop(other)
     uneven = loops(recipe, "pendulum")
     uneven[1].step()
@@ -282,7 +285,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
 
 
 @dataclass(frozen=True)
-class Unmasked:
+class Unmasked(Objective):
     """Cloning that forgets the mask."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

@@ -17,13 +17,16 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import probes
 from assay.core.record import Draw, Experience, Scored
-from assay.core.slots import CriticLoss
+from assay.core.slots import CriticLoss, Scene
 from assay.models.table import SoftmaxTable
 from assay.ops import returns
 from assay.parts.credit.temporal import Gae
-from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss
+from assay.parts.critics.td import Td
+from assay.parts.predictions import OfChoice
 from assay.parts.rollouts.episodes import Fragments
+from assay.parts.targets.one_step import DoubleQ, SmoothedTwin, SoftTwin
 from assay.tasks.tabular.table import action_values, chain, table_of
+from tests.scenes import gathering
 
 
 @dataclass
@@ -109,7 +112,7 @@ def test_double_q_learning_by_hand(terminal: bool, truncated: bool) -> None:
     view = Stubs(
         {"actor": Stub(lambda context: q[context["state"]]), "target": Stub(lambda context: target[context["state"]])}
     )
-    loss = DoubleQLearning(0.5)(transition(terminal, truncated), view)
+    loss = Td(DoubleQ(0.5), of=OfChoice())(transition(terminal, truncated), view)
     assert float(loss.sum) == (1.125 if terminal else 0.125)
     assert int(loss.count) == 1
 
@@ -133,7 +136,7 @@ def twin_view(actor: Stub, number: float = 0.5) -> Stubs:
 def test_td3_takes_the_smaller_target_by_hand(terminal: bool, truncated: bool) -> None:
     """y = 1 + 4/2 = 3: errors 1/2 and 1/2, loss 1/4. Terminal: y = 1, errors 1.5 and 2.5, loss (2.25 + 6.25) / 2."""
     actor = Stub(decide=lambda context: context["state"].unsqueeze(-1).double())
-    loss = SmoothedTwinLoss(0.5)(transition(terminal, truncated), twin_view(actor))
+    loss = Td(SmoothedTwin(0.5))(transition(terminal, truncated), twin_view(actor))
     assert float(loss.sum) == pytest.approx(4.25 if terminal else 0.25)
 
 
@@ -148,7 +151,7 @@ def test_td3_limits_the_noise_and_stays_in_the_bounds() -> None:
     actor = Stub(decide=lambda context: torch.full((1, 1, 1), 0.9).double())
     for number in (1 - 1e-9, 1e-9):
         view = twin_view(actor, number)
-        SmoothedTwinLoss(0.5)(transition(False, False), Stubs({**view.models, "q_target": q_target}, number))
+        Td(SmoothedTwin(0.5))(transition(False, False), Stubs({**view.models, "q_target": q_target}, number))
     assert asked == pytest.approx([1.0, 0.4])
 
 
@@ -156,7 +159,7 @@ def test_td3_limits_the_noise_and_stays_in_the_bounds() -> None:
 def test_sac_subtracts_the_log_probability_of_the_next_action_by_hand(terminal: bool, truncated: bool) -> None:
     """log pi(a'|s') = -2: y = 1 + (4 + 2/4) / 2 = 3.25, errors -0.75 and 0.25. A terminal step has no next action."""
     actor = Stub(sample=lambda context, uniform: (uniform, torch.full((1, 1), -2.0).double()))
-    loss = SoftTwinLoss(0.5)(transition(terminal, truncated), twin_view(actor))
+    loss = Td(SoftTwin(0.5))(transition(terminal, truncated), twin_view(actor))
     assert float(loss.sum) == pytest.approx(4.25 if terminal else 0.3125)
 
 
@@ -169,7 +172,9 @@ def fragment() -> Experience:
     """A random walk in a chain of five states: episodes end at the goal or are cut after twenty decisions."""
     task = chain(5)
     rollout = Fragments(instances=8, steps=96)
-    record = rollout(task, SoftmaxTable(5, 2), np.empty(0, np.int64), Draw(3, (0,)), rollout.init(task))
+    record = rollout(
+        gathering(task, SoftmaxTable(5, 2), np.empty(0, np.int64), Draw(3, (0,))), rollout.init(Scene(task))
+    )
     assert int(record.terminal.sum()) > 8
     assert int(record.truncated.sum()) > 8
     inside = ~record.mask[:, 1:-1]
@@ -186,7 +191,7 @@ def losses(record: Experience) -> dict[str, Tensor]:
     ppo = probes.loss(recipes.ppo(), record.rows(slice(None)), logp, entropy=entropy, value=value)
     policy_slope, value_slope = torch.autograd.grad(ppo.loss, (actor.table, value))
     view = Stubs({name: Stub(lambda context: Q_SA[context["state"]]) for name in ("actor", "target")})
-    values = DoubleQLearning(0.9)(record, view)
+    values = Td(DoubleQ(0.9), of=OfChoice())(record, view)
     return {
         "ppo": ppo.loss.detach(),
         "policy": policy_slope,
@@ -328,7 +333,7 @@ def test_the_expected_one_step_target_is_the_bellman_operator() -> None:
 def q_learning_errors(loss: CriticLoss, rows: Experience, q_SA: Tensor) -> Tensor:
     """d loss / d Q(s, a) of each row: Q - y, where that is below 1."""
     chosen = q_SA[rows.context["state"]].clone().requires_grad_()
-    calls = iter([chosen[:, :1], chosen[:, 1:]])
+    calls = iter([chosen[:, 1:], chosen[:, :1]])  # the target comes first
     view = Stubs({"actor": Stub(lambda context: next(calls)), "target": Stub(lambda context: q_SA[context["state"]])})
     (slope,) = torch.autograd.grad(loss(rows, view).sum, chosen)
     return slope[:, 0].gather(1, rows.action[:, :1]).squeeze(1)
@@ -338,5 +343,5 @@ def test_q_learning_has_no_expected_error_at_the_optimal_values_and_only_there()
     rows, chance, terminal = every_transition(slip=0.3)
     optimal = action_values(table_of(chain(5, 0.3)), discount=0.9)
     for q_SA, is_fixed_point in ((optimal, True), (optimal + 0.2, False)):
-        error_SA = (chance * q_learning_errors(DoubleQLearning(0.9), rows, q_SA)).view(5, 2, 5).sum(-1)
+        error_SA = (chance * q_learning_errors(Td(DoubleQ(0.9), of=OfChoice()), rows, q_SA)).view(5, 2, 5).sum(-1)
         assert (float(error_SA[~terminal].abs().max()) < 1e-10) == is_fixed_point

@@ -6,14 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
+from assay.core.columns import is_given, writers_of
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Need, Progress
-from assay.core.settings import changed, coerced, find_setting, has_schedule, read, resolved
+from assay.core.settings import changed, coerced, find_setting, has_schedule, models_read, read, resolved
 from assay.core.slots import (
     Annotation,
     Certificate,
     Constraint,
+    Credit,
     CriticLoss,
     Curriculum,
     Gate,
@@ -28,9 +30,14 @@ from assay.core.slots import (
     Source,
     TaskChange,
     Term,
+    Transform,
     Wrapper,
     frame_of,
 )
+from assay.core.verifier import Verifier
+
+WITH_STATE = ("sources", "rollout", "curriculum", "rewards", "select", "credit", "constraints")
+"""Slots of a recipe whose parts have a saved state; paths of `Phase.data` begin with one."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +88,9 @@ class Phase:
     """What happens before a recipe: another recipe for some steps, in the same task or in a changed one.
 
     `hands` says which weights go on to later phases and under which name or names: a model, or part of one ("actor" ->
-    "actor.members.0"). What is handed to a model twice is there as it was handed last.
+    "actor.members.0"). What is handed to a model twice is there as it was handed last. `data` says which states of its
+    parts go on, and under which name ("sources.0" -> "replay"): offline data, memories, tables. Parts of later phases
+    find them in `scene.handed` when they are initialised; a hash of each is in the run folder.
     """
 
     name: str
@@ -89,6 +98,7 @@ class Phase:
     steps: int
     hands: Mapping[str, str | tuple[str, ...]] = field(default_factory=lambda: {"actor": "actor"})
     task: TaskChange | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def handed(self) -> list[tuple[str, str]]:
@@ -127,9 +137,9 @@ class Recipe:
     stages: tuple[Stage, ...]
     source: Source
     rollout: Rollout | None = None
-    rewards: tuple[Reward, ...] = ()
+    rewards: tuple[Reward, ...] = (Verifier(),)
     select: Select | None = None
-    credit: tuple[Prepare, ...] = ()
+    credit: tuple[Prepare | Credit, ...] = ()
     critics: Mapping[str, ModelSpec] = field(default_factory=dict)
     copies: Mapping[str, Copy] = field(default_factory=dict)
     constraints: tuple[Constraint, ...] = ()
@@ -174,7 +184,7 @@ class Recipe:
     @property
     def needs(self) -> frozenset[Need | Annotation]:
         """What any of its parts declares."""
-        parts: tuple[Prepare | Constraint | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
+        parts: tuple[Transform | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
         return frozenset().union(*(part.needs for part in parts))
 
     def set(self, path: str, value: Any) -> Recipe:
@@ -206,6 +216,8 @@ class Recipe:
         """Refuses combinations that cannot work, before compute is spent."""
         models = self.models
         self.check_phases()
+        self.check_slots()
+        self.check_columns()
         for name, copy in self.copies.items():
             if copy.of not in models - set(self.copies):
                 raise AssayError(
@@ -220,11 +232,7 @@ class Recipe:
                         f"stage '{stage.name}' trains '{name}', which is no model of this recipe "
                         f"({', '.join(sorted(models))})"
                     )
-        missing = sorted(set(self.wrapper.reads) - models) if self.wrapper else []
-        if missing:
-            raise AssayError(
-                f"wrapper reads '{missing[0]}', which is no model of this recipe ({', '.join(sorted(models))})"
-            )
+        self.check_models()
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}"
@@ -238,6 +246,51 @@ class Recipe:
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
 
+    def check_models(self) -> None:
+        """Refuses a term or a wrapper that reads a model which the recipe lacks."""
+        parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
+        reads = [(where, name) for where, term in parts for name in models_read(term)]
+        for where, name in (*reads, *(("wrapper", name) for name in (self.wrapper.reads if self.wrapper else ()))):
+            if name not in self.models:
+                raise AssayError(
+                    f"{where} reads '{name}', which is no model of this recipe ({', '.join(sorted(self.models))}). "
+                    "Add it to critics or copies, or give the part the name of another model"
+                )
+
+    def check_slots(self) -> None:
+        """Refuses a part in a slot that it was not declared for."""
+        listed: list[tuple[str, Any, type | tuple[type, ...]]] = [
+            *(("rewards", part, Reward) for part in self.rewards),
+            *(("credit", part, (Prepare, Credit)) for part in self.credit),
+            *(("constraints", part, Constraint) for part in self.constraints),
+        ]
+        for stage in self.stages:
+            listed += [(f"stages.{stage.name}.objective", term, Objective) for term in stage.objective]
+            listed += [(f"stages.{stage.name}.regularizers", term, Regularizer) for term in stage.regularizers]
+            listed += [(f"stages.{stage.name}.critic", term, CriticLoss) for term in stage.critic]
+        single = (("rollout", self.rollout, Rollout), ("select", self.select, Select), ("source", self.source, Source))
+        listed += [entry for entry in single if entry[1] is not None]
+        for place, part, slots in listed:
+            allowed = slots if isinstance(slots, tuple) else (slots,)
+            if not any(slot in type(part).__mro__ for slot in allowed):
+                names = " or ".join(slot.__name__ for slot in allowed)
+                own = getattr(type(part), "slot", None)
+                is_a = f"a part of the slot '{own}'" if own else "not a part: its class inherits no slot"
+                raise AssayError(f"{place} holds {type(part).__name__}, {is_a}. Put a {names} there")
+
+    def check_columns(self) -> None:
+        """Refuses a part that reads a column which no earlier part of the recipe writes."""
+        known = {name for feed in self.feeds for name in feed.source.writes}
+        known |= {need.column for need in self.needs if not isinstance(need, Need)}
+        known |= set(self.rollout.writes) if self.rollout else set()
+        select = (self.select,) if self.select else ()
+        for part in (*self.rewards, *select, *self.credit, *self.constraints):
+            check_reads(part, part.reads, known)
+            known |= set(part.writes)
+        for stage in self.stages:
+            for term in stage.terms:
+                check_reads(term, term.reads, known)
+
     def check_phases(self) -> None:
         """Refuses phases of one name, and hands that no model gives or takes."""
         names = [phase.name for phase in self.before]
@@ -249,9 +302,24 @@ class Recipe:
             if phase.steps < 1:
                 raise AssayError(f"before.{phase.name}.steps is {phase.steps}; give at least 1")
             phase.recipe.check()
+            for path in phase.data:
+                if path.split(".")[0] not in WITH_STATE:
+                    raise AssayError(
+                        f"before.{phase.name}.data gives the state '{path}'; a path begins with {', '.join(WITH_STATE)}"
+                    )
             later = self.models.union(*(after.recipe.models for after in self.before[place + 1 :]))
             for own, theirs in phase.handed:
                 if own.split(".")[0] not in phase.recipe.models:
                     raise AssayError(f"before.{phase.name}.hands gives '{own}', which is no model of that phase")
                 if theirs.split(".")[0] not in later:
                     raise AssayError(f"before.{phase.name}.hands gives '{theirs}', which no later phase has")
+
+
+def check_reads(part: Any, reads: tuple[str, ...], known: set[str]) -> None:
+    """Raises AssayError for a column that is neither given by the task nor in `known`."""
+    for name in reads:
+        if not is_given(name) and name not in known:
+            raise AssayError(
+                f"{type(part).__name__} reads the column '{name}', which no earlier part of this recipe writes; "
+                f"{writers_of(name)}"
+            )

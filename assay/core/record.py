@@ -47,6 +47,7 @@ class Origin(IntEnum):
     TEACHER = 2
     HUMAN = 3
     DATASET = 4
+    HINTED = 5
 
 
 # ---------------------------------------------------------------------------------------------------- outcomes
@@ -256,6 +257,15 @@ class Loss:
     sum: Tensor
     count: Tensor
     metrics: Mapping[str, tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Regressed:
+    """What a fit says about each decision: its loss and predicted value [..., B, T], and more numbers by name."""
+
+    loss: Tensor
+    value: Tensor
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import partial
 from typing import Any
@@ -39,6 +39,21 @@ def numbered(names: Sequence[str]) -> list[str]:
         seen[name] += 1
         result.append(name if seen[name] == 1 else f"{name}-{seen[name]}")
     return result
+
+
+def model_name(default: str | tuple[str, ...]) -> Any:
+    """A setting of a part that names a model which the part reads, or several."""
+    return field(default=default, metadata={"names_models": True})
+
+
+def models_read(part: Any) -> list[str]:
+    """Names of all models that a part, and the parts inside it, read by their settings; in order, each once."""
+    own = [one.name for one in fields(part) if one.metadata.get("names_models")] if is_dataclass(part) else []
+    found: list[str] = []
+    for name, value in children(part):
+        named = [value] if isinstance(value, str) else value
+        found += named if name in own else models_read(value)
+    return list(dict.fromkeys(found))
 
 
 def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:

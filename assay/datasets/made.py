@@ -33,7 +33,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Origin, Progress, State
 from assay.core.settings import describe
-from assay.core.slots import ScriptedTask, Task
+from assay.core.slots import ALONE, ScriptedTask, Task
 from assay.core.spaces import Box, Context, Spec
 from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
@@ -133,7 +133,7 @@ def gathering(recipe: Recipe, policy: Any, progress: Progress) -> Any:
     """A policy as it acts while it gathers: with the rollout's exploration, where it has one."""
     rollout = recipe.at(progress).rollout
     explore = vars(rollout).get("explore") if rollout is not None else None
-    return policy if explore is None else explore.wrap(policy)
+    return policy if explore is None else explore.wrap(policy, ALONE, explore.init(ALONE))
 
 
 def silent(step: int, steps: int, score: float) -> None:

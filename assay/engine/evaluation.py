@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 import torch
 
-from assay.core.record import Certified, Draw, Need
-from assay.core.slots import Certificate, GameTask, PairedTask, Reward, Task, UncertainTask
+from assay.core.record import Certified, Draw, Need, State
+from assay.core.slots import Certificate, GameTask, Models, PairedTask, Reward, Scene, Task, UncertainTask
 from assay.core.spaces import Vocabulary
 
 PROMPTS, EPISODES = 256, 20
@@ -64,15 +65,22 @@ def outcomes(
 
 
 @torch.no_grad()
-def certified(certificate: Certificate, rewards: Sequence[Reward], actor: Any, task: Task) -> Certified:
+def certified(
+    certificate: Certificate,
+    rewards: Sequence[Reward],
+    actor: Any,
+    task: Task,
+    models: Models,
+    states: Sequence[State],
+) -> Certified:
     """What a certificate says of a policy that acts as it does in training (samples), on held-out starts of its own;
     the recipe's rewards write the costs.
     """
     starts = FIRST_CERTIFIED + np.arange(certificate.num_starts, dtype=np.int64)
     played = task.play(actor, starts, np.zeros_like(starts), Draw(0, (8,)), split=1, greedy=False)
-    played = task.judge(played, 1)
-    for reward in rewards:
-        played = reward(played, task, 1)
+    scene = Scene(task, models, Draw(0, (9,)), split=1)
+    for reward, state in zip(rewards, states, strict=True):
+        played = reward(played, scene, deepcopy(state))
     return certificate(played)
 
 

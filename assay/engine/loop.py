@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Progress, State, Sums, concatenate
-from assay.core.slots import Task
+from assay.core.recipe import Feed, Recipe
+from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
+from assay.core.slots import Sampled, Scene, Task
+from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine, Placement, Update
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
+from assay.engine.memory import check_memory
 from assay.ops import groups
-from assay.sampling import release
+
+REWARDED = "rewarded"
+"""Column [B]: the row went through the recipe's rewards."""
 
 
 @dataclass
@@ -56,15 +60,26 @@ class Loop:
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
     ) -> None:
+        check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
-        self.states: State = {
-            "sources": [feed.source.init(task) for feed in recipe.feeds],
-            "rollout": recipe.rollout.init(task) if recipe.rollout else {},
-            "curriculum": recipe.curriculum.init() if recipe.curriculum else {},
-            "constraints": [part.init() for part in recipe.constraints],
-            "guards": [guard.init() for guard in guards],
+        self.states: State = {}
+        self.begin({})
+
+    def begin(self, handed: Mapping[str, Any]) -> None:
+        """Sets every part's state to that of a new run; `handed` are the states that earlier phases handed on."""
+        recipe = self.recipe
+        scene = Scene(self.task, self.engine, Draw(self.seed), self.progress, handed=handed)
+        self.states = {
+            "sources": [feed.source.init(scene) for feed in recipe.feeds],
+            "rollout": recipe.rollout.init(scene) if recipe.rollout else {},
+            "curriculum": recipe.curriculum.init(scene) if recipe.curriculum else {},
+            "rewards": [part.init(scene) for part in recipe.rewards],
+            "select": recipe.select.init(scene) if recipe.select else {},
+            "credit": [part.init(scene) for part in recipe.credit],
+            "constraints": [part.init(scene) for part in recipe.constraints],
+            "guards": [guard.init() for guard in self.guards],
         }
 
     @property
@@ -81,33 +96,44 @@ class Loop:
         """Gather, reward, credit, update, observe: one pass."""
         recipe, step = self.recipe.at(self.progress), Step(self.progress)
         draw = Draw(self.seed, (self.progress.step,))
-        fresh = self.gather(recipe, draw, step) if recipe.rollout else None
+        scene = Scene(self.task, self.engine, draw, self.progress)
+        fresh = self.gather(recipe, scene, step) if recipe.rollout else None
         if fresh is not None:
-            release(self.engine.models[recipe.behaviour])  # the update needs the memory
-            fresh = self.prepare(recipe, fresh, step)
+            who = self.engine.models[recipe.behaviour]
+            if isinstance(who, Sampled):
+                who.release()  # the update needs the memory
+            fresh = self.prepare(recipe, fresh, scene, step)
             step.fresh = fresh
-        updates: list[Update] = []
-        found: list[Sums] = []
+
+        def batches(place: int, feed: Feed, own: Draw) -> Iterator[Experience]:
+            needs = feed.needs(recipe)
+            for batch in feed.source(scene.given(fresh=fresh, draw=own), self.states["sources"][place]):
+                yield self.engine.annotate(batch, needs)
+
         with step.timed("update"):
-            for place, feed in enumerate(recipe.feeds):
-                needs, copies = feed.needs(recipe), feed.copies(recipe)
-                own = draw.at(8, place) if place else draw
-                for batch in feed.source(self.task, fresh, own, self.states["sources"][place]):
-                    batch = self.engine.annotate(batch, needs)
-                    for stage in feed.stages:
-                        if self.engine.updates % stage.every == 0:
-                            updates.append(self.engine.update(stage, batch))
-                            found.append(updates[-1].sums)
-                    found.append(self.engine.follow(copies))
-            for update in updates:
-                update.settle()  # the host waits for the device here, once a step
-        self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
-        step.metrics.update(means(found))
+            updates, found = learn(self.engine, recipe, draw, batches)
+        step.metrics.update(averages(scene.metrics))
         faults = tuple(update.fault for update in updates if update.fault)
-        self.watch(recipe, step, "updated", fresh, faults, tuple(name for update in updates for name in update.leaks))
+        leaks = tuple(name for update in updates for name in update.leaks)
+        self.finish(recipe, step, means(found), self.engine.updates, fresh, faults, leaks)
         return step
 
-    def gather(self, recipe: Recipe, draw: Draw, step: Step) -> Experience:
+    def finish(
+        self,
+        recipe: Recipe,
+        step: Step,
+        metrics: Mapping[str, float],
+        updates: int,
+        fresh: Experience | None = None,
+        faults: tuple[str, ...] = (),
+        leaks: tuple[str, ...] = (),
+    ) -> None:
+        """Counts the step, and shows the guards its metrics and what was wrong with its updates."""
+        self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
+        step.metrics.update(metrics)
+        self.watch(recipe, step, "updated", fresh, faults, leaks)
+
+    def gather(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
         """Fresh, rewarded experience; gathers again where the recipe's selection asks for more.
 
         Selection keeps at most as many groups as one round has, in a game as many starts with all their players. Where
@@ -118,25 +144,27 @@ class Loop:
         kept: list[Experience] = []
         asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
-            starts = np.empty(0, dtype=np.int64)
+            starts = NO_STARTS
             if recipe.curriculum is not None:
-                starts = recipe.curriculum(asked, draw, self.states["curriculum"])
+                starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
+            reward = partial(self.reward, recipe, scene, step)
+            # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
+            peeks: list[int] = []
+            marking = partial(marked, reward, peeks)
+            here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=marking)
             with step.timed("sample"):
-                fresh = recipe.rollout(self.task, who, starts, Draw(self.seed, (0,)), self.states["rollout"])
-            with step.timed("reward"):
-                fresh = self.task.judge(fresh, 0)
-                for reward in recipe.rewards:
-                    fresh = reward(fresh, self.task, 0)
+                fresh = recipe.rollout(here, self.states["rollout"])
+            fresh = unmarked(fresh) if peeks else reward(fresh)
             self.watch(recipe, step, "gathered", fresh, actor=who)
             own = fresh.own()
-            self.progress = replace(self.progress, decisions=self.progress.decisions + int(own.mask.sum()))
+            spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
+            self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
             step.metrics.update(outcome_metrics(own))
             if recipe.select is None:
                 return fresh
-            rows = recipe.select(fresh)
-            step.metrics["selected"] = float(rows.float().mean())
-            if bool(rows.any()):
-                part = fresh.rows(rows)
+            part = recipe.select(fresh, scene.given(draw=scene.draw.at(11)), self.states["select"])
+            step.metrics["selected"] = float(torch.tensor(len(part) / max(1, len(fresh))))
+            if len(part):
                 found = groups.linked_groups(part)
                 kept.append(part.rows(found.index < missing))
                 missing -= min(missing, found.num)
@@ -144,19 +172,25 @@ class Loop:
                 break
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
 
-    def prepare(self, recipe: Recipe, fresh: Experience, step: Step) -> Experience:
+    def reward(self, recipe: Recipe, scene: Scene, step: Step, fresh: Experience) -> Experience:
+        """Applies the recipe's rewards in order."""
+        with step.timed("reward"):
+            for place, (part, state) in enumerate(zip(recipe.rewards, self.states["rewards"], strict=True)):
+                fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
+        return fresh
+
+    def prepare(self, recipe: Recipe, fresh: Experience, scene: Scene, step: Step) -> Experience:
         """Adds the columns that parts need, then shaping, credit and constraints in order; last, the curriculum sees
         how its starts went and what credit they got.
         """
         with step.timed("credit"):
             fresh = self.engine.annotate(fresh, recipe.needs)
-            for part in recipe.credit:
-                fresh = part(fresh)
-            for constraint, state in zip(recipe.constraints, self.states["constraints"], strict=True):
-                fresh = constraint(fresh, state)
-                step.metrics.update(constraint.observe(fresh, state))
+            parts = (*recipe.credit, *recipe.constraints)
+            states = (*self.states["credit"], *self.states["constraints"])
+            for place, (part, state) in enumerate(zip(parts, states, strict=True)):
+                fresh = part(fresh, scene.given(draw=scene.draw.at(12, place)), state)
         if recipe.curriculum is not None:
-            recipe.curriculum.observe(fresh, self.states["curriculum"])
+            recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
         step.metrics.update(credit_metrics(fresh))
         return fresh
 
@@ -195,6 +229,29 @@ class Loop:
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
 
 
+def learn(
+    engine: Engine, recipe: Recipe, draw: Draw, batches: Callable[[int, Feed, Draw], Iterable[Experience]]
+) -> tuple[list[Update], list[Sums]]:
+    """Steps every stage that is due on each of the recipe's batches, and moves the target networks after each batch.
+
+    `batches(place, feed, draw)` yields the annotated batches of one feed. Returns the updates and the step's metrics.
+    """
+    updates: list[Update] = []
+    found: list[Sums] = []
+    for place, feed in enumerate(recipe.feeds):
+        copies = feed.copies(recipe)
+        # The first feed has the step's own draw: recipes with one source keep their numbers if a second one is added.
+        for batch in batches(place, feed, draw.at(8, place) if place else draw):
+            for stage in feed.stages:
+                if engine.updates % stage.every == 0:
+                    updates.append(engine.update(stage, batch))
+                    found.append(updates[-1].sums)
+            found.append(engine.follow(copies))
+    for update in updates:
+        update.settle()  # the host waits for the device here, once a step
+    return updates, found
+
+
 def frozen(value: Any) -> Any:
     """A state tree with live objects (simulations) replaced by their snapshots."""
     if isinstance(value, dict):
@@ -216,6 +273,29 @@ def thawed(mine: Any, saved: Any) -> Any:
     return saved
 
 
+def sampled_decisions(fresh: Experience) -> int:
+    """How many decisions the policy itself sampled, hinted ones included."""
+    if fresh.source is None:
+        return int(fresh.mask.sum())
+    ours = (fresh.source == int(Origin.POLICY)) | (fresh.source == int(Origin.HINTED))
+    return int(fresh.mask[ours].sum())
+
+
+# ---------------------------------------------------------------------------------------------------- rewarded rows
+def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
+    """Rewards rows while they are gathered, marks that they were, and notes how many."""
+    fresh = reward(rows)
+    peeks.append(len(fresh))
+    return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
+
+
+def unmarked(fresh: Experience) -> Experience:
+    """The rows without the mark; AssayError if a rollout rewarded some of its rows only."""
+    if REWARDED not in fresh.extra or not bool(fresh.extra[REWARDED].all()):  # joining drops columns some rows lack
+        raise AssayError("the rollout rewarded some of its rows and not others. Pass all rows through scene.reward")
+    return fresh.with_columns(extra={name: value for name, value in fresh.extra.items() if name != REWARDED})
+
+
 # ---------------------------------------------------------------------------------------------------- metrics
 def means(found: Sequence[Sums]) -> dict[str, float]:
     """(sum, count) metrics of all updates as means."""
@@ -233,7 +313,7 @@ def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, floa
         name: sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
         for name, some in numbers.items()
     }
-    squared = result.pop("ratio_squared", None)
+    squared = result.pop("ratio_squared", None)  # a mean of squares says little alone: it becomes (E r)^2 / E r^2
     if squared:
         result["effective_samples"] = result["ratio"] ** 2 / squared
     return result
@@ -241,6 +321,7 @@ def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, floa
 
 def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
     """Single numbers, read all at once from each device that they are on."""
+    # One transfer a device: each number read alone would make the host wait for it.
     by_device: dict[torch.device, list[int]] = {}
     for place, tensor in enumerate(tensors):
         by_device.setdefault(tensor.device, []).append(place)

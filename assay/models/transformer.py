@@ -16,6 +16,7 @@ from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorSpec
 from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.transformer import Cache, Trunk
+from assay.models.held import Held
 
 
 class TransformerActor(nn.Module):
@@ -25,7 +26,7 @@ class TransformerActor(nn.Module):
 
     def __init__(self, vocabulary: Vocabulary, trunk: Trunk, pack_to: int) -> None:
         super().__init__()
-        self.vocabulary, self.trunk, self.pack_to = vocabulary, trunk, pack_to
+        self.vocabulary, self.trunk, self.pack_to, self.sampler = vocabulary, trunk, pack_to, Held()
         self.output = nn.Linear(trunk.norm.shape[0], vocabulary.size, bias=False)
         nn.init.normal_(self.output.weight, std=0.02)
         forbidden = torch.zeros(vocabulary.size)
@@ -39,6 +40,10 @@ class TransformerActor(nn.Module):
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
         """Rows that decode together, `repeats` of each prompt."""
         return Decoder(self, Cache(self.trunk, prompts, repeats, num_new))
+
+    def release(self) -> None:
+        """Frees the memory that decoding on a GPU holds."""
+        self.sampler.release()
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Log-probabilities of the decided tokens; the output layer runs on decisions only."""

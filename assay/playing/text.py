@@ -179,6 +179,35 @@ def written(
     )
 
 
+def after_other_prompts(experience: Experience, prompts: Sequence[Sequence[int]], filler: int) -> Experience:
+    """Each row's decisions, all in one piece, after another prompt: columns of decisions move with them.
+
+    Log-probabilities stay as they were recorded, under the prompt that the policy saw. Rows without a decision keep
+    their prompt alone.
+    """
+    there, num = experience.mask, experience.mask.sum(1)
+    first = torch.where(num > 0, there.long().argmax(1), 0)
+    length_B = torch.tensor([len(prompt) for prompt in prompts], device=there.device)
+    column = torch.arange(int((length_B + num).max()), device=there.device)
+    new = column - length_B.unsqueeze(1)
+    mask = (new >= 0) & (new < num.unsqueeze(1))
+    place = (first.unsqueeze(1) + new).clamp(0, experience.num_columns - 1)
+    rows = torch.arange(len(experience), device=there.device).unsqueeze(1)
+
+    def moved(values: Tensor) -> Tensor:
+        if values.dim() < 2:
+            return values
+        found = values[rows, place]
+        return torch.where(mask.view(*mask.shape, *[1] * (found.dim() - 2)), found, torch.zeros_like(found))
+
+    told, _ = padded_rows(prompts, filler)
+    told = torch.nn.functional.pad(told, (0, max(0, len(column) - told.shape[1])), value=filler)[:, : len(column)]
+    record = experience.map(moved)
+    tokens = torch.where(mask, record.action, told.to(record.action))
+    valid = column < (length_B + num).unsqueeze(1)
+    return record.with_columns(context={"tokens": tokens, "valid": valid}, action=tokens, mask=mask)
+
+
 def with_outcomes(experience: Experience, outcomes: Sequence[Outcome]) -> Experience:
     """Each row's value on its last decision, in place of the rewards so far.
 

@@ -24,7 +24,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw
 from assay.core.settings import children
-from assay.core.slots import Task
+from assay.core.slots import Scene, Task
 from assay.engine import evaluation
 from assay.proof.discover import slot_of
 from assay.proof.stamps import machine_kind, outcomes_of, reproducible, walked, weights_of
@@ -87,7 +87,7 @@ def digest(recipe: Recipe, task: Task) -> str:
         words += [score.hex() for score in evaluation.scores(loop.policy, task, num=2).tolist()]
     for phase in recipe.before:
         with reproducible():
-            there = task if phase.task is None else phase.task(task, loop.policy, Draw(SEED, (9,)))
+            there = task if phase.task is None else phase.task(Scene(task, draw=Draw(SEED, (9,)), actor=loop.policy))
         words.append(digest(small(phase.recipe), task if there is None else there))
     return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
 

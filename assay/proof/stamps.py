@@ -25,10 +25,11 @@ from torch import Tensor
 from assay.claims.claim import Measured
 from assay.core import store
 from assay.core.recipe import Recipe
-from assay.core.record import Experience
+from assay.core.record import Experience, State
 from assay.core.settings import describe
-from assay.core.slots import Reward, Task
+from assay.core.slots import Reward, Scene, Task
 from assay.core.spaces import Vocabulary
+from assay.core.verifier import Verifier
 from assay.engine.loop import Loop, Step
 from assay.runs import catalogue
 from assay.runs.plan import recorded
@@ -79,9 +80,9 @@ class Parity(Reward):
     from the first step on, keep theirs.
     """
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """The experience with rewards that an untrained model earns."""
-        if not isinstance(task.spec.action, Vocabulary):
+        if not isinstance(scene.task.spec.action, Vocabulary):
             return experience
         odd_B1 = (experience.action * experience.mask).sum(1, keepdim=True) % 2 == 1
         ends_BT = (experience.terminal | experience.truncated) & experience.mask
@@ -95,7 +96,8 @@ def walked(recipe: Recipe, task: Task, seed: int, steps: int) -> tuple[Loop, lis
     Steps that only fill a replay come before them and are not counted. Schedules are at their beginning in the first
     step that counts, and near their end in the last. Where a guard would stop the run, it ends early.
     """
-    rewarded = replace(recipe, rewards=(Parity(), *recipe.rewards))
+    verified = sum(isinstance(part, Verifier) for part in recipe.rewards[:1])  # what follows it sees parity's rewards
+    rewarded = replace(recipe, rewards=(*recipe.rewards[:verified], Parity(), *recipe.rewards[verified:]))
     found: list[Step] = []
     with reproducible():
         loop = Loop(rewarded, task, seed=seed, num_steps=MOST)

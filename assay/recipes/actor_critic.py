@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from assay.core.recipe import Recipe, Stage
 from assay.parts.credit.temporal import Whiten
-from assay.parts.critics.value import ValueLoss
+from assay.parts.critics.td import Td
 from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip, NoTrust
+from assay.parts.predictions import OfState
 from assay.parts.regularizers.divergence import EntropyBonus
+from assay.parts.targets.recorded import Column
 from assay.recipes.worlds import CONTROL, World
 
 
@@ -26,7 +28,7 @@ def ppo(world: World = CONTROL) -> Recipe:
             regularizers=(EntropyBonus(0.003),),
             optimizer=world.optimizer,
         ),
-        Stage("value", trains=("value",), critic=(ValueLoss(),), optimizer=world.optimizer),
+        Stage("value", trains=("value",), critic=(Td(Column(), of=OfState()),), optimizer=world.optimizer),
     )
     return Recipe(
         name="ppo",

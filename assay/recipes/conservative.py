@@ -10,12 +10,17 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.models.bounded import Squashed
-from assay.parts.critics.conservative import Conservative, ConservativeChoices, Expectile, ToOwnAction
-from assay.parts.critics.dual import ActionValue, ToNextValue
-from assay.parts.critics.q import DoubleQLearning, Temperature, TwinQ
+from assay.parts.critics.conservative import Conservative, ConservativeChoices
+from assay.parts.critics.dual import ActionValue
+from assay.parts.critics.q import Temperature, TwinQ
+from assay.parts.critics.td import Td
+from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.objectives.weighted import AdvantageRegression
+from assay.parts.predictions import OfState
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.one_step import NextValue, OwnAction
+from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.off_policy import dqn
 from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE, World
 
@@ -34,9 +39,9 @@ def iql(world: World = CONTROL, log: Log = LOG, level: float = 0.7, sharpness: f
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=Logged((log,), batch=128),
         stages=(
-            Stage("value", trains=("value",), critic=(Expectile(level),), optimizer=step),
+            Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(level), OfState()),), optimizer=step),
             Stage("actor", ("actor",), (AdvantageRegression(sharpness),), optimizer=step),
-            Stage("q", trains=("q",), critic=(ToNextValue(),), optimizer=step),
+            Stage("q", trains=("q",), critic=(Td(NextValue()),), optimizer=step),
         ),
         steps=200,
     )
@@ -56,7 +61,7 @@ def conservative_sac(log: Log, weight: float) -> Recipe:
         copies={"q_target": Copy(of="q", rate=0.005)},
         source=Logged((log,), batch=128),
         stages=(
-            Stage("critic", trains=("q",), critic=(ToOwnAction(), Conservative(weight)), optimizer=STEP),
+            Stage("critic", trains=("q",), critic=(Td(OwnAction()), Conservative(weight)), optimizer=STEP),
             Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=STEP),
         ),
         steps=200,
@@ -66,6 +71,6 @@ def conservative_sac(log: Log, weight: float) -> Recipe:
 def conservative_dqn(log: Log, weight: float) -> Recipe:
     """CQL for choices."""
     base = dqn()
-    stage = replace(base.stages[0], critic=(DoubleQLearning(0.99), ConservativeChoices(weight)), optimizer=STEP)
+    stage = replace(base.stages[0], critic=(*base.stages[0].critic, ConservativeChoices(weight)), optimizer=STEP)
     source = Logged((log,), batch=128)
     return replace(base, name="cql", rollout=None, source=source, stages=(stage,), steps=200)

@@ -7,11 +7,14 @@ from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.models.bounded import Deterministic, Squashed
 from assay.models.q_network import QNetwork
-from assay.parts.critics.q import DoubleQLearning, SmoothedTwinLoss, SoftTwinLoss, Temperature, TwinQ
+from assay.parts.critics.q import Temperature, TwinQ
+from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeQ, MaximizeSoftQ
+from assay.parts.predictions import OfChoice
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy, GaussianNoise
 from assay.parts.sources.replay import Replay
+from assay.parts.targets.one_step import DoubleQ, SmoothedTwin, SoftTwin
 from assay.recipes.worlds import CONTINUOUS, CONTROL, World
 
 STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
@@ -29,7 +32,7 @@ def dqn(world: World = CONTROL) -> Recipe:
         copies={"target": Copy(of="actor", rate=1.0, every=128)},
         rollout=Fragments(instances=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
         source=Replay(capacity=100_000, batch=64, updates=128, warmup=1_000),
-        stages=(Stage("values", trains=("actor",), critic=(DoubleQLearning(0.99),), optimizer=optimizer),),
+        stages=(Stage("values", trains=("actor",), critic=(Td(DoubleQ(0.99), of=OfChoice()),), optimizer=optimizer),),
         steps=200,
     )
 
@@ -48,7 +51,7 @@ def td3(world: World = CONTINUOUS) -> Recipe:
         rollout=Fragments(instances=1, steps=8, explore=GaussianNoise(Linear(1.0, 0.1, share=0.2))),
         source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
         stages=(
-            Stage("critic", trains=("q",), critic=(SmoothedTwinLoss(0.99),), optimizer=STEP),
+            Stage("critic", trains=("q",), critic=(Td(SmoothedTwin(0.99)),), optimizer=STEP),
             Stage("actor", trains=("actor",), objective=(MaximizeQ(),), optimizer=STEP, every=2),
         ),
         steps=1_000,
@@ -65,7 +68,7 @@ def sac(world: World = CONTINUOUS) -> Recipe:
         rollout=Fragments(instances=1, steps=8),
         source=Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000),
         stages=(
-            Stage("critic", trains=("q",), critic=(SoftTwinLoss(0.99),), optimizer=STEP),
+            Stage("critic", trains=("q",), critic=(Td(SoftTwin(0.99)),), optimizer=STEP),
             Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=STEP),
         ),
         steps=1_000,

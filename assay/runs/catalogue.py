@@ -19,13 +19,13 @@ from typing import Any, NoReturn
 import assay.methods
 import assay.tasks
 from assay.claims.claim import Method
+from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import ModelSpec, Task
+from assay.recipes.worlds import world_of
 from assay.tasks.language import textfile
 from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import PromptTask
-from assay.core.errors import AssayError
-from assay.recipes.worlds import world_of
 
 WARMUP = 200
 """Supervised steps before a token method, unless told."""

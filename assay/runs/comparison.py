@@ -20,20 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from assay.runs import catalogue
 from assay.core import store
-from assay.runs.machine import describe_machine
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.settings import numbered
 from assay.evidence.intervals import Estimate, difference_interval, mean_interval
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
+from assay.parts.rollouts.episodes import Fragments
+from assay.runs import catalogue
 from assay.runs.code import code_of, modules_of
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.machine import describe_machine
 from assay.runs.plan import Plan, make_plan
-from assay.core.recipe import Recipe
-from assay.parts.rollouts.episodes import Fragments
-from assay.core.settings import numbered
-from assay.core.errors import AssayError
 
 AUTO = SequentialTest(size=5, interims=4)
 """Seeds an interim, and interims at most: between 5 and 20 seeds an arm."""

@@ -17,10 +17,10 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from assay.runs.plan import Plan, make_plan
-from assay.core.recipe import Recipe
 from assay.app.report.folder import read_metrics
 from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.runs.plan import Plan, make_plan
 
 PATIENCE = 30.0
 """Seconds that a run has to save its state when it is asked to stop."""

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.runs.machine import tuned
-from assay.recipes.judges import preference_score
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.slots import PairedTask
 from assay.engine.loop import Loop
 from assay.models.score import TransformerScore, save_score
-from assay.core.recipe import Recipe
 from assay.parts.rewards.judges import ModelJudge
-from assay.core.slots import PairedTask
-from assay.core.errors import AssayError
+from assay.recipes.judges import preference_score
+from assay.runs.machine import tuned
 
 SCORE = "score"
 

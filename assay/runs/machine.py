@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.ops.bfloat16 import lacks_bfloat16
+
 SMALL = 800_000
 """Models with fewer parameters run on one thread, since their layers are too small to share, and without oneDNN."""
 
@@ -30,12 +32,16 @@ def describe_machine() -> dict[str, Any]:
 
 
 @contextmanager
-def tuned(num_parameters: int, threads: int | None = None) -> Iterator[int]:
-    """Threads and oneDNN set for models of this size, and put back afterwards; gives the number of threads."""
+def tuned(num_parameters: int, threads: int | None = None, *, bfloat16: bool = False) -> Iterator[int]:
+    """Threads and oneDNN set for models of this size, and put back afterwards; gives the number of threads.
+
+    `bfloat16`: they compute in it on the CPU (`Engine.bfloat16`), which not every CPU's oneDNN can.
+    """
     before = torch.get_num_threads(), torch.backends.mkldnn.enabled
     chosen = threads if threads is not None else (1 if num_parameters < SMALL else before[0])
     torch.set_num_threads(chosen)
-    torch.backends.mkldnn.enabled = num_parameters >= SMALL  # type: ignore[assignment]
+    has_onednn = num_parameters >= SMALL and not (bfloat16 and lacks_bfloat16())
+    torch.backends.mkldnn.enabled = has_onednn  # type: ignore[assignment]
     try:
         yield chosen
     finally:

@@ -14,22 +14,22 @@ from typing import Any
 import numpy as np
 import torch
 
-from assay.runs import catalogue
 from assay.core import store
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
-from assay.parts.credit.shaping import Informative, PairUp
-from assay.datasets.recorded import Recorded, stamped, with_data
-from assay.engine.engine import Placement
+from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe
+from assay.core.record import Draw
 from assay.core.settings import describe, settings
-from assay.core.slots import ModelSpec, Task
+from assay.core.slots import ModelSpec, Scene, Task
+from assay.core.spaces import Vocabulary
+from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.engine.engine import Placement
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
+from assay.parts.credit.shaping import Informative, PairUp
+from assay.runs import catalogue
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
-from assay.core.errors import AssayError
-from assay.core.record import Draw
-from assay.core.spaces import Vocabulary
 from assay.version import __version__
 
 WARMUP = "warmup"
@@ -185,7 +185,7 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
     """
     warm = phase.name == WARMUP
     every = max(1, phase.steps // 5)
-    task = plan.task if phase.task is None else phase.task(plan.task, policy, Draw(plan.seed, (9,)))
+    task = plan.task if phase.task is None else phase.task(Scene(plan.task, draw=Draw(plan.seed, (9,)), actor=policy))
     if task is None:
         return None
     return replace(
@@ -276,6 +276,10 @@ def read_config(path: Path) -> dict[str, Any]:
         raise AssayError(f"{path} cannot be read ({error}); restore it, or start the run anew") from None
     if not isinstance(config, dict):
         raise AssayError(f"{path} is not the config.json of a run; restore it, or start the run anew")
+    written = str(config.get("assay", ""))
+    if written.startswith("0.1."):
+        again = f"Resume it with that version (pip install assay=={written})"
+        raise AssayError(f"{path.parent} was written by assay {written}, whose runs this version cannot read. {again}")
     missing = set(KINDS) - set(config)
     if missing:
         raise AssayError(f"{path} lacks {', '.join(sorted(missing))}: it is not the config.json of a run")

@@ -5,6 +5,7 @@ A run is recipe + task + seed + steps. Killed at any moment and resumed, it equa
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,23 +18,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.engine import evaluation
-from assay.core import store
-from assay.runs.machine import describe_machine, tuned
-from assay.engine.engine import Placement
-from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
-from assay.engine.flat import weights_of
-from assay.engine.guards import Alarm, GuardError
-from assay.engine.loop import Loop, Step
-from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, repeat_command
-from assay.core.recipe import Recipe
 from assay.app.report import plot
 from assay.app.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
 from assay.app.report.progress import Display, Mode, Noted
-from assay.runs.signals import Stopped, resume_command, stop_signals
-from assay.core.slots import Task
+from assay.core import store
 from assay.core.errors import AssayError
+from assay.core.recipe import Phase, Recipe
 from assay.core.record import Certified, State
+from assay.core.slots import Task
+from assay.engine import evaluation
+from assay.engine.engine import Placement
+from assay.engine.flat import weights_of
+from assay.engine.guards import Alarm, GuardError
+from assay.engine.loop import Loop, Step
+from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.runs.machine import describe_machine, tuned
+from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, recorded, repeat_command
+from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.version import __version__
 
 SAMPLES = 8
@@ -108,8 +109,11 @@ def execute(
     mode: Mode | None = None,
     sinks: Sequence[Any] = (),
     weights: Mapping[str, Tensor] | None = None,
+    data: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Starts the plan in `folder`, or goes on where the folder's last checkpoint is; models begin with `weights`."""
+    """Starts the plan in `folder`, or resumes from the folder's last checkpoint. Models begin with `weights`, parts
+    with the states in `data` that they ask for by name.
+    """
     with within_memory(plan.placement, folder):
         loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     check_folder(folder)
@@ -118,8 +122,11 @@ def execute(
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:
-                loop.engine.load(before(plan, folder, mode, weights or {}), plan.recipe)
-            with tuned(worker.num_parameters):
+                begun, handed = before(plan, folder, mode, weights or {})
+                loop.engine.load(begun, plan.recipe)
+                if data or handed:
+                    loop.begin({**(data or {}), **handed})
+            with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16):
                 run = worker.work(mode, sinks)
         except KeyboardInterrupt:
             how = "interrupted; what came after the last checkpoint will be done again"
@@ -143,18 +150,20 @@ def check_folder(folder: Path) -> None:
         raise AssayError(f"{folder} is no run folder and is not empty (it holds {other}); choose another --out")
 
 
-def before(plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights that the plan's own recipe begins with: those given, and what its phases handed on; each phase has a
-    folder of its own inside the run's.
+def before(
+    plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Runs the phases that are not finished yet, each in a folder of its own inside the run's. Returns the weights that
+    the plan's own recipe begins with (those given, and what phases handed on) and the states handed on by name.
     """
-    handed, policy = dict(weights), None
+    handed, data, policy = dict(weights), dict[str, Any](), None
     for place, phase in enumerate(phases_of(plan), 1):
         try:
             inside = folder / f"phase-{place}-{phase.name}"
             planned = phase_plan(plan, phase, policy)
             if planned is None:
                 continue
-            run = execute(planned, inside, mode=mode, weights=handed)
+            run = execute(planned, inside, mode=mode, weights=handed, data=data)
         except Stopped as stopped:
             raise Stopped(folder, stopped.number, stopped.how) from None
         policy = run.policy
@@ -163,7 +172,38 @@ def before(plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Te
                 for own, theirs in phase.handed:
                     if f"{model}.{name}".startswith(f"{own}."):
                         handed[theirs + f"{model}.{name}"[len(own) :]] = tensor
-    return handed
+        data |= states_of(inside, phase)
+    if data:
+        note_data(folder, data)
+    return handed, data
+
+
+def states_of(folder: Path, phase: Phase) -> dict[str, Any]:
+    """The states that a finished phase hands on, by name, read from its last checkpoint."""
+    if not phase.data:
+        return {}
+    checkpoint = store.load(folder / "checkpoints")
+    if checkpoint is None:
+        raise AssayError(f"phase '{phase.name}' hands on data, but {folder} has no checkpoint. Start the run again")
+    found = {}
+    for path, name in phase.data.items():
+        value = checkpoint.tree["loop"]["states"]
+        for word in path.split("."):
+            known = range(len(value)) if isinstance(value, list) else value
+            if (int(word) if isinstance(value, list) and word.isdigit() else word) not in known:
+                raise AssayError(f"phase '{phase.name}' hands on the state '{path}', which it does not have ('{word}')")
+            value = value[int(word)] if isinstance(value, list) else value[word]
+        found[name] = value
+    return found
+
+
+def note_data(folder: Path, data: Mapping[str, Any]) -> None:
+    """Writes a hash of each state that was handed on; AssayError if a resumed run was handed something else."""
+    path = folder / "handed.json"
+    found = {name: store.fingerprint(recorded(value)) for name, value in data.items()}
+    if path.is_file() and json.loads(path.read_text()) != found:
+        raise AssayError(f"{folder} was started with other data from its phases than they hold now. Start it again")
+    store.write_json(path, found)
 
 
 class Worker:
@@ -287,7 +327,9 @@ class Worker:
         recipe = self.plan.recipe
         if recipe.certificate is None:
             return None
-        return evaluation.certified(recipe.certificate, recipe.rewards, self.loop.policy, self.plan.task)
+        rewards, engine = recipe.rewards, self.loop.engine
+        states = self.loop.states["rewards"]
+        return evaluation.certified(recipe.certificate, rewards, self.loop.policy, self.plan.task, engine, states)
 
     def finish(self) -> Run:
         """The finished run, and its README."""

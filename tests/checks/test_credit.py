@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Aggregation, Credit, Scene, Select
 from assay.ops import groups, returns
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoBaseline, OutcomeCredit
 from assay.parts.credit.temporal import Gae, RewardToGo
@@ -20,14 +21,14 @@ from tests.checks.breaking import assert_caught, finding, not_covered
 
 
 @dataclass(frozen=True)
-class Toy:
+class Toy(Credit):
     """A credit out of a function of the experience that gives advantages, or the whole new experience."""
 
     value: Callable[[Experience], Tensor | Experience]
     centred: bool = False
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
 
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         value = self.value(experience)
         return value if isinstance(value, Experience) else experience.add({"advantage": value})
 
@@ -134,7 +135,7 @@ def test_credit_along_time_is_told_from_credit_of_outcomes(part: Any, expected: 
 
 def test_a_credit_that_returns_no_experience_is_reported_once() -> None:
     class Nothing(Toy):
-        def __call__(self, experience: Experience) -> Any:
+        def apply(self, experience: Experience, scene: Scene, state: State) -> Any:
             return None
 
     (found,) = CREDIT.check(Nothing(good))
@@ -149,12 +150,13 @@ def test_a_statistic_stands_where_it_can() -> None:
 
 # ---------------------------------------------------------------------------------------------------------- selection
 @dataclass(frozen=True)
-class Keep:
+class Keep(Select):
     rows: Callable[[Experience], Any]
     max_rounds: int = 1
 
-    def __call__(self, experience: Experience) -> Any:
-        return self.rows(experience)
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Any:
+        rows = self.rows(experience)
+        return experience.rows(rows) if isinstance(rows, Tensor) else rows
 
 
 SELECTIONS = {
@@ -175,14 +177,14 @@ def test_every_law_of_selections_is_shown_to_fail() -> None:
     assert not_covered(SELECT, SELECTIONS) == set()
 
 
-def test_a_selection_is_a_bool_for_each_row() -> None:
-    (found,) = SELECT.check(Keep(lambda experience: torch.arange(len(experience))))
-    assert "not bool [B]" in found.detail
+def test_a_selection_returns_the_rows_that_it_keeps() -> None:
+    (found,) = SELECT.check(Keep(lambda experience: [True] * len(experience)))
+    assert "returned list; a selection returns the experience" in found.detail
 
 
 # -------------------------------------------------------------------------------------------------------- aggregation
 @dataclass(frozen=True)
-class Weigh:
+class Weigh(Aggregation):
     weight: Callable[[Experience], Tensor] = lambda batch: batch.mask.to(batch.reward.dtype)
     total: Callable[[Experience], Tensor] = lambda batch: batch.mask.sum()
     together: Any = None

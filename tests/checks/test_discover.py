@@ -1,4 +1,4 @@
-"""Parts are found by walking the folders; whoever cannot be checked is named with the line that mends it."""
+"""Parts are found by walking the folders; a class that cannot be checked is named with the line that it needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Scene
 from assay.proof import discover
 from assay.proof.laws.contracts import CONTRACTS
 from tests.checks.examples import EXAMPLES
@@ -20,8 +21,8 @@ from tests.checks.examples import EXAMPLES
 def test_slots_of_known_parts() -> None:
     slots = {part.cls.__name__: part.slot for part in discover.parts(EXAMPLES)}
     expected = {
-        "Transformer": "actor", "Lagrange": "constraint", "Gae": "credit", "KlInReward": "prepare",
-        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "ValueLoss": "critic_loss",
+        "Transformer": "actor", "Multiplier": "constraint", "Gae": "credit", "KlInReward": "prepare",
+        "GroupMean": "statistic", "Informative": "select", "TwinQ": "critic", "Td": "critic_loss",
         "InOrder": "curriculum",
         "PolicyGradient": "objective", "SequenceRatio": "ratio", "Clip": "trust", "TokenMean": "aggregation",
         "KlToReference": "regularizer", "FromFunction": "reward", "Episodes": "rollout", "EpsilonGreedy": "explore",
@@ -31,27 +32,29 @@ def test_slots_of_known_parts() -> None:
 
 
 def test_every_slot_that_can_be_found_has_a_contract() -> None:
-    assert {slot for kinds in discover.FOLDERS.values() for slot, _ in kinds} == set(CONTRACTS)
+    assert {part.slot for part in discover.parts(EXAMPLES)} == set(CONTRACTS)
 
 
 def test_no_public_frozen_dataclass_of_the_part_folders_is_left_out() -> None:
     found = {part.cls for part in discover.parts(EXAMPLES)}
-    for folder in discover.FOLDERS:
-        for module in discover.modules_of(folder):
+    for place in discover.PLACES:
+        for module in discover.modules_of(place):
+            if any(f"{module.__name__}.".count(f"{one}.") for one in discover.WITHOUT_PARTS):
+                continue
             for _, cls in inspect.getmembers(module, discover.is_frozen):
                 if cls.__module__ == module.__name__ and not cls.__name__.startswith("_"):
                     assert cls in found or cls.not_a_part, f"{cls} is neither a part nor says why not"
 
 
 @dataclass(frozen=True)
-class Sized:
+class Sized(Credit):
     """A credit with a setting that has no default."""
 
     size: int
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
 
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         return experience
 
 
@@ -62,7 +65,7 @@ class WithExamples(Sized):
 
 @dataclass(frozen=True)
 class Stranger:
-    """Satisfies no slot."""
+    """Inherits no slot."""
 
     def hello(self) -> str:
         return "hello"
@@ -75,12 +78,12 @@ class NoPart(Stranger):
 
 def with_module(monkeypatch: pytest.MonkeyPatch, *classes: type) -> None:
     """A module of credit that defines these classes and no others."""
-    module = ModuleType("assay.credit.made_up")
+    module = ModuleType("assay.parts.made_up")
     for cls in classes:
         monkeypatch.setattr(cls, "__module__", module.__name__)
         setattr(module, cls.__name__, cls)
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(discover, "modules_of", lambda name: iter([module] if name == "credit" else []))
+    monkeypatch.setattr(discover, "modules_of", lambda name: iter([module] if name == "parts" else []))
 
 
 def test_a_required_setting_without_examples_is_an_error_that_shows_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +99,9 @@ def test_examples_give_the_instances(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [instance.size for instance in part.instances] == [2, 3, 5]
 
 
-def test_a_class_that_satisfies_no_slot_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_class_that_inherits_no_slot_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with_module(monkeypatch, Stranger)
-    with pytest.raises(AssayError, match=r"Stranger satisfies no slot of credit .*not_a_part"):
+    with pytest.raises(AssayError, match=r"Stranger inherits no slot.*not_a_part"):
         discover.parts()
 
 

@@ -162,21 +162,22 @@ PARTS = """
     import torch
     from assay.parts.credit.temporal import Gae
     from assay.parts.aggregations import TokenMean
-    from assay.core.record import Experience, Loss, Need
+    from assay.core.record import Experience, Loss, Need, State
+    from assay.core.slots import Credit, Explore, Objective, Scene
 
     mine = Gae(discount=0.5)
 
     @dataclass(frozen=True)
-    class Outcome:
+    class Outcome(Credit):
         centred: ClassVar[bool] = True
         needs: ClassVar[frozenset] = frozenset()
 
-        def __call__(self, experience: Experience) -> Experience:
+        def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
             total = experience.reward.sum(1, keepdim=True)
             return experience.add({"advantage": total.expand_as(experience.reward)})
 
     @dataclass(frozen=True)
-    class Reinforce:
+    class Reinforce(Objective):
         scale: float
         needs: ClassVar[frozenset] = frozenset({Need.LOGP})
         together: ClassVar[None] = None
@@ -190,11 +191,11 @@ PARTS = """
             loss = -view.scored.logp * batch.column("advantage").detach() * batch.mask * self.scale
             return Loss(loss.sum(), self.count(batch))
 
-    class Needy:
+    class Needy(Explore):
         def __init__(self, size):
             self.size = size
 
-        def wrap(self, actor):
+        def wrap(self, actor, scene, state):
             return actor
 """
 
@@ -215,10 +216,10 @@ def test_a_recipe_and_a_method_give_their_parts(tmp_path: Path) -> None:
         tmp_path,
         """
         from dataclasses import replace
-        from assay import bases
+        from assay import recipes
 
         def recipe():
-            return replace(bases.ppo(), name="mine")
+            return replace(recipes.ppo(), name="mine")
         """,
     )
     kinds = {report.kind for report in found.values()}

@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from assay.core import slots
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, Scored
+from assay.core.record import Experience, Need, Scored, State
+from assay.core.slots import Scene
 from assay.core.spaces import Context, Discrete, Spec
 from assay.models.mlp import Mlp, MlpCategorical
 from assay.models.table import Table
@@ -156,10 +158,10 @@ class Exploring:
 
 
 @dataclass(frozen=True)
-class Explore:
+class Explore(slots.Explore):
     mistake: str
 
-    def wrap(self, actor: Any) -> Exploring:
+    def wrap(self, actor: Any, scene: Scene, state: State) -> Exploring:
         if self.mistake == "runs":
             raise AssayError("nothing to explore")
         _ = actor.num_actions

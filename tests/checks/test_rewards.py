@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from assay.core.record import Experience
-from assay.core.slots import Task
+from assay.core.record import Experience, State
+from assay.core.slots import Reward, Scene
 from assay.parts.rewards.function import FromFunction
 from assay.proof.laws.reward import REWARD, REWARD_FUNCTION, RewardFunction, check_reward
 from assay.tasks.control.cartpole import cartpole
@@ -112,10 +112,10 @@ def test_a_reward_that_asks_for_something_unknown_is_told_what_there_is() -> Non
 
 # -------------------------------------------------------------------------------------------------------------- parts
 @dataclass(frozen=True)
-class Reward:
+class Toy(Reward):
     mistake: str = ""
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         reward = experience.mask.to(experience.reward.dtype)
         if self.mistake == "rewards":
             reward = reward + 1.0
@@ -133,12 +133,12 @@ PARTS = ("rewards", "repeats", "unmodified", "rows_and_padding")
 
 @pytest.mark.parametrize("law", PARTS)
 def test_law_catches_a_broken_reward(law: str) -> None:
-    assert_caught(REWARD, law, Reward(law))
+    assert_caught(REWARD, law, Toy(law))
 
 
 def test_every_law_of_rewards_is_shown_to_fail() -> None:
     assert not_covered(REWARD, PARTS) == set()
-    assert [one for one in check_reward(Reward()) if not one.held] == []
+    assert [one for one in check_reward(Toy()) if not one.held] == []
 
 
 def test_a_reward_can_be_checked_on_one_task() -> None:

@@ -12,8 +12,12 @@ from torch import Tensor
 
 from assay import recipes
 from assay.core.record import Experience, Loss, Need
-from assay.parts.critics.q import DoubleQLearning, TwinQ
+from assay.core.settings import model_name
+from assay.parts.critics.q import TwinQ
+from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MaximizeSoftQ
+from assay.parts.predictions import OfChoice
+from assay.parts.targets.one_step import DoubleQ
 from assay.proof.laws.bench import STANDARD, Bench, benches_of
 from assay.proof.laws.critic import CRITIC_LOSS
 from assay.proof.laws.objective import OBJECTIVE, check_objective
@@ -36,6 +40,7 @@ class Toy:
     counted: Callable[[Experience], Tensor] = decisions
     needs: Any = frozenset({LOGP, REFERENCE})
     together: str | None = None
+    reads_models: tuple[str, ...] = model_name(("value", "reference"))
     first_order: bool = False
     divergence: bool = False
     breaks: dict[str, str] = field(default_factory=dict)
@@ -78,6 +83,7 @@ def without_last(batch: Experience, view: Any) -> Tensor:
 
 BROKEN: dict[str, Toy] = {
     "declared": Toy(good, needs={LOGP}),
+    "names": Toy(lambda batch, view: good(batch, view) * view.model("value")(batch.context), reads_models=()),
     "repeats": Toy(lambda batch, view: good(batch, view) * torch.rand(())),
     "unmodified": Toy(squeezed),
     "dtype": Toy(lambda batch, view: good(batch, view).float()),
@@ -270,7 +276,7 @@ def test_a_recipe_gives_benches_with_its_own_models_made_small() -> None:
 
 def test_a_term_names_the_benches_that_do_not_suit_it() -> None:
     gaussian: Bench = STANDARD[1]
-    (found,) = CRITIC_LOSS.check(DoubleQLearning(), OBJECTIVE.cases(Toy(broken)))
+    (found,) = CRITIC_LOSS.check(Td(DoubleQ(), of=OfChoice()), OBJECTIVE.cases(Toy(broken)))
     assert found.law == "runs"
-    (found,) = check_objective(DoubleQLearning(), [gaussian])
+    (found,) = check_objective(Td(DoubleQ(), of=OfChoice()), [gaussian])
     assert gaussian.name in found.detail

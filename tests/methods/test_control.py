@@ -15,13 +15,15 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam, Averaging, ObGD, Traced
 from assay.core.recipe import Stage
 from assay.core.record import Draw, Experience, Origin, Scored
-from assay.core.slots import View
+from assay.core.slots import ALONE, Scene, View
 from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop
 from assay.methods.dual_rl.base import cloned, f_dvl, recoil
-from assay.methods.safe_rl_review.lagrange import Lagrange
-from assay.methods.safe_rl_review.projection import Projection
+from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl, TotalVariation
+from assay.methods.dual_rl.critics import MatchMixture
+from assay.methods.dual_rl.fits import ImplicitMaximum
+from assay.methods.safe_rl_review.projection import projection
 from assay.methods.stream_x.actor import Normalized, SparseQ
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
 from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
@@ -29,20 +31,23 @@ from assay.methods.stream_x.networks import sparse_perceptron
 from assay.methods.stream_x.objectives import TracePolicy
 from assay.methods.stream_x.rollout import Stream
 from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_cost
-from assay.parts.constraints.pid import PidLagrange
+from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
-from assay.parts.critics.conjugates import ChiSquare, ReverseKl, TotalVariation
-from assay.parts.critics.dual import ActionValue, ImplicitMaximum, MatchMixture
+from assay.parts.critics.dual import ActionValue
+from assay.parts.critics.td import Td
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
+from assay.parts.predictions import OfState
 from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
 from assay.recipes.worlds import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.control.costs import slow_pendulum
 from assay.tasks.control.hazards import hazards
+from tests.scenes import feeding
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Discrete(2), horizon=10)
 ONE = torch.ones(())
@@ -221,21 +226,22 @@ def priced(costs: list[float], advantage: Tensor | None = None) -> Experience:
 
 
 def test_pid_is_the_papers_controller() -> None:
-    part, before, total = PidLagrange(2.0, 0.3, 0.1, 0.5), None, 0.0
-    state = part.init()
+    part, before, total = Multiplier(2.0, Pid(0.3, 0.1, 0.5)), None, 0.0
+    state = part.init(ALONE)
     for cost in (5.0, 7.0, 1.0, 0.0, 4.0):
         growth = 0.0 if before is None else max(0.0, cost - before)
         total, before = max(0.0, total + cost - 2.0), cost
         expected = max(0.0, 0.3 * (cost - 2.0) + 0.1 * total + 0.5 * growth)
-        assert part.observe(priced([cost, 0.0]), state)["multiplier"] == pytest.approx(expected)
+        part(priced([cost, 0.0]), ALONE, state)
+        assert state["multiplier"] == pytest.approx(expected)
 
 
 def test_projection_is_the_nearest_allowed_advantage() -> None:
     """Against a search over all multiples and random directions: nothing allowed is nearer."""
-    part, batch = Projection(limit=1.0, rate=0.2), priced([3.0, 0.0, 1.0, 0.5, 2.0])
-    state = part.init()
-    part.observe(batch, state)
-    merged, mask = part(batch, state), batch.mask
+    part, batch = projection(limit=1.0, rate=0.2), priced([3.0, 0.0, 1.0, 0.5, 2.0])
+    state = part.init(ALONE)
+    part(batch, ALONE, state)
+    merged, mask = part(batch, ALONE, state), batch.mask
     a, cost, new = (
         c[mask] for c in (batch.column("advantage"), merged.column("cost_advantage"), merged.column("advantage"))
     )
@@ -247,26 +253,26 @@ def test_projection_is_the_nearest_allowed_advantage() -> None:
             assert float((other - a).square().sum()) >= float((new - a).square().sum()) - 1e-9
 
 
-@pytest.mark.parametrize("part", [Lagrange(9.0), PidLagrange(9.0), Projection(9.0, rate=10.0)])
+@pytest.mark.parametrize("part", [Multiplier(9.0), Multiplier(9.0, Pid()), projection(9.0, rate=10.0)])
 def test_slack_leaves_the_advantage_as_it_is(part: Any) -> None:
-    batch, state = priced([0.5, 0.0, 0.5]), part.init()
-    part.observe(batch, state)
-    assert torch.allclose(part(batch, state).column("advantage"), batch.column("advantage"))
+    batch, state = priced([0.5, 0.0, 0.5]), part.init(ALONE)
+    part(batch, ALONE, state)
+    assert torch.allclose(part(batch, ALONE, state).column("advantage"), batch.column("advantage"))
 
 
 def test_no_decision_and_no_cost_stay_finite() -> None:
     batch = priced([0.0, 0.0])
     empty = replace(batch, mask=torch.zeros_like(batch.mask))
-    for part in (PidLagrange(), Projection()):
+    for part in (Multiplier(rule=Pid()), projection()):
         for each in (batch, empty):
-            state = part.init()
-            part.observe(each, state)
-            assert torch.isfinite(part(each, state).column("advantage")).all()
+            state = part.init(ALONE)
+            part(each, ALONE, state)
+            assert torch.isfinite(part(each, ALONE, state).column("advantage")).all()
 
 
 def test_a_perfect_cost_critic_sees_no_advantage_in_costs_that_are_certain() -> None:
     batch = priced([1.0, 2.0, 3.0]).add({"cost_value": torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64)})
-    columns = CostCritic(1.0, 0.9)(batch, batch.cost[..., 0] * batch.mask)
+    columns = CostCritic(1.0, 0.9)(batch, 0)
     assert torch.allclose(columns["cost_advantage"], torch.zeros(1, 4).double())
     assert torch.allclose(columns["cost_return"], torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64))
     to_go = CostToGo(1.0)(batch, batch.cost[..., 0] * batch.mask)["cost_advantage"]
@@ -295,7 +301,9 @@ def test_length_costs_follow_the_tasks_own() -> None:
 SMALL = {"rollout.starts": 4, "rollout.members": 4, "rollout.instances": 8, "actor.width": 16, "value.width": 16}
 
 
-@pytest.mark.parametrize("constraint", [Lagrange(1.0), PidLagrange(), Projection()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "constraint", [Multiplier(1.0), Multiplier(rule=Pid()), projection()], ids=["ascent", "pid", "projection"]
+)
 @pytest.mark.parametrize(("base", "world", "task"), [("ppo", CONTROL, "hazards"), ("grpo", LANGUAGE, "addition-1")])
 def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: str, world: Any, task: str) -> None:
     recipe = constrained(getattr(recipes, base)(world), constraint, max_length=2)
@@ -311,7 +319,7 @@ def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: st
 
 
 def test_grpo_pays_for_length_with_the_multiplier() -> None:
-    recipe = constrained(recipes.grpo(LANGUAGE), Lagrange(0.0, rate=10.0), max_length=2)
+    recipe = constrained(recipes.grpo(LANGUAGE), Multiplier(0.0, Ascent(10.0)), max_length=2)
     for path, value in SMALL.items():
         try:
             recipe = recipe.set(path, value)
@@ -373,7 +381,7 @@ def test_the_straight_way_costs_and_the_way_around_does_not() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- duals
-@pytest.mark.parametrize("f", [ChiSquare(), TotalVariation(), ReverseKl()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("f", [ChiSquare(), TotalVariation(), ReverseKl()], ids=lambda one: type(one.rule).__name__)
 def test_conjugates_are_the_supremum_over_ratios(f: Any) -> None:
     y = torch.linspace(-4.0, 0.5, 46, dtype=torch.float64)
     t = torch.linspace(0.0, 8.0, 160_001, dtype=torch.float64)
@@ -413,7 +421,7 @@ def test_total_variation_bounds_what_a_transition_does_to_the_value() -> None:
             "value": lambda context: value.expand(1, 1),
             "q_target": lambda c, a: torch.full((2, 1, 1), q).double(),
         }
-        return float(torch.autograd.grad(part(batch, Models(models)).sum, value)[0])
+        return float(torch.autograd.grad(Td(RecordedAction(), part, OfState())(batch, Models(models)).sum, value)[0])
 
     assert pull(ImplicitMaximum(TotalVariation(), 0.8), 1e6) == pytest.approx(-0.6)
     assert pull(ImplicitMaximum(ReverseKl(), 0.5), 5.0) == pytest.approx(-0.5 * (np.exp(5.0) - 1.0))
@@ -460,7 +468,7 @@ def test_sharpness_zero_is_cloning() -> None:
 @pytest.mark.parametrize("task", ["cartpole", "pendulum", "gridworld"])
 def test_logs_are_made_again_with_the_same_contents(task: str) -> None:
     one, again, other = (
-        Logged((Log(2, noise),)).init(catalogue.find_task(task))["contents"] for noise in (0.5, 0.5, 0.6)
+        Logged((Log(2, noise),)).init(Scene(catalogue.find_task(task)))["contents"] for noise in (0.5, 0.5, 0.6)
     )
     assert one.hash == again.hash != other.hash
     with pytest.raises(AssayError, match="other data"):
@@ -470,7 +478,7 @@ def test_logs_are_made_again_with_the_same_contents(task: str) -> None:
 def test_a_log_without_noise_is_the_experts_and_rows_say_where_they_are_from() -> None:
     task: Any = catalogue.find_task("cartpole")
     source = Logged((Log(2, noise=1.0), Log(1, noise=0.0, first=50, origin=int(Origin.TEACHER))), batch=32, updates=1)
-    (batch,) = source(task, None, Draw(1), source.init(task))
+    (batch,) = source(feeding(task, None, Draw(1)), source.init(Scene(task)))
     expert = batch.source == Origin.TEACHER
     assert batch.source is not None
     assert int(expert.sum()) == 32

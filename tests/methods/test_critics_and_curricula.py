@@ -13,22 +13,27 @@ from torch import Tensor
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Progress
+from assay.core.slots import ALONE
 from assay.engine.loop import Loop
 from assay.methods.dump.curriculum import SourceBandit
 from assay.methods.hl_gauss.actor import BinnedQNetwork
 from assay.methods.hl_gauss.base import hl_gauss
 from assay.methods.hl_gauss.bins import Bins, decoded, gaussian_labels, two_hot_labels
 from assay.methods.hl_gauss.critics import BinnedValue
-from assay.methods.hl_gauss.losses import ClassifyReturns, HlGauss, cross_entropy
+from assay.methods.hl_gauss.fits import CrossEntropy, HlGauss, cross_entropy
 from assay.methods.ma_rlhf.credit import FallingPerplexity, SegmentGae, Spans
 from assay.methods.mdpo.objectives import MirrorDescent
 from assay.parts.credit.temporal import Gae
+from assay.parts.critics.td import Td
 from assay.parts.objectives.trust import NoTrust
+from assay.parts.predictions import OfState
+from assay.parts.targets.recorded import Column
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build, with_rewards
 from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 from assay.tasks.language.mixture import Mixture, mixture
 from assay.tasks.language.sorting import sorting
+from tests.scenes import asking
 
 BATCHES = {
     "tokens": build(TOKENS, RAGGED),
@@ -237,7 +242,7 @@ def test_classified_values_learn_the_outcomes_of_a_table() -> None:
     """Values of a chain under the acting policy, against regression: both approach the same returns."""
     task = catalogue.find_task("bandit")
     ours, theirs = (Loop(recipe, task, seed=0, num_steps=60) for recipe in (hl_gauss(TABLE), recipes.ppo(TABLE)))
-    assert isinstance(ours.recipe.stages[1].critic[0], ClassifyReturns)
+    assert ours.recipe.stages[1].critic[0] == Td(Column(), CrossEntropy(), OfState())
     for loop in (ours, theirs):
         for _ in range(60):
             loop.step()
@@ -308,8 +313,8 @@ def test_shares_are_softmax_of_upper_confidence_bounds() -> None:
 
 def test_starts_are_the_next_ones_of_their_source_each_once() -> None:
     bandit = SourceBandit(3)
-    state = bandit.init()
-    starts = np.concatenate([bandit(50, Draw(1, (step,)), state) for step in range(4)])
+    state = bandit.init(ALONE)
+    starts = np.concatenate([bandit(asking(50, Draw(1, (step,))), state) for step in range(4)])
     for source in range(3):
         mine = starts[starts % 3 == source]
         assert mine.tolist() == [source + 3 * place for place in range(len(mine))]
@@ -318,24 +323,24 @@ def test_starts_are_the_next_ones_of_their_source_each_once() -> None:
 
 def test_sources_are_drawn_at_their_shares() -> None:
     bandit = SourceBandit(3, temperature=1.0)
-    state = bandit.init() | {"recent": [[0.0], [1.0], [2.0]], "count": [9, 9, 9]}
+    state = bandit.init(ALONE) | {"recent": [[0.0], [1.0], [2.0]], "count": [9, 9, 9]}
     shares = bandit.probabilities(state)
-    drawn = np.bincount(bandit(20_000, Draw(2), state) % 3, minlength=3) / 20_000
+    drawn = np.bincount(bandit(asking(20_000, Draw(2)), state) % 3, minlength=3) / 20_000
     np.testing.assert_allclose(drawn, shares, atol=0.012)
 
 
 def test_two_calls_of_one_step_draw_differently() -> None:
     bandit = SourceBandit(6)
-    state = bandit.init()
-    first, second = (bandit(40, Draw(1, (3,)), state) % 6 for _ in range(2))
+    state = bandit.init(ALONE)
+    first, second = (bandit(asking(40, Draw(1, (3,))), state) % 6 for _ in range(2))
     assert first.tolist() != second.tolist()
 
 
 def test_the_bandit_remembers_the_size_of_mean_advantages_of_rows_with_decisions() -> None:
     batch = build(TOKENS, RAGGED)
     bandit = SourceBandit(3, window=2)
-    state = bandit.init()
-    bandit.observe(batch, state)
+    state = bandit.init(ALONE)
+    bandit.observe(batch, ALONE, state)
     expected: dict[int, list[float]] = {0: [], 1: [], 2: []}
     for row in range(len(batch)):
         if bool(batch.mask[row].any()):
@@ -349,9 +354,9 @@ def test_the_bandit_remembers_the_size_of_mean_advantages_of_rows_with_decisions
 def test_nothing_observed_changes_nothing() -> None:
     batch = build(TOKENS, RAGGED)
     bandit = SourceBandit(3)
-    state = bandit.init()
-    bandit.observe(replace(batch, mask=torch.zeros_like(batch.mask)), state)
-    assert state == bandit.init()
+    state = bandit.init(ALONE)
+    bandit.observe(replace(batch, mask=torch.zeros_like(batch.mask)), ALONE, state)
+    assert state == bandit.init(ALONE)
 
 
 def test_a_mixture_takes_its_sources_in_turn_and_judges_by_the_right_one() -> None:

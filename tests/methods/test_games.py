@@ -11,7 +11,7 @@ import torch
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Need, Score, concatenate
-from assay.core.slots import DemonstratedTask, GameTask
+from assay.core.slots import DemonstratedTask, GameTask, Scene
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.methods.self_redteam.rollout import FixedOpponents
@@ -38,6 +38,7 @@ from assay.tasks.games.matrix import (
     Strategy,
 )
 from assay.tasks.games.repeated import RepeatedGame, TokenGame
+from tests.scenes import gathering
 
 STARTS, SAMPLES = np.array([3, 3, 8, 8, 8]), np.array([0, 1, 0, 1, 2])
 FORMS = ["prisoners-dilemma", "prisoners-dilemma-vector", "prisoners-dilemma-tokens", "matching-pennies-tokens"]
@@ -228,10 +229,12 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
     _, fresh = played("prisoners-dilemma")
     told_apart = (fresh.player == 1) & (torch.arange(10) == 9)
     outcome = told_apart.to(fresh.reward.dtype).unsqueeze(1) * fresh.mask
-    assert Informative()(replace(fresh, reward=outcome)).tolist() == (fresh.column("start") == 8).tolist()
+    fresh = fresh.add({"place": torch.arange(10)})
+    kept = Informative()(replace(fresh, reward=outcome))
+    assert kept.column("place").tolist() == (fresh.column("start") == 8).nonzero().squeeze(1).tolist()
     alone = fresh.rows(fresh.player == 1)
-    assert Informative()(replace(alone, reward=outcome[5:])).tolist() == [False, False, True, True, True]
-    assert not Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward))).any()
+    assert Informative()(replace(alone, reward=outcome[5:])).column("place").tolist() == [7, 8, 9]
+    assert len(Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward)))) == 0
 
 
 @pytest.mark.parametrize("starts", [3, 4])
@@ -405,7 +408,7 @@ def test_training_against_fixed_opponents_has_the_policys_rows_alone(form) -> No
     task = form("defectors", Rules(PRISONERS_DILEMMA, rounds=4, opponents=(DEFECTOR,)))
     for player in (0, 1):
         rollout = FixedOpponents(starts=3, members=2, player=player)
-        fresh = rollout(task, actor_for(task), np.arange(3), Draw(0), rollout.init(task))
+        fresh = rollout(gathering(task, actor_for(task), np.arange(3), Draw(0)), rollout.init(Scene(task)))
         assert fresh.player.tolist() == [player] * 6
         moves = moves_of(task, fresh)
         for row in range(6):
@@ -415,9 +418,9 @@ def test_training_against_fixed_opponents_has_the_policys_rows_alone(form) -> No
 
 def test_fixed_opponents_need_a_game_and_a_seat() -> None:
     with pytest.raises(AssayError, match="needs a game"):
-        FixedOpponents().init(catalogue.find_task("addition-1"))
+        FixedOpponents().init(Scene(catalogue.find_task("addition-1")))
     with pytest.raises(AssayError, match="player 2 does not sit"):
-        FixedOpponents(player=2).init(catalogue.find_task("chicken"))
+        FixedOpponents(player=2).init(Scene(catalogue.find_task("chicken")))
 
 
 def test_outcomes_are_normalised_for_each_player_apart() -> None:

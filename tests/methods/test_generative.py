@@ -17,18 +17,21 @@ from assay.core.slots import PathActor
 from assay.core.spaces import Box, Spec
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.fisor.base import fisor
+from assay.methods.fisor.base import fisor, least_harm
 from assay.methods.fisor.candidates import BestOf
-from assay.methods.fisor.critics import LowExpectile, WorstToCome
 from assay.methods.fisor.diffusion import Diffusion, alphas
 from assay.methods.fisor.objectives import Feasible
+from assay.methods.fisor.targets import WorstToCome
 from assay.methods.reinflow.actor import Flow
 from assay.methods.reinflow.base import flow_matching, reinflow
 from assay.methods.reinflow.claims import SPEC, nodes, small_actor, walked_record
-from assay.parts.critics.conservative import Expectile
+from assay.parts.critics.td import Td
+from assay.parts.fits.squared import Expectile
+from assay.parts.predictions import OfState
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import from_columns, transitions
+from assay.parts.targets.recorded import RecordedAction
 from assay.proof.laws import check_rollout
 from assay.proof.laws.laws import assert_laws
 from assay.tasks.control.pendulum import pendulum
@@ -249,12 +252,16 @@ def test_worst_to_come_by_hand() -> None:
     part, after = WorstToCome(0.9, harm=5.0), torch.tensor([[2.0], [-0.5], [9.0]]).double()
     batch = two_columns([0.0, 0.0, 1.0]).columns(0, 1)
     # -0.1 + 0.9 * 2;  -0.1 - 0.9 * 0.5;  0.5 + 0.9 * 9
-    assert part.target(batch, after).squeeze(1).tolist() == pytest.approx([1.7, -0.55, 8.6])
+    assert part.backed_up(batch, after).squeeze(1).tolist() == pytest.approx([1.7, -0.55, 8.6])
     ended = two_columns([0.0, 0.0, 1.0], terminal=True).columns(0, 1)
-    assert part.target(ended, after).squeeze(1).tolist() == [-1.0, -1.0, 5.0]
+    assert part.backed_up(ended, after).squeeze(1).tolist() == [-1.0, -1.0, 5.0]
     cut = two_columns([0.0, 0.0, 1.0], truncated=True).columns(0, 1)
-    assert torch.equal(part.target(cut, after), part.target(batch, after))
-    assert part.target(two_columns(None).columns(0, 1), -after.abs()).max() < 0
+    assert torch.equal(part.backed_up(cut, after), part.backed_up(batch, after))
+    assert part.backed_up(two_columns(None).columns(0, 1), -after.abs()).max() < 0
+
+
+def expectile(level: float) -> Td:
+    return Td(RecordedAction(), Expectile(level), OfState())
 
 
 def fitted(loss: Any, samples: Tensor) -> float:
@@ -286,20 +293,20 @@ class Named:
 
 def test_expectiles_reversed_and_in_the_limit() -> None:
     x = torch.randn(1, 40, 1, generator=torch.Generator().manual_seed(4)).double()
-    low = fitted(LowExpectile(0.8), x)
+    low = fitted(least_harm(0.8), x)
     side = torch.where(x < low, 0.8, 0.2)
     assert float((side * (x - low)).sum()) == pytest.approx(0.0, abs=1e-9)
-    assert low == pytest.approx(fitted(Expectile(0.2), x))
-    assert low == pytest.approx(-fitted(Expectile(0.8), -x))
-    assert fitted(LowExpectile(0.5), x) == pytest.approx(float(x.mean()))
-    assert fitted(LowExpectile(1 - 1e-7), x) == pytest.approx(float(x.min()), abs=1e-3)
+    assert low == pytest.approx(fitted(expectile(0.2), x))
+    assert low == pytest.approx(-fitted(expectile(0.8), -x))
+    assert fitted(least_harm(0.5), x) == pytest.approx(float(x.mean()))
+    assert fitted(least_harm(1 - 1e-7), x) == pytest.approx(float(x.min()), abs=1e-3)
 
 
 def test_twins_are_read_pessimistically() -> None:
     """Low values of reward, high values of harm."""
     view = judged(torch.zeros(1, 1).double(), torch.tensor([[[1.0]], [[3.0]]]).double())
-    assert float(Expectile(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.9)
-    assert float(LowExpectile(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.1 * 9.0)
+    assert float(expectile(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.9)
+    assert float(least_harm(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.1 * 9.0)
 
 
 def test_weights_of_feasible_and_infeasible_decisions() -> None:

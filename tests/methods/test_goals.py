@@ -10,24 +10,30 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need
+from assay.core.slots import Scene
 from assay.engine.engine import Engine, Placement, StageView
 from assay.engine.loop import Loop
 from assay.methods.ota.actor import Hierarchical
 from assay.methods.ota.base import ota
 from assay.methods.ota.claims import LineView, line_rows
-from assay.methods.ota.critics import ExpectileTd, GoalValue
+from assay.methods.ota.critics import GoalValue
+from assay.methods.ota.fits import ExpectileByTarget
 from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
+from assay.parts.critics.td import Td
+from assay.parts.predictions import OfState
 from assay.parts.sources.relabelled import Ahead, Mixed, Places, Play, Relabelled
+from assay.parts.targets.one_step import NextValue
 from assay.runs import catalogue
 from assay.tasks.tabular.grids import FOUR_ROOMS
+from tests.scenes import feeding
 
 TASK = catalogue.find_task("four-rooms")
 SMALL = Play(episodes=6)
 
 
 def batch_of(source: Relabelled, step: int = 0):
-    state = source.init(TASK)
-    return next(iter(source(TASK, None, Draw(3, (step,)), state))), state["contents"].columns[0]
+    state = source.init(Scene(TASK))
+    return next(iter(source(feeding(TASK, None, Draw(3, (step,))), state))), state["contents"].columns[0]
 
 
 # ---------------------------------------------------------------------------------------------------- the source
@@ -75,11 +81,11 @@ def test_distances_are_told_for_metrics() -> None:
 
 
 def test_other_play_is_refused_when_resumed_and_tasks_without_goals_always() -> None:
-    first, second = (Relabelled(Play(episodes=2, noise=noise)).init(TASK)["contents"] for noise in (0.1, 0.2))
+    first, second = (Relabelled(Play(episodes=2, noise=noise)).init(Scene(TASK))["contents"] for noise in (0.1, 0.2))
     with pytest.raises(AssayError, match="other data"):
         second.restore(first.snapshot())
     with pytest.raises(AssayError, match="wander"):
-        Relabelled(SMALL).init(catalogue.find_task("cartpole"))
+        Relabelled(SMALL).init(Scene(catalogue.find_task("cartpole")))
 
 
 # ---------------------------------------------------------------------------------------------------- values
@@ -99,7 +105,7 @@ def test_no_advantage_has_the_wrong_sign_against_breadth_first_distances(option:
     rows = replace(rows, context={"observation": seen, "goal": asked}, reward=at_goal.double() - 1.0, terminal=at_goal)
     table = torch.zeros(num, num, dtype=torch.float64)
     for _ in range(20):
-        table = ExpectileTd("high_value", 0.9).target(rows, LineView(table))[0][0, :, 0].view(num, num)
+        table = NextValue(0.9)(rows, LineView(table))[0, :, 0].view(num, num)
     steps = torch.from_numpy(maze.distance).double()
     assert torch.allclose(table, -(1 - 0.9 ** (steps / option).ceil()) / 0.1)
     gain = table.unsqueeze(0) - table.unsqueeze(1)
@@ -112,7 +118,7 @@ def test_an_expectile_is_that_of_its_definition() -> None:
     engine = Engine(ota(), TASK.spec, 0, Placement())
     batch, _ = batch_of(Relabelled(SMALL, batch=16))
     view = StageView(engine.models, batch.add({"row": torch.arange(16)}), frozenset(), Draw(0))
-    found = ExpectileTd("value", 0.9, level=0.8)(batch, view)
+    found = Td(NextValue(0.9, "value_target"), ExpectileByTarget(0.8), OfState())(batch, view)
     value, copy = engine.models["value"], engine.models["value_target"]
     total = 0.0
     for row in range(16):

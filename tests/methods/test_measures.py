@@ -10,6 +10,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw
+from assay.core.slots import Scene
 from assay.engine.engine import Engine, Placement, StageView
 from assay.methods.zero_shot_rl.actor import ForwardBackwardActor
 from assay.methods.zero_shot_rl.base import forward_backward
@@ -19,6 +20,7 @@ from assay.methods.zero_shot_rl.objectives import MaximizeMeasure
 from assay.parts.sources.relabelled import Play, Relabelled
 from assay.recipes.worlds import CONTINUOUS, CONTROL
 from assay.runs import catalogue
+from tests.scenes import feeding
 
 GRID, POINT = catalogue.find_task("small-rooms"), catalogue.find_task("pointmaze-umaze")
 PROCESS = KnownProcess(torch.tensor([[[1, 2], [2, 0]], [[2, 2], [0, 1]], [[0, 1], [1, 0]]]), 0.8)
@@ -29,7 +31,7 @@ def setting(task, world, size=6):
     recipe = replace(forward_backward(world), actor=ForwardBackwardActor((8,), size))
     engine = Engine(recipe, task.spec, 0, Placement())
     source = Relabelled(Play(episodes=2), batch=8)
-    batch = next(iter(source(task, None, Draw(3), source.init(task)))).add({"row": torch.arange(8)})
+    batch = next(iter(source(feeding(task, None, Draw(3)), source.init(Scene(task))))).add({"row": torch.arange(8)})
     return engine.models["actor"], batch, StageView(engine.models, batch, frozenset(), Draw(0))
 
 

@@ -15,6 +15,7 @@ from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need
+from assay.core.slots import Scene
 from assay.core.spaces import Box, Spec
 from assay.engine.engine import Engine, Placement, StageView
 from assay.engine.loop import Loop
@@ -28,12 +29,14 @@ from assay.methods.wsrl.critics import NormedQ
 from assay.methods.wsrl.networks import NormedEnsemble
 from assay.methods.wsrl.source import Retained
 from assay.parts.credit.judged import CriticAdvantage
-from assay.parts.critics.conservative import Conservative, chosen
+from assay.parts.critics.conservative import Conservative
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
+from assay.parts.targets.one_step import chosen
 from assay.recipes.worlds import CONTINUOUS
 from assay.runs import catalogue
+from tests.scenes import feeding
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,) * 2, (2.0,) * 2), horizon=10)
 ROWS = 12
@@ -141,7 +144,7 @@ def test_subsets_of_critics_are_drawn_alike_with_replacement() -> None:
 def test_a_subset_of_none_is_the_minimum_over_all() -> None:
     recipe, batch = recipes.cql(CONTINUOUS), transitions()
     alone = replace(recipe, stages=(replace(recipe.stages[0], critic=recipe.stages[0].critic[:1]), recipe.stages[1]))
-    many = alone.set("ToOwnAction.subset", 60)  # both critics are among sixty draws
+    many = alone.set("target.subset", 60)  # both critics are among sixty draws
     for name, value in gradient(alone, "critic", batch).items():
         torch.testing.assert_close(value, gradient(many, "critic", batch)[name])
 
@@ -175,12 +178,12 @@ def test_a_share_of_the_log_is_in_every_batch() -> None:
     """Log rewards are scaled apart from the fresh ones, which are all 5."""
     task = catalogue.find_task("cartpole")
     source = Retained(Replay(batch=8, updates=3, warmup=4), Logged((Log(1, reward_scale=-1.0),)), kept=0.25)
-    state = source.init(task)
+    state = source.init(Scene(task))
     first = torch.tensor([[True, False]]).expand(6, 2)
     no = torch.zeros_like(first)
     seen = {"observation": torch.zeros(6, 2, 4)}
     fresh = Experience(seen, torch.zeros(6, 2, dtype=torch.long), first, 0.0 * first, 5.0 * first, no, no)
-    found = list(source(task, fresh, Draw(0), state))
+    found = list(source(feeding(task, fresh, Draw(0)), state))
     assert len(found) == 3
     for batch in found:
         assert batch.reward[:, 0].tolist() == [5.0] * 6 + [-1.0] * 2
@@ -273,7 +276,8 @@ def test_who_gathers_may_be_a_copy() -> None:
     step = loop.step()
     assert step.fresh is not None
     old = loop.engine.models["old"]
-    fresh = Loop(recipe, task, seed=0, num_steps=5).gather(recipe.at(loop.progress), Draw(0), step)
+    other = Loop(recipe, task, seed=0, num_steps=5)
+    fresh = other.gather(recipe.at(loop.progress), Scene(task, other.engine, Draw(0)), step)
     assert len(fresh) == 4 * 128
     assert not [alarm for alarm in step.alarms if alarm.guard == "SampledEqualsTrained"]
     assert old is not loop.actor

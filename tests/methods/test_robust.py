@@ -16,7 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
 from assay.core.settings import is_schedule
-from assay.core.slots import Task, UncertainTask
+from assay.core.slots import Scene, TaskChange, UncertainTask
 from assay.engine import evaluation
 from assay.methods.iwocs.actor import MaxMin, MaxMinQ
 from assay.methods.iwocs.base import assembled, iwocs, quick_dqn, trained_before
@@ -133,18 +133,18 @@ class FromTables(MaxMinQ):
 def test_the_search_by_rollouts_takes_the_steps_of_the_exact_one() -> None:
     """Nominal first; then the strongest wind; then, since the policy expects what it gets, nothing."""
     task, search = walk_task(), WorstRegime(starts=400, tolerance=1.0)
-    first = search(task, None, Draw(0))
+    first = search(Scene(task))
     assert first is not None
     assert first.name == task.under(WINDS[0]).name
     tables = [action_values(windy_table(0.0), 0.99)]
-    second = search(task, FromTables(tables), Draw(0))
+    second = search(Scene(task, actor=FromTables(tables)))
     assert second is not None
     assert second.name == task.under(WINDS[-1]).name
     tables.append(action_values(windy_table(WINDS[-1][0]), 0.99))
-    assert search(task, FromTables(tables), Draw(0)) is None
-    assert AnyRegime()(task, None, Draw(0)).name == "walk-in-wind-0.075"
+    assert search(Scene(task, actor=FromTables(tables))) is None
+    assert AnyRegime()(Scene(task)).name == "walk-in-wind-0.075"
     with pytest.raises(AssayError, match="'cartpole' has one regime"):
-        search(cartpole(), None, Draw(0))
+        search(Scene(cartpole()))
 
 
 def test_regimes_that_are_held_can_defeat_the_search() -> None:
@@ -188,10 +188,10 @@ def test_each_network_is_handed_to_its_place_and_all_later_ones(tmp_path: Path) 
 
 
 @dataclass(frozen=True)
-class Nothing:
+class Nothing(TaskChange):
     """Finds nothing to be done."""
 
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> None:
+    def __call__(self, scene: Scene) -> None:
         """Never a task."""
 
 

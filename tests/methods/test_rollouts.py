@@ -14,14 +14,15 @@ from assay import recipes
 from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Need, Score
+from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods.delethink.rollout import Chunks
 from assay.methods.prefixrl.rollout import FromPrefixes
 from assay.methods.spo.credit import SegmentCredit, Uncertain, WithCredit
 from assay.methods.spo.rollout import Chain, Tree
 from assay.methods.t_ppo.credit import ExtendedGae, WithoutTail
-from assay.methods.t_ppo.critics import FinishedValueLoss
 from assay.methods.t_ppo.rollout import Windows
+from assay.methods.t_ppo.targets import Finished
 from assay.ops import groups
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.temporal import Gae
@@ -37,6 +38,7 @@ from assay.tasks.language.addition import addition
 from assay.tasks.language.countdown import countdown
 from assay.tasks.language.sorting import sorting
 from assay.tasks.tabular.table import chain
+from tests.scenes import gathering
 
 DRAW = Draw(3, (0,))
 TASKS = {"tokens": countdown(2), "choices": cartpole(), "torques": pendulum(), "numbered": chain(4, slip=0.2)}
@@ -48,8 +50,8 @@ def actor_of(task):
 
 
 def gathered(part, task, starts=STARTS, state=None):
-    state = part.init(task) if state is None else state
-    return part(task, actor_of(task), starts if part.num_starts else np.empty(0, np.int64), DRAW, state)
+    state = part.init(Scene(task)) if state is None else state
+    return part(gathering(task, actor_of(task), starts if part.num_starts else np.empty(0, np.int64), DRAW), state)
 
 
 def decisions(experience: Experience, row: int) -> list:
@@ -286,11 +288,11 @@ def test_masks_after_credit() -> None:
 # ---------------------------------------------------------------------------------------------------- windows
 def test_windows_under_fixed_weights_are_the_episodes_and_nothing_is_lost() -> None:
     task, part = countdown(2), Windows(slots=5, window=3)
-    actor, state = actor_of(task), part.init(task)
+    actor, state = actor_of(task), part.init(Scene(task))
     found: dict[int, list[int]] = {}
     ended: set[int] = set()
     for _ in range(12):
-        fresh = part(task, actor, np.empty(0, np.int64), DRAW, state)
+        fresh = part(gathering(task, actor, np.empty(0, np.int64), DRAW), state)
         assert len(fresh) == 5
         for row in range(5):
             start = int(fresh.column("start")[row])
@@ -314,11 +316,11 @@ def test_a_long_window_is_episodes() -> None:
 
 
 def test_every_decision_of_a_finished_answer_teaches_the_critic_once() -> None:
-    task, part, loss = countdown(2), Windows(slots=5, window=3), FinishedValueLoss()
-    actor, state = actor_of(task), part.init(task)
+    task, part, loss = countdown(2), Windows(slots=5, window=3), Finished()
+    actor, state = actor_of(task), part.init(Scene(task))
     learned = decided = waiting = 0
     for _ in range(10):
-        fresh = task.judge(part(task, actor, np.empty(0, np.int64), DRAW, state), 0)
+        fresh = task.judge(part(gathering(task, actor, np.empty(0, np.int64), DRAW), state), 0)
         weight = loss.weigh(fresh)
         assert set(weight.flatten().tolist()) <= {0.0, 1.0}
         learned, decided = learned + int(weight.sum()), decided + int(fresh.mask.sum())
@@ -406,9 +408,9 @@ def test_the_last_place_of_a_window_is_dropped_whatever_was_decided_and_the_crit
     kept = WithoutTail(1)(fresh)
     assert int(kept.mask.sum(1).max()) == 2
     assert torch.equal(kept.mask, fresh.mask & (fresh.mask.long().cumsum(1) < 3))
-    assert torch.equal(FinishedValueLoss().weigh(kept), FinishedValueLoss().weigh(fresh))
+    assert torch.equal(Finished().weigh(kept), Finished().weigh(fresh))
     lost = with_outcomes(fresh, [InfraFault("lost")] * 40)
-    assert not FinishedValueLoss().weigh(lost).any()
+    assert not Finished().weigh(lost).any()
 
 
 # ---------------------------------------------------------------------------------------------------- chunks
@@ -452,8 +454,8 @@ def test_a_policy_that_needs_only_the_carry_loses_nothing(carry: int, same: bool
     task = sorting(9)
     actor, part = LastTokens(task.tokenizer.vocabulary, seen=2), Chunks(members=4, chunk=5, carry=carry)
     starts = np.arange(6)
-    fresh = part(task, actor, starts, DRAW, part.init(task))
-    whole = Episodes(members=4)(task, actor, starts, DRAW, {})
+    fresh = part(gathering(task, actor, starts, DRAW), part.init(Scene(task)))
+    whole = Episodes(members=4)(gathering(task, actor, starts, DRAW), {})
     undivided = {row: decisions(whole, row) for row in range(len(whole))}
     assert (joined(fresh) == undivided) is same
     assert fresh.segment.max() >= 1
@@ -490,9 +492,9 @@ def test_too_few_chunks_end_an_episode_and_one_chunk_is_episodes() -> None:
     assert torch.equal(one.action, theirs.action)
     assert torch.equal(one.logp, theirs.logp)
     with pytest.raises(AssayError, match="leaves no room"):
-        Chunks(chunk=2, carry=2).init(task)
+        Chunks(chunk=2, carry=2).init(Scene(task))
     with pytest.raises(AssayError, match="task of prompts"):
-        Chunks().init(cartpole())
+        Chunks().init(Scene(cartpole()))
 
 
 def test_a_chunk_is_scored_under_its_own_context() -> None:

@@ -11,6 +11,7 @@ import torch
 from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need, Origin, Score
+from assay.core.slots import Scene
 from assay.engine.engine import Engine, Placement
 from assay.engine.loop import Loop, outcome_metrics
 from assay.methods import rl_plus, sdpo
@@ -27,6 +28,7 @@ from assay.tasks.control.pendulum import pendulum
 from assay.tasks.language.addition import addition
 from assay.tasks.language.countdown import countdown
 from assay.tasks.tabular.table import chain
+from tests.scenes import feeding, gathering
 
 DRAW = Draw(3, (0,))
 TASKS = {"tokens": countdown(2), "choices": cartpole(), "torques": pendulum(), "numbered": chain(4, slip=0.2)}
@@ -41,8 +43,8 @@ def actor_of(task):
 @pytest.mark.parametrize("name", TASKS)
 def test_every_group_holds_its_demonstration_beside_what_was_gathered(name: str) -> None:
     task, part = TASKS[name], WithDemonstrations(Episodes(starts=3, members=2))
-    fresh = part(task, actor_of(task), STARTS, DRAW, part.init(task))
-    plain = Episodes(3, 2)(task, actor_of(task), STARTS, DRAW, {})
+    fresh = part(gathering(task, actor_of(task), STARTS, DRAW), part.init(Scene(task)))
+    plain = Episodes(3, 2)(gathering(task, actor_of(task), STARTS, DRAW), {})
     shown = task.demonstrate(np.unique(STARTS), 0)
     is_own = fresh.source == int(Origin.POLICY)
     assert is_own.tolist() == [True] * 6 + [False] * 3
@@ -58,7 +60,7 @@ def test_every_group_holds_its_demonstration_beside_what_was_gathered(name: str)
 def test_the_column_is_the_gathering_policys_log_probability_in_rows_of_others_alone(name: str) -> None:
     task, part = TASKS[name], WithDemonstrations(Episodes(starts=3, members=2))
     actor = actor_of(task)
-    fresh = part(task, actor, STARTS, DRAW, {})
+    fresh = part(gathering(task, actor, STARTS, DRAW), {})
     column = LogpWhenShown()(fresh, lambda rows, function: function(actor, rows))
     with torch.no_grad():
         scored = actor.score(fresh, frozenset({Need.LOGP})).logp
@@ -117,9 +119,9 @@ def test_demonstrations_are_learnt_by_micro_batches_as_by_the_whole() -> None:
 
 def test_what_has_no_groups_or_no_demonstrations_is_refused() -> None:
     with pytest.raises(AssayError, match="chooses its own starts"):
-        WithDemonstrations(Fragments(2, 2)).init(cartpole())
+        WithDemonstrations(Fragments(2, 2)).init(Scene(cartpole()))
     with pytest.raises(AssayError, match="has none"):
-        WithDemonstrations().init(Nameless())
+        WithDemonstrations().init(Scene(Nameless()))
     assert outcome_metrics(addition(1).demonstrate(STARTS, 0).own())["longest"] == 0.0
 
 
@@ -234,15 +236,15 @@ def test_the_teacher_takes_no_gradient_and_follows_slowly() -> None:
 
 def test_a_control_task_is_told_that_tokens_are_needed() -> None:
     task = cartpole()
-    fresh = Episodes(1, 2)(task, actor_of(task), STARTS[:1], DRAW, {})
+    fresh = Episodes(1, 2)(gathering(task, actor_of(task), STARTS[:1], DRAW), {})
     with pytest.raises(AssayError, match="needs tokens"):
         SelfTeacher("actor")(fresh, lambda rows, function: function(None, rows))
 
 
 def test_showing_twice_learns_the_second_time_alone() -> None:
     task, part = addition(1), ShownTwice(batch=4, plain=1)
-    state = part.init(task)
-    (batch,) = part(task, None, DRAW, state)
+    state = part.init(Scene(task))
+    (batch,) = part(feeding(task, None, DRAW), state)
     plain = task.demonstrate(np.arange(4), 0)
     assert state == {"next": 4}
     assert torch.equal(batch.mask.sum(1), plain.mask.sum(1))

@@ -11,17 +11,20 @@ import torch
 from assay.claims import probes
 from assay.core.record import Draw, Experience, Need, Progress, Scored, concatenate, pad
 from assay.core.schedules import Delayed
+from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods.archer import turns
 from assay.methods.archer.base import turn_critic
 from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.critics import TokenQ, TurnTd, TurnValueLoss
+from assay.methods.archer.critics import TokenQ
 from assay.methods.archer.source import ReplaySequences
+from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.parts.credit.judged import ActionValues
 from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
 from assay.recipes.worlds import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit
+from tests.scenes import feeding
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens)) + 0.3 * tokens[0], num_tokens=2, horizon=5, end=1)
 LOGITS = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).cos()
@@ -101,7 +104,7 @@ def test_without_a_decision_there_is_no_turn() -> None:
     assert not turns.turn_begins(record).any()
     assert not turns.turn_ends(record).any()
     assert not turns.over_turn(numbers(record, 1), record).any()
-    assert int(TurnTd().count(record)) == int(TurnValueLoss().count(record)) == 0
+    assert int(turn_td().count(record)) == int(TURN_VALUE.count(record)) == 0
 
 
 # ---------------------------------------------------------------------------------------------------- critics
@@ -109,7 +112,7 @@ def test_without_a_decision_there_is_no_turn() -> None:
 def test_turn_td_against_a_slow_reference(place: int) -> None:
     record = RECORDS[place]
     q, value = Numbers(numbers(record, 2, 2)), numbers(record, 3)
-    loss = TurnTd(0.9)(record, Models(q=q, value_target=lambda context: value))
+    loss = turn_td(0.9)(record, Models(q=q, value_target=lambda context: value))
     expected, count = 0.0, 0
     for row in range(len(record)):
         walked = slow_turns(record, row)
@@ -134,7 +137,7 @@ def test_turn_values_against_a_slow_reference(place: int) -> None:
     record = RECORDS[place]
     q, value, logp = numbers(record, 2, 2), Numbers(numbers(record, 3)), record.logp + 0.5 * numbers(record, 4)
     models = Models(q_target=lambda context, action: q, value=value, actor=Scoring(logp * record.mask))
-    loss = TurnValueLoss()(record, models)
+    loss = TURN_VALUE(record, models)
     expected = 0.0
     for row in range(len(record)):
         for columns in slow_turns(record, row):
@@ -144,7 +147,7 @@ def test_turn_values_against_a_slow_reference(place: int) -> None:
     assert float(loss.sum.detach()) == pytest.approx(expected)
     own = Models(q_target=lambda context, action: q, value=value, actor=Scoring(record.logp))
     plain = 0.5 * (value.values - turns.over_turn(q.amin(0) * turns.turn_ends(record), record)).square()
-    assert float(TurnValueLoss()(record, own).sum.detach()) == pytest.approx(
+    assert float(TURN_VALUE(record, own).sum.detach()) == pytest.approx(
         float(plain[turns.turn_begins(record)].sum().detach())
     )
 
@@ -160,7 +163,7 @@ def test_exact_values_are_where_the_critics_rest(length: int) -> None:
         value=value,
         actor=Scoring(record.logp),
     )
-    assert float(TurnTd(1.0)(record, models).sum) == pytest.approx(0.0, abs=1e-20)
+    assert float(turn_td(1.0)(record, models).sum) == pytest.approx(0.0, abs=1e-20)
     chance = record.logp.sum(1).exp()
     error = (record.column("value") - turns.over_turn(q[0] * turns.turn_ends(record), record)) * turns.turn_begins(
         record
@@ -202,12 +205,12 @@ def test_one_advantage_a_turn(place: int) -> None:
 # ---------------------------------------------------------------------------------------------------- replay
 def test_replayed_rows_are_whole_and_as_wide_as_the_longest() -> None:
     task = catalogue.find_task("twenty-questions-2")
-    part, state = ReplaySequences(capacity=8, batch=16, updates=2), ReplaySequences().init(task)
+    part, state = ReplaySequences(capacity=8, batch=16, updates=2), ReplaySequences().init(Scene(task))
     short, long = task.demonstrate(np.arange(4), 0), task.demonstrate(np.arange(4, 8), 0)
     long = pad(long, 40)
     long = replace(long, context={**long.context, "valid": torch.ones_like(long.mask)})
-    assert len(list(part(task, short, Draw(0), state))) == 2
-    batches = list(part(task, long, Draw(1), state))
+    assert len(list(part(feeding(task, short, Draw(0)), state))) == 2
+    batches = list(part(feeding(task, long, Draw(1)), state))
     known = [row for record in (short, long) for row in pad(record, 40).rows(slice(0, 4)).action.tolist()]
     for batch in batches:
         assert [row for row in pad(batch, 40).action.tolist() if row not in known] == []
@@ -215,7 +218,7 @@ def test_replayed_rows_are_whole_and_as_wide_as_the_longest() -> None:
         assert batch.extra == {}
     seen = {tuple(row) for batch in batches for row in pad(batch, 40).action.tolist()}
     assert len(seen) > 4
-    later = list(part(task, concatenate([short, short]), Draw(2), state))
+    later = list(part(feeding(task, concatenate([short, short]), Draw(2)), state))
     assert {tuple(row) for row in later[0].action.tolist()} <= {
         tuple(row) for row in pad(short, 48).trim().action.tolist()
     }

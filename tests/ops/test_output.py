@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from assay.ops import output
+from assay.ops.bfloat16 import prepare_bfloat16
 from assay.ops.output import given_logp, word_blocks
 
 on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
@@ -67,6 +68,7 @@ def test_frozen_weights_cost_no_gradient_and_no_tokens_give_none() -> None:
 
 
 def test_low_precision_is_summed_in_float32() -> None:
+    prepare_bfloat16()
     hidden, weight, token = inputs(40, 16, 300, torch.bfloat16)
     logp = given_logp(hidden, weight, token)[0]
     exact = plain(hidden.double(), weight.double(), token)[0]

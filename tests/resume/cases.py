@@ -13,9 +13,9 @@ from torch import Tensor
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need, State
-from assay.core.slots import Simulation
+from assay.core.slots import Objective, Simulation
 from assay.core.spaces import Context
-from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.function import FromFunction
 from assay.recipes.worlds import CONTROL, TABLE
 from assay.runs import catalogue
@@ -93,7 +93,7 @@ def constrained() -> Plan:
     """PPO on CartPole where pushing right costs, under a limit that is broken from the first step on."""
     inner = cartpole()
     task = SteppedTask("priced-cartpole", replace(inner.spec, num_costs=1), partial(priced, inner.make))
-    recipe = replace(recipes.ppo(CONTROL), constraints=(Lagrange(limit=1.0, rate=0.1),))
+    recipe = replace(recipes.ppo(CONTROL), constraints=(Multiplier(1.0, Ascent(0.1)),))
     for path in ("rollout.instances", "rollout.steps", "actor.hidden", "critics.value.hidden", "source.epochs"):
         recipe = recipe.set(path, SMALL[path])
     return replace(make_plan(recipe, task, steps=4, seed=11, evaluations=2), save_every=2)
@@ -115,7 +115,7 @@ def spoken(method: str, *, steps: int = 4, save_every: int = 1, warmup: int = 0)
 
 # ---------------------------------------------------------------------------------------------------- a run with faults
 @dataclass(frozen=True)
-class TwiceInfinite:
+class TwiceInfinite(Objective):
     """A loss whose gradient is not finite in the third and the fourth update."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})

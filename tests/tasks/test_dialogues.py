@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Need, PolicyFault, Score
-from assay.core.slots import DemonstratedTask, ResumableTask, Task
+from assay.core.slots import DemonstratedTask, ResumableTask, Scene, Task
 from assay.engine.loop import Loop
 from assay.methods.delethink.rollout import Chunks
 from assay.playing.resumed import first_decisions
@@ -26,6 +26,7 @@ from assay.runs import catalogue
 from assay.tasks.language import calculator, household, twenty_questions
 from assay.tasks.language.dialogue import DialogueTask, Reply
 from assay.tasks.language.prompts import Item
+from tests.scenes import gathering
 
 DRAW = Draw(3, (0,))
 NAMES = [*twenty_questions.LEVELS, *calculator.LEVELS, *household.LEVELS]
@@ -134,7 +135,7 @@ def test_a_rollout_that_forgets_is_refused() -> None:
     task = catalogue.find_task("twenty-questions-2")
     rollout = Chunks(starts=2, members=1, chunk=4, carry=1)
     with pytest.raises(AssayError, match="whole conversations"):
-        rollout(task, actor_of(task), np.array([0, 1]), DRAW, rollout.init(task))
+        rollout(gathering(task, actor_of(task), np.array([0, 1]), DRAW), rollout.init(Scene(task)))
 
 
 # ---------------------------------------------------------------------------------------------------- judging

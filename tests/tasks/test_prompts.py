@@ -122,7 +122,7 @@ def test_an_item_is_a_function_of_its_number(task: PromptTask) -> None:
 
 def test_items_are_the_same_in_every_process() -> None:
     program = (
-        "from assay.tasks import addition, countdown, sorting\n"
+        "from assay.tasks.language import addition, countdown, sorting\n"
         "makes = {**addition.LEVELS, **countdown.LEVELS, **sorting.LEVELS}\n"
         "print([make().items.item(i, s) for make in makes.values() for i in range(5) for s in (0, 1)])"
     )

@@ -13,6 +13,7 @@ from assay.claims.probes.estimators import table_of
 from assay.claims.probes.gradients import NOWHERE, Given
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
+from assay.core.slots import ALONE
 from assay.engine.engine import Engine, Placement
 from assay.ops import distributions, random
 
@@ -53,15 +54,14 @@ def trained_on_costs(recipe: Recipe, bandit: CostlyBandit, steps: int, pulls: in
     engine = Engine(replace(recipe, actor=Given(table_of(start))), NOWHERE, 0, Placement())
     engine.updates = 1  # a run's first update also looks for leaks
     table = engine.models["actor"].get_parameter("table")
-    states = [constraint.init() for constraint in recipe.constraints]
+    states = [constraint.init(ALONE) for constraint in recipe.constraints]
     for step in range(steps):
         now = recipe.at(Progress(step, steps))
         batch = engine.annotate(bandit.pulls(table.detach()[0], pulls, draw.at(step)), now.needs)
         for part in now.credit:
             batch = part(batch)
         for constraint, state in zip(now.constraints, states, strict=True):
-            batch = constraint(batch, state)
-            constraint.observe(batch, state)
+            batch = constraint(batch, ALONE, state)
         for stage in now.stages:
             engine.update(stage, batch)
         engine.follow(now.copies)

@@ -109,6 +109,16 @@ class Packing(Protocol):
         """From now on it does; False where it cannot."""
 
 
+@runtime_checkable
+class Sampled(Protocol):
+    """An actor of tokens that a paged sampler can decode for: `sampler` holds it once it was needed."""
+
+    sampler: Any
+
+    def release(self) -> None:
+        """Frees the memory that decoding holds and an update needs; the next decoding allocates it again."""
+
+
 class View(Protocol):
     """The models bound to this stage's parameters: what a term may look at besides its batch."""
 

@@ -8,28 +8,38 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from assay.core.record import Certified, Draw, Experience, Fit, Loss, Need, Progress, State, Sums
+from assay.core.record import Certified, Experience, Fit, Loss, Need, Progress, Regressed, State, Sums
 from assay.core.slots.models import View
+from assay.core.slots.scene import ALONE, Scene
 from assay.core.slots.tasks import Task
 
 
 class Rollout(Protocol):
     """How experience is gathered.
 
+    Shape: gather, `(scene, state) -> Experience`. The scene has the acting policy (`actor`), the ordinals that the
+    curriculum chose (`starts`), and `reward`, which rewards rows now: a rollout that looks at rewards while it gathers
+    returns rows that all went through it. Random numbers belong to (start, sample, time).
     Laws: recorded log-probabilities equal recomputed ones under the same weights; the seed determines the batch.
     """
 
     slot: ClassVar[str] = "rollout"
 
-    def init(self, task: Task) -> State:
-        """The state at the start of a run."""
-
     @property
     def num_starts(self) -> int:
         """How many starts it asks the curriculum for (0: it starts by itself)."""
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
-        """Fresh experience; `starts` are ordinals."""
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Columns of `extra` that it writes besides the task's own."""
+        return ()
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state at the start of a run; refuses a task it cannot gather from."""
+        return {}
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Returns fresh experience from `scene.starts`."""
 
 
 @runtime_checkable
@@ -54,12 +64,55 @@ class Explore(Protocol):
 
     slot: ClassVar[str] = "explore"
 
-    def wrap(self, actor: Any) -> Any:
-        """The exploring actor."""
+    def init(self, scene: Scene) -> State:
+        """Returns the state at the start of a run; saved with the rollout's."""
+        return {}
+
+    def wrap(self, actor: Any, scene: Scene, state: State) -> Any:
+        """Returns the exploring actor."""
 
 
-class Reward(Protocol):
-    """What it was worth: writes `reward` (and `cost`); sees whole groups.
+class Transform(Protocol):
+    """A part that works once on fresh experience, without gradient: reward, selection, shaping, credit, constraint.
+
+    Shape: `(experience, scene, state) -> Experience`. A part writes `apply`; callers call the part, which outside of a
+    run may be called with the experience alone. `state` is the part's own and may be changed in place; it is saved.
+    """
+
+    @property
+    def needs(self) -> frozenset[Need | Annotation]:
+        """Columns that models compute before the part is called."""
+        return frozenset()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of `extra` that it reads; a plan in which no earlier part writes one is refused."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Columns of `extra` that it writes."""
+        return ()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models it looks at through `scene.models`; a plan without one of them is refused."""
+        return ()
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state at the start of a run."""
+        return {}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with what the part changes or adds."""
+
+    def __call__(self, experience: Experience, scene: Scene = ALONE, state: State | None = None) -> Experience:
+        """Applies the part; without a state to its initial one."""
+        return self.apply(experience, scene, self.init(scene) if state is None else state)
+
+
+class Reward(Transform, Protocol):
+    """Computes the rewards (and costs) of a batch; sees whole groups.
 
     Laws: finite; the same decisions get the same reward unless it declares `stochastic`; one number for each decision;
     an infrastructure fault is never a number.
@@ -67,14 +120,12 @@ class Reward(Protocol):
 
     slot: ClassVar[str] = "reward"
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
-        """The experience with its rewards."""
 
+class Select(Transform, Protocol):
+    """Keeps some of the fresh sequences; the loop gathers again while too few are kept (dynamic sampling, rejection).
 
-class Select(Protocol):
-    """Which fresh sequences are kept, and whether more must be gathered (dynamic sampling, rejection).
-
-    Law: the rows of an episode, those of all players, are kept or dropped together.
+    `apply` returns the rows that are kept. Law: the rows of an episode, those of all players, are kept or dropped
+    together.
     """
 
     slot: ClassVar[str] = "select"
@@ -83,25 +134,15 @@ class Select(Protocol):
     def max_rounds(self) -> int:
         """How often to gather at most."""
 
-    def __call__(self, experience: Experience) -> Tensor:
-        """Bool [B]: true where the row is kept."""
 
-
-class Prepare(Protocol):
-    """Works once on the fresh experience, without gradient, and writes columns: shaping, filters, credit."""
+class Prepare(Transform, Protocol):
+    """Changes or annotates fresh experience before and after credit: shaping, filters, segments."""
 
     slot: ClassVar[str] = "prepare"
 
-    @property
-    def needs(self) -> frozenset[Need | Annotation]:
-        """What it reads besides the record."""
 
-    def __call__(self, experience: Experience) -> Experience:
-        """The experience with its new columns."""
-
-
-class Credit(Prepare, Protocol):
-    """Which decision earned it: writes `advantage` [B, T], and `return` where a critic is to learn it.
+class Credit(Transform, Protocol):
+    """Computes which decision earned the reward: writes `advantage` [B, T], and `return` where a critic learns it.
 
     Laws: shape [B, T]; zero where masked; no gradient; finite for a group of one and for equal rewards; sums to zero
     in each group where it declares `centred`.
@@ -115,7 +156,7 @@ Over = Callable[[Experience, Callable[[Any, Experience], Tensor]], Tensor]
 
 
 class Annotation(Protocol):
-    """A column that a model computes on the fresh experience, once, without gradient: a frozen value among `needs`.
+    """A column that a model computes on a batch, without gradient: a frozen value among the `needs` of other parts.
 
     For what the engine does not know by itself: the same decisions under another context, another critic's values,
     statistics of a whole distribution. Laws: what speaks of decisions is zero where masked (what speaks of contexts, as
@@ -130,17 +171,22 @@ class Annotation(Protocol):
 
     @property
     def model(self) -> str:
-        """The model that computes it: `actor`, a critic, or a copy."""
+        """The model that computes it: `actor`, a critic, or a target network."""
+
+    @property
+    def of_decisions(self) -> bool:
+        """Whether it speaks of decisions and is zero where masked; values of contexts are not."""
+        return True
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """The column, [B, T, ...]."""
+        """Returns the column, [B, T, ...]."""
 
 
 class Term(Protocol):
     """A loss of one stage: `(batch, view) -> (sum, count, metrics)`.
 
     Laws: sums and counts over micro-batches add up to the whole (rows that share `together` stay in one micro-batch);
-    never divides by itself; `count` needs no model.
+    never divides by itself; `count` needs no model; every model it reads is a setting (`q: str = model_name("q")`).
     """
 
     @property
@@ -148,8 +194,18 @@ class Term(Protocol):
         """What it reads besides the record."""
 
     @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of `extra` that it reads and that another part writes; a plan in which none does is refused."""
+        return ()
+
+    @property
     def together(self) -> str | None:
         """Name of the column whose equal rows must not be separated; None where rows are independent."""
+
+    @property
+    def title(self) -> str:
+        """The name of its loss among the metrics."""
+        return type(self).__name__
 
     def count(self, batch: Experience) -> Tensor:
         """The denominator that belongs to this batch."""
@@ -186,6 +242,62 @@ class CriticLoss(Term, Protocol):
     slot: ClassVar[str] = "critic_loss"
 
 
+class Target(Protocol):
+    """The value that a critic's prediction is fitted to.
+
+    Laws: it carries no gradient; terminal steps do not bootstrap, truncated ones do; padding, order and precision
+    change nothing; every model it reads is a setting.
+    """
+
+    slot: ClassVar[str] = "target"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of `extra` that it reads and that another part writes."""
+        return ()
+
+    def rows(self, batch: Experience) -> Experience:
+        """The decisions that have a target: those with a column after them, unless the target says otherwise."""
+        return batch.now
+
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """The targets of the decisions in `rows`: [B, T], or [N, B, T] with one for each member of an ensemble."""
+
+
+class Prediction(Protocol):
+    """Which output of which model a loss fits: a state value, the value of the action taken."""
+
+    slot: ClassVar[str] = "prediction"
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+
+    @property
+    def title(self) -> str:
+        """What the value is called among the metrics."""
+        return self.model
+
+    def __call__(self, critic: Any, rows: Experience) -> Tensor:
+        """Values [..., B, T] of the decisions."""
+
+    def outputs(self, critic: Any, rows: Experience) -> Tensor:
+        """What the values are computed from, [..., B, T, M]: logits over bins, for a critic that has them."""
+
+
+class Regression(Protocol):
+    """How a prediction is fitted to a target: the loss of each decision.
+
+    Laws: no gradient into the target; a decision's loss depends on its own prediction and target alone; the gradient
+    moves the prediction towards the target, from either side.
+    """
+
+    slot: ClassVar[str] = "fit"
+
+    def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
+        """The loss and the predicted value of each decision."""
+
+
 class Aggregation(Protocol):
     """How decisions are weighed into one number. Laws: weights are zero where masked; counts add over micro-batches."""
 
@@ -202,26 +314,13 @@ class Aggregation(Protocol):
         """The denominator."""
 
 
-class Constraint(Protocol):
-    """What must hold: multipliers, gates, certificates.
+class Constraint(Transform, Protocol):
+    """Merges costs into the credit with a multiplier of its state, then moves the multiplier by what was seen.
 
     Laws: the multiplier stays not negative, rises on violation and falls on slack; its state survives save and load.
     """
 
     slot: ClassVar[str] = "constraint"
-
-    @property
-    def needs(self) -> frozenset[Need | Annotation]:
-        """What it reads besides the record: a cost critic's values, for one."""
-
-    def init(self) -> State:
-        """The state at the start of a run."""
-
-    def __call__(self, experience: Experience, state: State) -> Experience:
-        """Merges costs into the credit with the multiplier of `state`."""
-
-    def observe(self, experience: Experience, state: State) -> Mapping[str, float]:
-        """Moves the multiplier by what was just seen; returns metrics."""
 
 
 class Wrapper(Protocol):
@@ -267,10 +366,9 @@ class TaskChange(Protocol):
 
     slot: ClassVar[str] = "task_change"
 
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task | None:
-        """The phase's task; `policy` is the one that the phase before ended with, None in the first.
-
-        None leaves the phase out: there is nothing to be done, and `policy` stays.
+    def __call__(self, scene: Scene) -> Task | None:
+        """Returns the phase's task, from `scene.task`; `scene.actor` is the policy that the phase before ended with
+        (None in the first). None leaves the phase out, and the policy stays.
         """
 
 
@@ -290,29 +388,44 @@ class Gate(Protocol):
 
 
 class Curriculum(Protocol):
-    """What to try next. Laws: proposes only starts of the task; resuming reproduces the order."""
+    """Chooses what to try next.
+
+    Shape: gather, `(scene, state) -> ordinals` of `scene.num_starts` starts.
+    Laws: proposes only starts of the task; resuming reproduces the order.
+    """
 
     slot: ClassVar[str] = "curriculum"
 
-    def init(self) -> State:
-        """The state at the start of a run."""
+    def init(self, scene: Scene) -> State:
+        """Returns the state at the start of a run."""
+        return {}
 
-    def __call__(self, num_starts: int, draw: Draw, state: State) -> np.ndarray:
-        """Ordinals of the next starts."""
+    def __call__(self, scene: Scene, state: State) -> np.ndarray:
+        """Returns the ordinals of the next starts."""
 
-    def observe(self, experience: Experience, state: State) -> None:
+    def observe(self, experience: Experience, scene: Scene, state: State) -> None:
         """Learns from how the starts went: rewards, and the credit they got."""
 
 
 class Source(Protocol):
-    """Where training batches come from: fresh data, replay, a dataset. Law: resuming reproduces the order."""
+    """Where training batches come from: fresh data, replay, an offline dataset.
+
+    Shape: gather, `(scene, state) -> batches`; `scene.fresh` is what was just gathered, None without a rollout.
+    Law: resuming reproduces the order.
+    """
 
     slot: ClassVar[str] = "source"
 
-    def init(self, task: Task) -> State:
-        """The state at the start of a run (replay memory, a cursor)."""
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Columns of `extra` that its batches have besides those of the fresh experience."""
+        return ()
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def init(self, scene: Scene) -> State:
+        """Returns the state at the start of a run (replay memory, a cursor)."""
+        return {}
+
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Takes in the fresh experience and yields this step's batches."""
 
 
@@ -366,6 +479,16 @@ def number(setting: float | Schedule) -> float:
     """A setting as a number; the loop has replaced schedules by their values before any part runs."""
     assert isinstance(setting, int | float), f"{setting} was not resolved: call recipe.at(progress) first"
     return float(setting)
+
+
+class Choice(Protocol):
+    """A choice inside a part: a frozen value that says how one thing is done (which decisions learn, which bound).
+
+    The part that asks declares what it calls, as a protocol that inherits this one. Laws: equal settings are equal
+    choices and behave equally; equal inputs give equal outputs and are not modified; settings are described as JSON.
+    """
+
+    slot: ClassVar[str] = "choice"
 
 
 class RowStatistic(Protocol):

@@ -138,6 +138,35 @@ class VerifiedTask(Task, Protocol):
 
 
 @runtime_checkable
+class TextTask(Task, Protocol):
+    """A task whose rows can be read as text, without verifying them: what reward functions and judges get."""
+
+    def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
+        """Returns prompt, completion, answer and the prompt's facts (label, source, ...) of each row, as written."""
+
+
+@runtime_checkable
+class PromptedTask(TextTask, Protocol):
+    """A task of prompts that can also be played from other prompts: with a hint, feedback or privileged text in them.
+
+    Law: `play` and an evaluation use the task's own prompts, whatever a rollout showed while it gathered.
+    """
+
+    def prompts(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the task's own prompt of each start."""
+
+    def play_prompts(
+        self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int
+    ) -> Experience:
+        """Plays as `play` does, from these prompts; rows still belong to their starts, which they are verified by."""
+
+    def onto(self, experience: Experience, prompts: Sequence[str]) -> Experience:
+        """Returns the same decisions after other prompts; recorded log-probabilities and all columns of decisions
+        stay with their decisions.
+        """
+
+
+@runtime_checkable
 class PairedTask(Task, Protocol):
     """Prompts with a better and a worse completion."""
 

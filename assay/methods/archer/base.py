@@ -8,8 +8,9 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Delayed
 from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.critics import TokenQ, TurnTd, TurnValueLoss
+from assay.methods.archer.critics import TokenQ
 from assay.methods.archer.source import ReplaySequences
+from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.parts.critics.dual import ActionValue
 from assay.parts.critics.value import TokenValue
 from assay.recipes.group import reinforce
@@ -31,8 +32,8 @@ def turn_critic(world: World = LANGUAGE) -> Recipe:
         copies={"q_target": Copy(of="q", rate=0.1), "value_target": Copy(of="value", rate=0.1)},
         credit=(TurnAdvantage(),),
         stages=(
-            Stage("q", ("q",), critic=(TurnTd(world.gae.discount),), optimizer=step, source=memory),
-            Stage("value", ("value",), critic=(TurnValueLoss(),), optimizer=step, source=memory),
+            Stage("q", ("q",), critic=(turn_td(world.gae.discount),), optimizer=step, source=memory),
+            Stage("value", ("value",), critic=(TURN_VALUE,), optimizer=step, source=memory),
             replace(base.stages[0], optimizer=policy),
         ),
     )

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Annotation, Credit
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Annotation, Credit, Scene
 from assay.methods.archer import turns
 from assay.parts.credit.judged import ActionValues
 
@@ -26,10 +26,11 @@ class TurnAdvantage(Credit):
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})
     centred: ClassVar[bool] = False
-    reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": lambda batch: batch.reward * batch.mask}
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": lambda batch: batch.reward * batch.mask}
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage`."""
         worth = turns.over_turn(experience.column("q") * turns.turn_ends(experience), experience)
         baseline = turns.over_turn(experience.column("value") * turns.turn_begins(experience), experience)

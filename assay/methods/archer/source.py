@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import Source, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Scene, Source
 from assay.ops import random
 from assay.parts.sources.replay import PLAIN, Replay, from_columns
 
@@ -30,12 +30,13 @@ class ReplaySequences(Source):
     updates: int = 8
     warmup: int = 1
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """An empty ring."""
         return {"columns": {}, "next": 0, "size": 0}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Takes in the fresh rows that have a decision, then yields batches once `warmup` rows are stored."""
+        fresh, draw = scene.fresh, scene.draw
         if fresh is not None:
             rows = columns_of_rows(fresh.rows(fresh.mask.any(1)))
             width = max([column.shape[1] for column in (*rows.values(), *state["columns"].values())])

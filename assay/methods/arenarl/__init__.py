@@ -14,16 +14,17 @@ import torch
 from assay import recipes
 from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
+from assay.core.verifier import Verifier
 from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge
 from assay.methods.arenarl.tournaments import AnchorOnly, Match, Pairs, RoundRobin, SeededElimination, Topology
 from assay.recipes.worlds import EVERY, LANGUAGE, World
 
 NOISY = OutcomeJudge(noise=0.5)
-SCORED_ALONE = replace(recipes.grpo(), name="grpo-judged-alone", rewards=(JudgedAlone(NOISY),))
+SCORED_ALONE = replace(recipes.grpo(), name="grpo-judged-alone", rewards=(Verifier(), JudgedAlone(NOISY)))
 
 
 def recipe(world: World = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
-    return replace(recipes.grpo(world), name="arenarl", rewards=(Arena(judge),))
+    return replace(recipes.grpo(world), name="arenarl", rewards=(Verifier(), Arena(judge)))
 
 
 def judged(quality: torch.Tensor, noise: torch.Tensor) -> Match:

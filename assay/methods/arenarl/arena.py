@@ -7,28 +7,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience
-from assay.core.slots import Reward, Task
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Choice, Reward, Scene, Task
 from assay.methods.arenarl.tournaments import Pairs, SeededElimination, Topology
 from assay.ops import distributions, groups, random
 
+Scores = Callable[[Tensor, Tensor], Tensor]
+"""scores(first_M, second_M): [M, 2], of the rows `first_M` and `second_M`; the larger one wins."""
 
-class PairwiseJudge(Protocol):
+
+class PairwiseJudge(Choice, Protocol):
     """Compares two sequences of one group. Law: it knows rows by what they are, not by where they stand."""
 
+    def scores(self, experience: Experience, task: Task) -> Scores:
+        """Returns the function that scores pairs of these rows; what can be computed once for all pairs is."""
+
     def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
-        """Scores [M, 2] of the rows `first_M` and `second_M`, the larger one wins."""
+        """Scores [M, 2] of pairs of rows."""
+        return self.scores(experience, task)(first_M, second_M)
 
 
 # ---------------------------------------------------------------------------------------------------- judges
 @dataclass(frozen=True)
-class OutcomeJudge:
+class OutcomeJudge(PairwiseJudge):
     """A judge that is a program: each side's total reward plus noise of standard deviation `noise`.
 
     The noise belongs to (group, own sample, other's sample): a match that is repeated gives the same scores, and both
@@ -37,38 +44,42 @@ class OutcomeJudge:
 
     noise: float = 0.0
     seed: int = 0
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
-    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
+    def scores(self, experience: Experience, task: Task) -> Scores:
         """Two scores a match."""
         outcome = groups.outcome(experience).double()
         label, sample = labels(experience)
-        sides = []
-        for own, other in ((first_M, second_M), (second_M, first_M)):
-            uniform = random.uniform(
-                Draw(self.seed, (8,)), label[own.numpy()], sample[own.numpy()], sample[other.numpy()]
-            )
-            sides.append(outcome[own] + self.noise * distributions.normal_sample(torch.from_numpy(uniform)))
-        return torch.stack(sides, 1)
+
+        def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
+            sides = []
+            for own, other in ((first_M.numpy(), second_M.numpy()), (second_M.numpy(), first_M.numpy())):
+                uniform = random.uniform(Draw(self.seed, (8,)), label[own], sample[own], sample[other])
+                sides.append(outcome[own] + self.noise * distributions.normal_sample(torch.from_numpy(uniform)))
+            return torch.stack(sides, 1)
+
+        return scores
 
 
 @dataclass(frozen=True)
-class FunctionJudge:
+class FunctionJudge(PairwiseJudge):
     """A user's judge: `function(a, b)` gets two descriptions (a dict with prompt, completion, ...) and returns two
     numbers. It is asked in both orders and the scores are averaged, against position bias.
     """
 
     function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
-    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
+    def scores(self, experience: Experience, task: Task) -> Scores:
         """Two scores a match."""
-        scores = []
-        for one, other in zip(first_M.tolist(), second_M.tolist(), strict=True):
-            a, b = task.describe(experience, one), task.describe(experience, other)
-            forth, back = self.function(a, b), self.function(b, a)
-            scores.append(((forth[0] + back[1]) / 2, (forth[1] + back[0]) / 2))
-        return torch.tensor(scores, dtype=torch.float64).view(-1, 2)
+
+        def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
+            found = []
+            for one, other in zip(first_M.tolist(), second_M.tolist(), strict=True):
+                a, b = task.describe(experience, one), task.describe(experience, other)
+                forth, back = self.function(a, b), self.function(b, a)
+                found.append(((forth[0] + back[1]) / 2, (forth[1] + back[0]) / 2))
+            return torch.tensor(found, dtype=torch.float64).view(-1, 2)
+
+        return scores
 
 
 def labels(experience: Experience) -> tuple[np.ndarray, np.ndarray]:
@@ -90,11 +101,11 @@ class Arena(Reward):
     judge: PairwiseJudge = OutcomeJudge()
     topology: Topology = SeededElimination()
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """The experience with quantiles as rewards."""
         reward = torch.zeros_like(experience.reward)
         by_group, (_, sample) = groups.row_groups(experience), labels(experience)
-        enters = last_rows(experience)
+        enters, scores = last_rows(experience), self.judge.scores(experience, scene.task)
         for group in range(by_group.num):
             rows = ((by_group.index == group) & enters).nonzero().squeeze(1).tolist()
             rows.sort(key=lambda row: int(sample[row]))
@@ -105,7 +116,7 @@ class Arena(Reward):
                 first, second = (
                     torch.tensor([rows[pair[side]] for pair in pairs], dtype=torch.long) for side in (0, 1)
                 )
-                return [(one, other) for one, other in self.judge(experience, task, first, second).tolist()]
+                return [(one, other) for one, other in scores(first, second).tolist()]
 
             for row, rank in zip(rows, self.topology(len(rows), match), strict=True):
                 last = int(experience.mask[row].nonzero()[-1])
@@ -131,10 +142,11 @@ class JudgedAlone(Reward):
 
     judge: PairwiseJudge = OutcomeJudge()
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """The experience with the judge's scores as rewards."""
         reward = torch.zeros_like(experience.reward)
         rows = last_rows(experience).nonzero().squeeze(1)
-        for row, score in zip(rows.tolist(), self.judge(experience, task, rows, rows)[:, 0].tolist(), strict=True):
+        scores = self.judge.scores(experience, scene.task)(rows, rows)[:, 0]
+        for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
             reward[row, int(experience.mask[row].nonzero()[-1])] = score
         return replace(experience, reward=reward)

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, Need
-from assay.core.slots import Credit, Prepare
+from assay.core.record import Draw, Experience, Need, State
+from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import random
 
 
@@ -64,9 +64,11 @@ class DropHighCovariance(Credit):
     high: float = 5.0
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "dropped")
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `advantage`; `dropped` says where."""
         covariance = covariance_of(experience)
         in_band = (covariance > self.low) & (covariance < self.high) & experience.mask
@@ -84,9 +86,10 @@ class MarkHighCovariance(Prepare):
 
     share: float = 2e-4
     needs: ClassVar[frozenset[Need]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("high_covariance",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes the marks."""
         covariance = covariance_of(experience)
         positive = (covariance > 0) & experience.mask

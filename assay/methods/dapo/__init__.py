@@ -29,7 +29,7 @@ def kept_without_signal() -> int:
     experience = probes.bandit_experience([0, 1, 0, 1], [1.0, 1.0, 1.0, 0.0], LOGITS_A, members=2)
     select = recipes.dapo().select
     assert select is not None
-    return int(select(experience)[:2].sum())
+    return int((select(experience).reward.sum(1) > 1.0 - 1e-6).sum()) - 1
 
 
 METHOD = Method(

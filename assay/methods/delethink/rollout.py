@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State, concatenate
-from assay.core.slots import ResumableTask, Rollout, Task
+from assay.core.record import Experience, State, concatenate
+from assay.core.slots import ResumableTask, Rollout, Scene
 from assay.core.spaces import Vocabulary
 from assay.methods.delethink.in_chunks import InChunks
 from assay.parts.rollouts.episodes import group_rows
 from assay.playing import text
-from assay.sampling.narrowing import LOGP_MODEL
+from assay.playing.narrowing import LOGP_MODEL
 
 OWN = ("start", "sample", "split", LOGP_MODEL)
 """Columns of a chunk. `answer` is not one of them: what is verified are the decisions of all chunks, each once."""
@@ -37,8 +35,9 @@ class Chunks(Rollout):
     carry: int = 2
     chunks: int = 8
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
+        task = scene.task
         if not isinstance(task, ResumableTask) or not isinstance(task.spec.action, Vocabulary):
             raise AssayError(f"Chunks needs a task of prompts, and '{task.name}' is none; use Episodes")
         if not 0 <= self.carry < self.chunk:
@@ -57,8 +56,9 @@ class Chunks(Rollout):
         """Who learned in chunks decides in chunks."""
         return InChunks(self.chunk, self.carry)
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """All chunks of `len(starts)` x `members` episodes; the random numbers are those of the undivided episode."""
+        task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, ResumableTask)
         rows, samples = group_rows(starts, self.members)
         begun = task.begin(rows, 0)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Scene
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,10 @@ class ImplicitReward(Credit):
     beta: float = 0.1
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage`."""
         log_ratio = (experience.logp - experience.column("logp_ref")) * experience.mask
         return experience.add({"advantage": self.beta * log_ratio})

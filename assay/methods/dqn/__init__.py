@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.record import Experience
-from assay.parts.critics.q import one_step_target
+from assay.parts.targets.one_step import one_step_target
 from assay.recipes.worlds import CONTROL
 
 

@@ -15,8 +15,8 @@ from assay import recipes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.methods.dual_rl.base import XQL, cloned, f_dvl, recoil
 from assay.methods.dual_rl.claims import Process, minimised, policies_of_two_states
-from assay.parts.critics.conjugates import ChiSquare, ReverseKl
-from assay.parts.critics.dual import ImplicitMaximum
+from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl
+from assay.methods.dual_rl.fits import ImplicitMaximum
 from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
 
 P = torch.tensor([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9]]], dtype=torch.float64)

@@ -7,11 +7,17 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Origin
-from assay.parts.critics.conjugates import ReverseKl
-from assay.parts.critics.dual import ActionValue, ImplicitMaximum, MatchMixture, ToNextValue
+from assay.methods.dual_rl.conjugates import ReverseKl
+from assay.methods.dual_rl.critics import MatchMixture
+from assay.methods.dual_rl.fits import ImplicitMaximum
+from assay.parts.critics.dual import ActionValue
+from assay.parts.critics.td import Td
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
+from assay.parts.predictions import OfState
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.one_step import NextValue
+from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.worlds import CONTROL, TABLE, World
 
 XQL = ImplicitMaximum(ReverseKl(), level=0.5, clip=7.0)
@@ -32,9 +38,9 @@ def f_dvl(world: World = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(), 
         copies={"q_target": Copy(of="q", rate=0.05 if world is TABLE else 0.005)},
         source=Logged((Log(reward_scale=reward_scale),)),
         stages=(
-            Stage("value", trains=("value",), critic=(maximum,), optimizer=critic),
+            Stage("value", trains=("value",), critic=(Td(RecordedAction(), maximum, OfState()),), optimizer=critic),
             Stage("actor", ("actor",), (AdvantageRegression(3.0 / reward_scale),), optimizer=actor),
-            Stage("q", trains=("q",), critic=(ToNextValue(),), optimizer=critic),
+            Stage("q", trains=("q",), critic=(Td(NextValue()),), optimizer=critic),
         ),
         steps=200,
     )

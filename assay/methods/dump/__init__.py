@@ -17,6 +17,7 @@ from assay.claims import probes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.record import State
+from assay.core.slots import ALONE
 from assay.methods.dump.curriculum import SourceBandit
 from assay.recipes.worlds import EVERY, LANGUAGE, World
 
@@ -55,7 +56,7 @@ def share_of_neglected() -> float:
 
 def distance_from_uniform_at_first() -> float:
     bandit = SourceBandit(5)
-    return float(np.abs(bandit.probabilities(bandit.init()) - 0.2).max())
+    return float(np.abs(bandit.probabilities(bandit.init(ALONE)) - 0.2).max())
 
 
 METHOD = Method(

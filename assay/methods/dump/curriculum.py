@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import Curriculum
+from assay.core.record import Experience, State
+from assay.core.slots import Curriculum, Scene
 from assay.ops import random
 
 
@@ -29,7 +29,7 @@ class SourceBandit(Curriculum):
     temperature: float = 0.1
     window: int = 300
 
-    def init(self) -> State:
+    def init(self, scene: Scene) -> State:
         """Per source: the next start, recent |A|, and how many sequences there were."""
         num = self.num_sources
         return {"next": [0] * num, "recent": [[] for _ in range(num)], "count": [0] * num}
@@ -42,8 +42,9 @@ class SourceBandit(Curriculum):
         weight = np.exp((bound - bound.max()) / self.temperature)
         return weight / weight.sum()
 
-    def __call__(self, num_starts: int, draw: Draw, state: State) -> np.ndarray:
+    def __call__(self, scene: Scene, state: State) -> np.ndarray:
         """The next starts of the sources that were drawn."""
+        num_starts, draw = scene.num_starts, scene.draw
         begin = sum(state["next"])  # starts drawn so far: another call of the same step draws other numbers
         point = random.uniform(draw.at(8), np.arange(begin, begin + num_starts))
         upper = self.probabilities(state).cumsum()
@@ -54,7 +55,7 @@ class SourceBandit(Curriculum):
             state["next"][chosen] += 1
         return starts
 
-    def observe(self, experience: Experience, state: State) -> None:
+    def observe(self, experience: Experience, scene: Scene, state: State) -> None:
         """Remembers |mean advantage| of each sequence under its start's source."""
         mask = experience.mask
         size = (experience.column("advantage") * mask).sum(1).abs() / mask.sum(1).clamp(min=1)

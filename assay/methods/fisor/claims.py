@@ -9,6 +9,7 @@ from torch import Tensor
 
 from assay.core.recipe import Recipe
 from assay.core.record import Draw
+from assay.core.slots import Scene
 from assay.engine.engine import Engine, Placement
 from assay.methods.fisor.reach import overlap
 from assay.parts.sources.logged import Log
@@ -33,9 +34,9 @@ def feasible_overlap(recipe: Recipe, seed: int) -> float:
     recipe's stages on its own log.
     """
     task, source = steered_hazards(), recipe.source
-    engine, state = Engine(recipe, task.spec, seed, Placement()), source.init(task)
+    engine, state = Engine(recipe, task.spec, seed, Placement()), source.init(Scene(task))
     for step in range(recipe.steps):
-        for batch in source(task, None, Draw(seed, (step,)), state):
+        for batch in source(Scene(task, draw=Draw(seed, (step,))), state):
             batch = engine.annotate(batch, recipe.needs)
             for stage in recipe.stages:
                 engine.update(stage, batch)

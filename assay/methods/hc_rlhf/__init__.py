@@ -16,7 +16,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
-from assay.methods.hc_rlhf.certificates import CostCertificate, HoeffdingBound, PessimisticLagrange, augmented_cost
+from assay.methods.hc_rlhf.certificates import CostCertificate, HoeffdingBound, augmented_cost, pessimistic
 from assay.recipes.constrained import constrained
 from assay.recipes.worlds import CONTROL, EVERY, TABLE, World
 
@@ -26,7 +26,7 @@ LIMIT = 0.3
 
 def recipe(world: World = CONTROL, test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0,
            rate: float = 0.01) -> Recipe:  # fmt: skip
-    base = constrained(recipes.rloo(world), PessimisticLagrange(test, now, later, rate))
+    base = constrained(recipes.rloo(world), pessimistic(test, now, later, rate))
     return replace(base, name="hc-rlhf", certificate=test, steps=2 * world.steps)
 
 

@@ -17,7 +17,7 @@ from assay.core.spaces import Context
 from assay.methods.hl_gauss.base import hl_gauss
 from assay.methods.hl_gauss.claims import tracking_error
 from assay.methods.hl_gauss.critics import BinnedValue
-from assay.methods.hl_gauss.losses import HlGauss, TwoHot, cross_entropy
+from assay.methods.hl_gauss.fits import HlGauss, TwoHot, cross_entropy
 from assay.parts.critics.value import StateValue
 from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE, World
 

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from assay.core.slots import Choice
+
 
 @dataclass(frozen=True)
-class Bins:
+class Bins(Choice):
     """`num` equal bins whose edges span `low` to `high`; numbers beyond are moved to the nearer end."""
-
-    not_a_part: ClassVar[str] = "a setting of the losses and heads"
 
     low: float
     high: float
     num: int
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"low": -2.0, "high": 3.0, "num": 10},)
 
     @property
     def width(self) -> float:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience
-from assay.core.slots import Task, TaskChange, UncertainTask
+from assay.core.record import Experience
+from assay.core.slots import Scene, Task, TaskChange, UncertainTask
 
 
 def uncertain(task: Task) -> UncertainTask:
@@ -40,8 +39,9 @@ class WorstRegime(TaskChange):
     tolerance: float = 0.0
 
     @torch.no_grad()
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task | None:
+    def __call__(self, scene: Scene) -> Task | None:
         """The phase's task."""
+        task, policy, draw = scene.task, scene.actor, scene.draw
         several = uncertain(task)
         if policy is None:
             return several.under(several.regimes[0])
@@ -60,6 +60,6 @@ class AnyRegime(TaskChange):
     """A regime drawn for each episode: domain randomisation."""
 
 
-    def __call__(self, task: Task, policy: Any, draw: Draw) -> Task:
+    def __call__(self, scene: Scene) -> Task:
         """The phase's task."""
-        return uncertain(task).mixed()
+        return uncertain(scene.task).mixed()

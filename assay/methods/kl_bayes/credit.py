@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Scene
 from assay.ops import groups
 
 
@@ -26,6 +26,7 @@ class PosteriorWeight(Credit):
     beta: float = 0.1
     centre: bool = True
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "posterior_weight")
 
     @property
     def centred(self) -> bool:
@@ -33,7 +34,7 @@ class PosteriorWeight(Credit):
         return self.centre
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `posterior_weight` [B]."""
         row = ((experience.column("logp_ref") - experience.logp) * experience.mask).sum(1)
         log_weight = groups.over_episode(row, experience) + groups.outcome(experience) / self.beta

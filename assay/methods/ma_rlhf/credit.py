@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit, Prepare
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import returns
 
 
@@ -48,7 +48,7 @@ class Spans(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Numbers the segments of each row from 1 on."""
         mask = experience.mask
         over = (experience.terminal | experience.truncated) & mask
@@ -68,7 +68,7 @@ class FallingPerplexity(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Numbers the segments of each row from 1 on."""
         logp_ref, mask = experience.column("logp_ref"), experience.mask
         there, before = decision_before(mask)
@@ -95,9 +95,10 @@ class SegmentGae(Credit):
     breaks: ClassVar[dict[str, str]] = {
         "episodes": "credit along time ends with its row; inside a segment a reward also reaches the decisions after it"
     }
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`."""
         value, mask = experience.column("value"), experience.mask
         after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)

@@ -15,8 +15,8 @@ import torch
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.methods.ota.base import ota
 from assay.methods.ota.claims import line_values
-from assay.methods.ota.critics import ExpectileTd
 from assay.parts.sources.relabelled import Relabelled
+from assay.parts.targets.one_step import NextValue
 from assay.recipes.worlds import CONTINUOUS, CONTROL
 
 LENGTH = 31
@@ -26,7 +26,7 @@ AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).c
 
 def values(jump: int, discount: float) -> torch.Tensor:
     """V of all places and goals ahead, at the fixed point."""
-    return line_values(Relabelled(jump=jump), ExpectileTd("high_value", discount), LENGTH)
+    return line_values(Relabelled(jump=jump), NextValue(discount), LENGTH)
 
 
 def one_step_gap() -> torch.Tensor:

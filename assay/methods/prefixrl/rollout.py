@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import DemonstratedTask, ResumableTask, Rollout, Task
+from assay.core.slots import DemonstratedTask, ResumableTask, Rollout, Scene
 from assay.ops import random
 from assay.parts.rollouts.episodes import group_rows
 from assay.playing.resumed import first_decisions
@@ -31,9 +31,11 @@ class FromPrefixes(Rollout):
     shortest: float = 0.4
     longest: float = 0.8
     plain: float = 0.25
+    writes: ClassVar[tuple[str, ...]] = ("prefix",)
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
+        task = scene.task
         if not isinstance(task, DemonstratedTask) or not isinstance(task, ResumableTask):
             raise AssayError(f"FromPrefixes needs a task with demonstrations, and '{task.name}' has none; use Episodes")
         return {}
@@ -43,8 +45,9 @@ class FromPrefixes(Rollout):
         """The starts it asks for."""
         return self.starts
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """`len(starts)` x `members` episodes; `prefix` [B] is how many decisions were given."""
+        task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, DemonstratedTask)
         assert isinstance(task, ResumableTask)
         shown = task.demonstrate(starts, 0)

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, Need
-from assay.core.slots import Prepare
+from assay.core.record import Draw, Experience, Need, State
+from assay.core.slots import Prepare, Scene
 from assay.ops import groups, random
 
 
@@ -24,7 +24,7 @@ class DropSurplusNegatives(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `mask`."""
         by_group = groups.row_groups(experience)
         outcome = groups.outcome(experience)

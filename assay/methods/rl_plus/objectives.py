@@ -65,6 +65,7 @@ class HybridPolicy(Weighed, Objective):
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
     first_order: ClassVar[bool] = True
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over all decisions."""

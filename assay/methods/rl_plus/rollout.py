@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, Origin, State, concatenate
-from assay.core.slots import DemonstratedTask, Rollout, Task, Wrapper, frame_of
+from assay.core.record import Experience, Origin, State, concatenate
+from assay.core.slots import DemonstratedTask, Rollout, Scene, Wrapper, frame_of
 from assay.parts.rollouts.episodes import Episodes
-from assay.sampling.narrowing import LOGP_MODEL
+from assay.playing.narrowing import LOGP_MODEL
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,14 @@ class WithDemonstrations(Rollout):
     gather: Rollout = Episodes()
     breaks: ClassVar[dict[str, str]] = {"recorded": "nobody knows with what probability a demonstration was acted"}
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """As what gathers says; a task without demonstrations is refused."""
+        task = scene.task
         if not isinstance(task, DemonstratedTask):
             raise AssayError(f"WithDemonstrations needs demonstrations, and '{task.name}' has none; use Episodes")
         if not self.gather.num_starts:
             raise AssayError(f"{type(self.gather).__name__} chooses its own starts; WithDemonstrations needs groups")
-        return self.gather.init(task)
+        return self.gather.init(scene)
 
     @property
     def num_starts(self) -> int:
@@ -45,10 +46,11 @@ class WithDemonstrations(Rollout):
         """That of what gathers."""
         return frame_of(self.gather)
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """The policy's own rows, then one for each start."""
+        task, starts = scene.task, scene.starts
         assert isinstance(task, DemonstratedTask)
-        own = self.gather(task, actor, starts, draw, state)
+        own = self.gather(scene, state)
         shown = task.demonstrate(np.unique(starts), 0)
         if LOGP_MODEL in own.extra:  # a column that some rows have not would be dropped
             shown = shown.add({LOGP_MODEL: shown.logp})

@@ -63,6 +63,7 @@ class UniformValue(Weighed, Objective):
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "a regression: without credit it pulls the ratio to the next value"
     }
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Half the squared Bellman error of each decision, weighed."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State, concatenate
-from assay.core.slots import DemonstratedTask, Source, Task
+from assay.core.record import Experience, State, concatenate
+from assay.core.slots import DemonstratedTask, Scene, Source
 from assay.core.spaces import Vocabulary
 from assay.methods.sdpo import contexts
 from assay.parts.sources.demonstrations import Demonstrations
@@ -26,14 +26,16 @@ class ShownTwice(Source):
     batch: int = 64
     plain: int = 16
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The next ordinal."""
+        task = scene.task
         if not isinstance(task.spec.action, Vocabulary):
             raise AssayError(f"ShownTwice shows tokens before a prompt, and '{task.name}' has none; use Demonstrations")
-        return Demonstrations().init(task)
+        return Demonstrations().init(scene)
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """The next demonstrations as one batch."""
+        task = scene.task
         assert isinstance(task, DemonstratedTask)
         first, state["next"] = state["next"], state["next"] + self.batch
         shown = task.demonstrate(np.arange(first, first + self.batch, dtype=np.int64), 0)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import GameTask, Rollout, Task
+from assay.core.record import Experience, State
+from assay.core.slots import GameTask, Rollout, Scene
 from assay.parts.rollouts.episodes import group_rows
 
 
@@ -24,8 +21,9 @@ class FixedOpponents(Rollout):
     members: int = 8
     player: int = 0
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
+        task = scene.task
         if not isinstance(task, GameTask):
             raise AssayError(f"FixedOpponents needs a game, and '{task.name}' is none; use Episodes")
         if not 0 <= self.player < task.num_players:
@@ -37,8 +35,9 @@ class FixedOpponents(Rollout):
         """The starts it asks for."""
         return self.starts
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """`len(starts)` x `members` games; randomness belongs to (start, sample), not to the batch."""
+        task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, GameTask)
         rows, samples = group_rows(starts, self.members)
         return task.play_against(actor, rows, samples, draw, player=self.player, split=0)

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit, Prepare
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Prepare, Scene
 from assay.methods.spo.branches import backed_up
 from assay.parts.credit.outcome import OutcomeCredit
 
@@ -27,9 +27,10 @@ class SegmentCredit(Credit):
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage`."""
         if experience.parent is None or experience.branch is None:
             advantage = OutcomeCredit()(experience).column("advantage")
@@ -56,7 +57,7 @@ class Uncertain(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Narrows the mask."""
         return replace(experience, mask=experience.mask & (experience.logp < math.log(self.limit)))
 
@@ -67,8 +68,9 @@ class WithCredit(Prepare):
 
     tolerance: float = 1e-8
     needs: ClassVar[frozenset[Need]] = frozenset()
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Narrows the mask."""
         return replace(experience, mask=experience.mask & (experience.column("advantage").abs() > self.tolerance))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State, concatenate
-from assay.core.slots import ResumableTask, Rollout, Task
+from assay.core.slots import ResumableTask, Rollout, Scene, Task
 from assay.parts.rollouts.episodes import group_rows
 from assay.playing.resumed import first_decisions
 
@@ -38,8 +38,9 @@ class Tree(Rollout):
     branching: tuple[int, ...] = (4, 4)
     segment: int = 3
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
+        task = scene.task
         need_resumable(task, "Tree")
         return {}
 
@@ -48,8 +49,9 @@ class Tree(Rollout):
         """The starts it asks for."""
         return self.starts
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """Every edge of every tree, level by level; the random numbers of an edge belong to (start, node, time)."""
+        task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         forest = need_resumable(task, "Tree")
         size = 1 + sum(math.prod(self.branching[: depth + 1]) for depth in range(len(self.branching)))
         begun, place, first = forest.begin(starts, 0), np.zeros(len(starts), dtype=np.int64), 0
@@ -86,9 +88,11 @@ class Chain(Rollout):
     below: float = 0.9
     probes: int = 4
     most: int = 8
+    writes: ClassVar[tuple[str, ...]] = ("probe",)
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
+        task = scene.task
         need_resumable(task, "Chain")
         return {}
 
@@ -97,8 +101,9 @@ class Chain(Rollout):
         """The starts it asks for."""
         return self.starts
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """One row for each segment of each episode, then one for each probe."""
+        task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         whole = task.play(actor, *group_rows(starts, self.members), draw, split=0, greedy=False)
         uncertain = (whole.mask & (whole.logp < math.log(self.below))).long()
         segment_BT = ((uncertain.cumsum(1) - uncertain) // self.segment).clamp(max=self.most - 1)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, CriticSpec, View
 from assay.core.spaces import Context, Spec
 from assay.methods.stream_x.networks import RunningScale, sparse_perceptron
@@ -67,7 +68,7 @@ class FitMoments(OverTransitions, CriticLoss):
     observations it saw as the metric `samples`.
     """
 
-    models: tuple[str, ...] = ("actor", "value")
+    models: tuple[str, ...] = model_name(("actor", "value"))
     breaks: ClassVar[dict[str, str]] = {"ends": "an observation counts as seen, however its episode ended"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
@@ -87,10 +88,11 @@ class TraceValue(OverTransitions, CriticLoss):
     """loss = -V(s_t); the metric `td_error` is r + discount * V(s_next) - V(s_t): TD(lambda) by a tracing optimizer."""
 
     discount: float = 0.99
+    value: str = model_name("value")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value, and its error as a metric."""
-        now, critic = decided_and_seen(batch), view.model("value")
+        now, critic = decided_and_seen(batch), view.model(self.value)
         value = critic(now.context)
         with torch.no_grad():
             delta = td_error(now, value, critic(batch.after.context), self.discount)
@@ -105,10 +107,11 @@ class TraceQ(OverTransitions, CriticLoss):
     """
 
     discount: float = 0.99
+    actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus the value of what was done, its error, and whether it explored."""
-        now, actor = decided_and_seen(batch), view.model("actor")
+        now, actor = decided_and_seen(batch), view.model(self.actor)
         values = actor.values(now.context)
         chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)
         with torch.no_grad():

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import Explore, Rollout, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Explore, Rollout, Scene
 from assay.parts.rollouts.episodes import Fragments
 
 
@@ -35,13 +33,13 @@ class Stream(Rollout):
         """It starts by itself."""
         return 0
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The simulation, and no reward seen yet."""
-        return {"fragments": self.fragments.init(task), "trace": 0.0, "mean": 0.0, "squares": 0.0, "number": 0}
+        return {"fragments": self.fragments.init(scene), "trace": 0.0, "mean": 0.0, "squares": 0.0, "number": 0}
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """The next steps."""
-        record = self.fragments(task, actor, starts, draw, state["fragments"])
+        record = self.fragments(scene, state["fragments"])
         reward = record.reward.clone()
         over = record.terminal | record.truncated
         for t in record.mask[0].nonzero().squeeze(1).tolist():

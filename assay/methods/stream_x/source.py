@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import Source, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Scene, Source
 from assay.parts.sources.fresh import need_fresh
 
 
@@ -16,12 +16,13 @@ from assay.parts.sources.fresh import need_fresh
 class OneByOne(Source):
     """Every fresh decision with what followed it, one after the other; columns that are no decisions are left out."""
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
         return {}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Two columns at a time: the decisions of one moment, and the context after them."""
+        fresh = scene.fresh
         experience = need_fresh(fresh)
         for t in range(experience.num_columns - 1):
             if bool(experience.mask[:, t].any()):

@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit, Prepare
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import returns
 
 
@@ -32,9 +32,10 @@ class ExtendedGae(Credit):
     decay: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`."""
         value, mask = experience.column("value"), experience.mask
         after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)
@@ -56,9 +57,10 @@ class WithoutTail(Prepare):
 
     num: int = 1
     needs: ClassVar[frozenset[Need]] = frozenset()
+    reads: ClassVar[tuple[str, ...]] = ("left",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Narrows the mask."""
         if "left" in experience.extra:
             return replace(experience, mask=experience.mask & (experience.column("left") >= self.num))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State, concatenate
-from assay.core.slots import ResumableTask, Rollout, Task
+from assay.core.record import Experience, State, concatenate
+from assay.core.slots import ResumableTask, Rollout, Scene
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,11 @@ class Windows(Rollout):
 
     slots: int = 64
     window: int = 2
+    writes: ClassVar[tuple[str, ...]] = ("left",)
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The next start, and nothing unfinished."""
+        task = scene.task
         if not isinstance(task, ResumableTask):
             raise AssayError(
                 f"Windows needs a task that can go on from a prefix, and '{task.name}' cannot; use Episodes"
@@ -41,8 +43,9 @@ class Windows(Rollout):
         """It starts by itself."""
         return 0
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """The next window of every slot, unfinished sequences first."""
+        task, actor, draw = scene.task, scene.actor, scene.draw
         assert isinstance(task, ResumableTask)
         waiting = [] if state["open"] is None else [begun(state["open"])]
         num_new = self.slots - sum(map(len, waiting))

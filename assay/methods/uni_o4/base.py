@@ -8,6 +8,7 @@ from assay.core.optimizers import Adam, Descent
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.core.slots import Gate
+from assay.core.verifier import Verifier
 from assay.methods.uni_o4.actor import Committee
 from assay.methods.uni_o4.critics import ClampedQ, LearnedDynamics, ModelScore, PredictNext
 from assay.methods.uni_o4.gates import Rising
@@ -15,14 +16,17 @@ from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.uni_o4.rollout import OnStates
 from assay.parts.credit.judged import CriticAdvantage
 from assay.parts.credit.temporal import Whiten
-from assay.parts.critics.conservative import Expectile
-from assay.parts.critics.dual import ToNextValue
+from assay.parts.critics.td import Td
 from assay.parts.critics.value import StateValue
+from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
+from assay.parts.predictions import OfState
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.one_step import NextValue
+from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.actor_critic import ppo
 from assay.recipes.worlds import CONTINUOUS, World
 
@@ -41,8 +45,8 @@ def cloned(log: Log) -> Recipe:
         source=Logged((log,), batch=128),
         stages=(
             Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP),
-            Stage("value", trains=("value",), critic=(Expectile(0.7),), optimizer=STEP),
-            Stage("q", trains=("q",), critic=(ToNextValue(DISCOUNT),), optimizer=STEP),
+            Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.7), OfState()),), optimizer=STEP),
+            Stage("q", trains=("q",), critic=(Td(NextValue(DISCOUNT)),), optimizer=STEP),
             Stage("dynamics", trains=("dynamics",), critic=(PredictNext(),), optimizer=STEP),
         ),
         steps=400,
@@ -79,7 +83,7 @@ def uni_o4(world: World = CONTINUOUS, gate: Gate | None = Rising(), log: Log = L
         name="uni-o4",
         actor=first.actor,
         critics={"value": first.critics["value"]},
-        rewards=(ScaledReward(SCALE),),
+        rewards=(Verifier(), ScaledReward(SCALE)),
         stages=stages,
         steps=20,
         before=(

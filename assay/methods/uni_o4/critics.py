@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, CriticSpec, View
 from assay.core.spaces import Box, Context, Spec
 from assay.models.bodies.perceptron import Ensemble, feature_size, features
@@ -82,6 +83,7 @@ class LearnedDynamics(CriticSpec):
 class PredictNext(OverTransitions, CriticLoss):
     """sum over members and numbers of (predicted - seen)^2 / 2, for the change of the observation and the reward."""
 
+    dynamics: str = model_name("dynamics")
     breaks: ClassVar[dict[str, str]] = {"ends": "what was seen after a terminal step was seen: nothing is bootstrapped"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
@@ -90,7 +92,7 @@ class PredictNext(OverTransitions, CriticLoss):
         with torch.no_grad():
             change = features(batch.after.context) - here
             seen = torch.cat((change, now.reward.unsqueeze(-1)), -1).movedim(-1, 0)
-        error = (view.model("dynamics")(now.context, now.action) - seen) * now.weight
+        error = (view.model(self.dynamics)(now.context, now.action) - seen) * now.weight
         metrics = {"model_error": (error.detach().square().mean(0).sum(), now.num_decisions)}
         return Loss(0.5 * error.square().sum(), self.count(batch), metrics)
 
@@ -106,6 +108,9 @@ class ModelScore(CriticLoss):
     """
 
     horizon: int = 10
+    actor: str = model_name("actor")
+    q: str = model_name("q")
+    dynamics: str = model_name("dynamics")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
 
@@ -116,7 +121,7 @@ class ModelScore(CriticLoss):
     @torch.no_grad()
     def scores(self, batch: Experience, view: View) -> Tensor:
         """[N, B, T]."""
-        actor, q, dynamics = (view.model(name) for name in ("actor", "q", "dynamics"))
+        actor, q, dynamics = (view.model(name) for name in (self.actor, self.q, self.dynamics))
         here = features(batch.context)
         member = torch.arange(actor.num_members, device=here.device).view(-1, 1, 1).expand(-1, *batch.mask.shape)
         seen, total = here.expand(actor.num_members, *here.shape), torch.zeros_like(member, dtype=here.dtype)
@@ -130,6 +135,6 @@ class ModelScore(CriticLoss):
     def __call__(self, batch: Experience, view: View) -> Loss:
         """How far each member's standing is from its score."""
         scores = torch.where(batch.mask, self.scores(batch, view), 0.0)
-        gap = (view.model("actor").standing.view(-1, 1, 1) - scores) * batch.weight
+        gap = (view.model(self.actor).standing.view(-1, 1, 1) - scores) * batch.weight
         metrics = {"score": (scores.mean(0).sum(), batch.num_decisions)}
         return Loss(0.5 * gap.square().sum(), self.count(batch), metrics)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
 
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import Rollout, Source, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Rollout, Scene, Source
 from assay.ops import random
 
 
@@ -25,15 +25,16 @@ class OnStates(Rollout):
     members: int = 1
     num_starts: ClassVar[int] = 0
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The source's state, and how often it was asked."""
-        return {"source": self.source.init(task), "time": 0}
+        return {"source": self.source.init(scene), "time": 0}
 
     @torch.no_grad()
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """Each state `members` times in a row; the source gives one batch."""
+        actor, draw = scene.actor, scene.draw
         here = draw.at(7, state["time"])
-        batch = next(iter(self.source(task, None, here, state["source"])))
+        batch = next(iter(self.source(scene.given(draw=here, fresh=None), state["source"])))
         state["time"] += 1
         row = torch.arange(len(batch)).repeat_interleave(self.members)
         batch = batch.rows(row)

@@ -16,9 +16,10 @@ import torch
 from assay import recipes
 from assay.claims.claim import Dip, Exact, Measured, Method
 from assay.core.record import Draw, Experience
+from assay.core.slots import ALONE, Scene
 from assay.methods.wsrl.base import LOG, wsrl
-from assay.parts.critics.conservative import chosen
 from assay.parts.sources.logged import Log
+from assay.parts.targets.one_step import chosen
 from assay.recipes.worlds import CONTINUOUS
 
 E = 10
@@ -39,13 +40,13 @@ def subset_gap() -> torch.Tensor:
 def batches(log: Log, warmup: int = 40, decisions: int = 8, steps: int = 8) -> tuple[int, torch.Tensor]:
     """(transitions stored when the first batch came, that batch's rewards); there is no task that a log is made of."""
     source: Any = wsrl(warmup=warmup, log=log).source
-    state = source.init(None)
+    state = source.init(ALONE)
     first = torch.tensor([True, False]).expand(decisions, 2)
     for step in range(steps):
         reward = torch.arange(decisions).unsqueeze(1) + 100.0 * step * first
         seen, no = {"observation": torch.zeros(decisions, 2, 3)}, torch.zeros_like(first)
         fresh = Experience(seen, torch.zeros(decisions, 2, 1), first, 0 * reward, reward, no, no)
-        for batch in source(None, fresh, Draw(0, (step,)), state):
+        for batch in source(Scene(draw=Draw(0, (step,)), fresh=fresh), state):
             return (step + 1) * decisions, batch.reward
     return 0, torch.zeros(1)
 

@@ -10,12 +10,14 @@ from assay.core.slots import ModelSpec
 from assay.methods.wsrl.actor import NormedSquashed
 from assay.methods.wsrl.critics import NormedQ
 from assay.methods.wsrl.source import Retained
-from assay.parts.critics.conservative import Conservative, ToOwnAction
+from assay.parts.critics.conservative import Conservative
 from assay.parts.critics.q import Temperature
+from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
+from assay.parts.targets.one_step import OwnAction
 from assay.recipes.conservative import cql
 from assay.recipes.worlds import CONTINUOUS, World
 
@@ -28,7 +30,7 @@ LOG, DISCOUNT = Log(episodes=50, noise=0.5), 0.95
 def offline(log: Log, weight: float = 5.0) -> Recipe:
     """CQL with the models that the online phase has."""
     base = cql(CONTINUOUS, log)
-    terms = (ToOwnAction(DISCOUNT), Conservative(weight, num=2))
+    terms = (Td(OwnAction(DISCOUNT)), Conservative(weight, num=2))
     critic = replace(base.stages[0], critic=terms, optimizer=STEP)
     models: dict[str, ModelSpec] = {"q": NormedQ((64, 64)), "temperature": Temperature(1.0)}
     base = replace(base, actor=NormedSquashed((64, 64)), critics=models, source=Logged((log,), batch=64))
@@ -51,7 +53,7 @@ def wsrl(world: World = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log:
         rollout=Fragments(instances=1, steps=8),
         source=Retained(replay, Logged((log,)), retain),
         stages=(
-            Stage("critic", trains=("q",), critic=(ToOwnAction(DISCOUNT, subset=2),), optimizer=STEP),
+            Stage("critic", trains=("q",), critic=(Td(OwnAction(DISCOUNT, subset=2)),), optimizer=STEP),
             Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=STEP, every=4),
         ),
         steps=180,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from assay.core.record import Draw, Experience, State, concatenate
-from assay.core.slots import Source, Task
+from assay.core.record import Experience, State, concatenate
+from assay.core.slots import Scene, Source
 from assay.parts.sources.logged import Logged
 from assay.parts.sources.replay import Replay
 
@@ -22,17 +22,17 @@ class Retained(Source):
     log: Logged = Logged()
     kept: float = 0.0
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """An empty ring, and the log where some of it is kept."""
-        return {"replay": self.replay.init(task), "log": self.log.init(task) if self.kept else {}}
+        return {"replay": self.replay.init(scene), "log": self.log.init(scene) if self.kept else {}}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """As many batches as the replay has; the log's rows come last in each."""
         rows = int(self.kept * self.replay.batch)
-        batches = self.replay(task, fresh, draw, state["replay"])
+        batches = self.replay(scene, state["replay"])
         if not rows:
             yield from batches
             return
         log = replace(self.log, batch=rows, updates=self.replay.updates)
-        for new, old in zip(batches, log(task, None, draw.at(9), state["log"]), strict=False):
+        for new, old in zip(batches, log(scene.given(fresh=None, draw=scene.draw.at(9)), state["log"]), strict=False):
             yield concatenate([new.rows(slice(rows, None)), replace(old, source=None)])

@@ -20,6 +20,7 @@ from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.record import Experience, Need, Scored
 from assay.core.spaces import Vocabulary
+from assay.models.held import Held
 from assay.models.pretrained import packed_layers
 from assay.ops import distributions, output, packed_attention, packing
 from assay.playing import text
@@ -62,7 +63,7 @@ class PretrainedActor(nn.Module):
 
     def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
         super().__init__()
-        self.vocabulary, self.network, self.is_packed = vocabulary, network, False
+        self.vocabulary, self.network, self.is_packed, self.sampler = vocabulary, network, False, Held()
 
     @cached_property
     def is_plain(self) -> bool:
@@ -97,6 +98,10 @@ class PretrainedActor(nn.Module):
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
         """Rows that decode together, `repeats` of each prompt."""
         return Decoder(self, prompts, repeats)
+
+    def release(self) -> None:
+        """Frees the memory that decoding on a GPU holds."""
+        self.sampler.release()
 
     def pack(self) -> bool:
         """Whether the network's layers can take rows behind each other; from now on they do, if so."""

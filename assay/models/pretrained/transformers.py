@@ -28,6 +28,7 @@ from assay.core.slots import Task
 from assay.core.spaces import Spec, Vocabulary
 from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, save
 from assay.models.pretrained.causal import PretrainedActor, asking, check_numbers
+from assay.ops.bfloat16 import prepare_bfloat16
 from assay.playing import text
 from assay.tasks.language.dialogue import DialogueTask, Partner
 from assay.tasks.language.preferences import PairsTask
@@ -134,6 +135,8 @@ def loaded(model: Pretrained) -> Any:
     if model.dtype not in DTYPES:
         what = f"dtype is '{model.dtype}'; weights train in {' or '.join(DTYPES)}"
         raise AssayError(f"{what}, and Placement(precision=torch.bfloat16) computes in less")
+    if model.dtype == "bfloat16":
+        prepare_bfloat16()
     folder = folder_of(model)
     options = {"dtype": DTYPES[model.dtype], "use_safetensors": True, "local_files_only": True}
     with asking(f"'{model.path}' cannot be loaded") as library:

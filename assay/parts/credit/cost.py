@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need
-from assay.core.slots import Prepare
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Prepare, Scene
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class EndAtCost(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Cuts the rows."""
         if experience.cost is None:
             raise AssayError("EndAtCost needs costs, and the task gives none; choose a task with costs or drop it")

@@ -9,8 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Annotation, Credit, Over
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Annotation, Credit, Over, Scene
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,11 @@ class CriticAdvantage(Credit):
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})
     centred: ClassVar[bool] = False
-    reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": some_values}
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"q": some_values}
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage`."""
         value = experience.column("q") - experience.column("value")
         return experience.add({"advantage": torch.where(experience.mask, value, 0.0)})

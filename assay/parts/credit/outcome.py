@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit, RowStatistic
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, RowStatistic, Scene
 from assay.ops import groups
 
 
@@ -85,6 +85,7 @@ class OutcomeCredit(Credit):
     scale: RowStatistic = NoScale()
     needs: ClassVar[frozenset[Need]] = frozenset()
     breaks: ClassVar[dict[str, str]] = {}
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "outcome")
 
     @property
     def centred(self) -> bool:
@@ -92,7 +93,7 @@ class OutcomeCredit(Credit):
         return isinstance(self.baseline, GroupMean)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `outcome`."""
         outcome = groups.outcome(experience)
         advantage = (outcome - self.baseline(outcome, experience)) / self.scale(outcome, experience)

@@ -12,8 +12,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit, RowStatistic
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, RowStatistic, Scene
 from assay.ops import groups, returns
 
 
@@ -48,9 +48,10 @@ class LeaveOneOutToGo(Credit):
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"episodes": "credit along time ends with its row, though a turn shares it"}
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`."""
         mask, reward, turn = experience.mask, experience.reward, turns_of(experience)
         first, to_go = first_of_turns(mask, turn), self.to_go(experience, turn)
@@ -98,9 +99,11 @@ class AlignAdvantages(Credit):
     discount: float = 0.96
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `advantage`."""
         advantage, mask = experience.column("advantage"), experience.mask
         if experience.player is None or experience.episode is None or not self.beta:

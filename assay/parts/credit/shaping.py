@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Prepare, Select
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Prepare, Scene, Select
 from assay.ops import groups
 
 
@@ -24,7 +24,7 @@ class KlInReward(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `reward`; `score` keeps the task's own number."""
         log_ratio = (experience.logp - experience.column("logp_ref")) * experience.mask
         return replace(experience, reward=experience.reward - self.coefficient * log_ratio)
@@ -41,7 +41,7 @@ class OverlongPenalty(Prepare):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Adds the penalty to the reward of the last decision."""
         length = experience.mask.sum(1)
         penalty = ((self.limit - self.margin - length) / self.margin).clamp(-1.0, 0.0)
@@ -61,10 +61,10 @@ class Informative(Select):
 
     max_rounds: int = 3
 
-    def __call__(self, experience: Experience) -> Tensor:
-        """Bool [B]."""
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """The rows of informative groups."""
         differs = groups.differs(groups.outcome(experience), groups.row_groups(experience))
-        return groups.any_of(differs, groups.linked_groups(experience))
+        return experience.rows(groups.any_of(differs, groups.linked_groups(experience)))
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,10 @@ class PairUp(Prepare):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
+    writes: ClassVar[tuple[str, ...]] = ("chosen",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `chosen` and masks the rest."""
         outcome = groups.outcome(experience)
         by_group = groups.row_groups(experience)

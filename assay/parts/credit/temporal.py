@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.core.record import Experience, Need
-from assay.core.slots import Credit
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Credit, Scene
 from assay.ops import returns
 
 
@@ -25,9 +25,10 @@ class Gae(Credit):
     decay: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`."""
         value = experience.column("value")
         advantage = returns.gae(
@@ -49,9 +50,10 @@ class RewardToGo(Credit):
     discount: float = 1.0
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes `advantage` and `return`, both the reward to go."""
         to_go = returns.discounted_returns(
             experience.reward, experience.mask, experience.terminal, experience.truncated, self.discount
@@ -71,9 +73,11 @@ class Whiten(Credit):
     epsilon: float = 1e-8
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @torch.no_grad()
-    def __call__(self, experience: Experience) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Rewrites `advantage`."""
         advantage, mask = experience.column("advantage"), experience.mask
         count = mask.sum().clamp(min=1)

@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, CriticSpec, View
 from assay.core.spaces import Spec, Vocabulary
 from assay.models.score import TransformerScore
@@ -44,9 +45,10 @@ class BradleyTerry(CriticLoss):
     gives sum 0 and count 0; a row without a decision scores 0.
     """
 
-    critic: str = "value"
+    critic: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = "group"
+    reads: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of pairs."""

@@ -1,21 +1,18 @@
-"""State-value critics for both worlds, and their loss. Axes: B sequences, T decisions."""
+"""State-value critics for both worlds. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Loss, Need
-from assay.core.slots import Aggregation, CriticLoss, CriticSpec, View
+from assay.core.slots import CriticSpec
 from assay.core.spaces import Context, Discrete, Spec, Vocabulary
 from assay.models.bodies.perceptron import feature_size, features, perceptron
 from assay.models.bodies.transformer import Trunk
-from assay.parts.aggregations import TokenMean, Weighed
 
 
 class PerceptronValue(nn.Module):
@@ -86,26 +83,3 @@ class TokenValue(CriticSpec):
                 f"TokenValue needs a token task, this one has observations {spec.observation}; use StateValue()"
             )
         return TransformerValue(Trunk(spec.observation, self.width, self.layers, self.heads), self.pack_to)
-
-
-@dataclass(frozen=True)
-class ValueLoss(Weighed, CriticLoss):
-    """coefficient * (V(s_t) - return_t)^2 / 2, decisions weighed as the aggregation says.
-
-    `return` is the column that the credit wrote (advantage + value for GAE); it carries no gradient. A critic of costs
-    is another `critic` with another `target`.
-    """
-
-    coefficient: float = 1.0
-    aggregate: Aggregation = TokenMean()
-    critic: str = "value"
-    target: str = "return"
-    needs: ClassVar[frozenset[Need]] = frozenset()
-
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squared error of the critic."""
-        error = view.model(self.critic)(batch.context) - batch.column(self.target).detach()
-        weight = self.aggregate.weigh(batch)
-        half_square = 0.5 * error.square()
-        metrics = {f"{self.critic}_error": ((error.detach().square() * batch.weight).sum(), batch.num_decisions)}
-        return Loss(self.coefficient * (half_square * weight).sum(), self.count(batch), metrics)

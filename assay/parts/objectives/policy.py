@@ -28,6 +28,7 @@ class PolicyGradient(Objective):
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     first_order: ClassVar[bool] = True
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
 
     @property
     def together(self) -> str | None:

@@ -27,6 +27,7 @@ class PreferencePair(Objective):
     together: ClassVar[str | None] = "group"
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "preferences stand in the column `chosen`, not in `advantage`"}
+    reads: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def count(self, batch: Experience) -> Tensor:
         """Number of pairs."""

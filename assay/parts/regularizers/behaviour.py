@@ -66,7 +66,8 @@ class KlWhereMarked(Weighed, Regularizer):
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
-    reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"high_covariance": above_average}
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"high_covariance": above_average}
+    reads: ClassVar[tuple[str, ...]] = ("high_covariance",)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The weighed sum over marked decisions."""

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import torch
 
-from assay.core.record import Experience
-from assay.core.slots import Reward, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Reward, Scene
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class LengthCost(Reward):
     limit: int = 64
     stochastic: ClassVar[bool] = False
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Adds the channel."""
         late = (experience.mask.cumsum(1) > self.limit) & experience.mask
         cost = late.to(experience.reward.dtype).unsqueeze(-1)

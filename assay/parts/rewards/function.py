@@ -11,26 +11,34 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience
-from assay.core.slots import Reward, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Reward, Scene, TextTask
 
 
 @dataclass(frozen=True)
 class FromFunction(Reward):
-    """A user's reward: `function(rows)` gets one description (a dict with prompt, completion, ...) for each sequence
-    and
-    returns one finite number each, which is put on the last decision."""
+    """Rewards each sequence with a user's function, on its last decision, in place of the rewards so far.
+
+    `function(rows)` gets one dict for each sequence (prompt, completion, answer and the prompt's facts on text tasks;
+    return, length, actions, ... on control tasks) and returns one finite number for each. The task is not verified.
+    """
 
     function: Callable[[Sequence[dict[str, Any]]], Sequence[float]]
     stochastic: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("score",)
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
-        """The experience with the function's numbers; what is not one number a row is refused."""
-        judged = task.judge(experience, split)
-        rows = [task.describe(judged, row) for row in range(len(judged))]
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the function's numbers; anything but one number a row is an error."""
+        rows = rows_of(experience, scene)
         name = getattr(self.function, "__name__", "the reward function")
-        values = checked(self.function(rows), len(rows), name)
-        return on_last_decision(judged, values)
+        return on_last_decision(experience, checked(self.function(rows), len(rows), name))
+
+
+def rows_of(experience: Experience, scene: Scene) -> list[dict[str, Any]]:
+    """Each sequence as a reward function sees it: as text where the task has text, else as the task describes it."""
+    if isinstance(scene.task, TextTask):
+        return scene.task.texts(experience, scene.split)
+    return [scene.task.describe(experience, row) for row in range(len(experience))]
 
 
 def checked(values: Any, num_rows: int, name: str) -> Tensor:

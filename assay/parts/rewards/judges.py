@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience
-from assay.core.slots import Task
+from assay.core.slots import Choice, Task
 from assay.models.score import TransformerScore, load_score
 
 DECIMALS = 4
@@ -22,15 +20,9 @@ AT_ONCE = 256
 """Rows that go through the judge together."""
 
 
-@lru_cache(maxsize=4)
-def judge_of(path: str, hash: str, changed_at: int) -> TransformerScore:
-    """The model of a file, read once for each state of the file."""
-    return load_score(path, hash)
-
-
 @dataclass(frozen=True)
-class ModelJudge:
-    """Two scores a match, by the transformer in `path` (see `critics.score`); other weights than `hash` are refused.
+class ModelJudge(Choice):
+    """Scores pairs of completions with the transformer in the file `path`; other weights than `hash` are refused.
 
     A completion is scored by itself, so the order of a pair cannot matter. P(first wins) = sigmoid(difference).
     One that was cut is scored as if it ended there.
@@ -38,39 +30,28 @@ class ModelJudge:
 
     path: str
     hash: str = ""
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
-    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
-        """Two scores a match."""
+    def scores(self, experience: Experience, task: Task) -> Callable[[Tensor, Tensor], Tensor]:
+        """Reads the file and scores every row once; returns the function that looks the scores of pairs up."""
         if not Path(self.path).is_file():
             raise AssayError(f"there is no file '{self.path}' with the weights of a judge")
-        model = judge_of(self.path, self.hash, Path(self.path).stat().st_mtime_ns)
+        model = load_score(self.path, self.hash)
         if model.vocabulary != task.spec.observation:
             raise AssayError(f"the judge in {self.path} reads {model.vocabulary}, task '{task.name}' has other tokens")
-        score = scores_of(model, experience).double().round(decimals=DECIMALS)
-        return score[torch.stack((first_M, second_M), 1).cpu()]
+        score_B = text_scores(model, experience).double().round(decimals=DECIMALS)
+        return lambda first_M, second_M: score_B[torch.stack((first_M, second_M), 1).cpu()]
+
+    def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
+        """Scores [M, 2] of pairs of rows."""
+        return self.scores(experience, task)(first_M, second_M)
 
 
-class Latest:
-    """What was asked about last, and its scores: a tournament asks about the same rows many times."""
-
-    model: TransformerScore | None = None
-    asked: tuple[weakref.ref[Tensor], ...] = ()
-    scores: Tensor | None = None
-
-
-def scores_of(model: TransformerScore, experience: Experience) -> Tensor:
-    """The score of each row's text, [B]; computed once for the same tensors."""
-    asked = (experience.context["tokens"], experience.mask)
-    known = [reference() for reference in Latest.asked]
-    is_same = Latest.model is model and len(known) == 2 and known[0] is asked[0] and known[1] is asked[1]
-    if not is_same or Latest.scores is None:
-        texts, last = finished_texts(model, *(column.cpu() for column in asked))
-        with torch.no_grad():
-            parts = [model({"tokens": rows}) for rows in texts.split(AT_ONCE)]
-        Latest.model, Latest.asked = model, tuple(map(weakref.ref, asked))
-        Latest.scores = torch.cat(parts).gather(1, last.unsqueeze(1)).squeeze(1)
-    return Latest.scores
+def text_scores(model: TransformerScore, experience: Experience) -> Tensor:
+    """The score of each row's text, [B]."""
+    texts, last = finished_texts(model, experience.context["tokens"].cpu(), experience.mask.cpu())
+    with torch.no_grad():
+        parts = [model({"tokens": rows}) for rows in texts.split(AT_ONCE)]
+    return torch.cat(parts).gather(1, last.unsqueeze(1)).squeeze(1)
 
 
 def finished_texts(model: TransformerScore, tokens_BT: Tensor, mask_BT: Tensor) -> tuple[Tensor, Tensor]:

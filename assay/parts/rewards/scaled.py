@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from assay.core.record import Experience
-from assay.core.slots import Reward, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Reward, Scene
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,6 @@ class ScaledReward(Reward):
 
     scale: float = 0.1
 
-    def __call__(self, experience: Experience, task: Task, split: int) -> Experience:
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """The experience in other units."""
         return replace(experience, reward=self.scale * experience.reward)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Explore, Rollout, Simulation, SteppingTask, Task
+from assay.core.slots import Explore, Rollout, Scene, Simulation, SteppingTask
 from assay.core.spaces import Context
 from assay.ops import random
 from assay.playing.deciding import deciding
@@ -112,7 +112,7 @@ class Episodes(Rollout):
     starts: int = 32
     members: int = 8
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
         return {}
 
@@ -121,8 +121,9 @@ class Episodes(Rollout):
         """The starts it asks for."""
         return self.starts
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """`len(starts)` x `members` episodes; randomness belongs to (start, sample), not to the batch."""
+        task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         rows, samples = group_rows(starts, self.members)
         return task.play(actor, rows, samples, draw, split=0, greedy=False)
 
@@ -135,15 +136,18 @@ class Fragments(Rollout):
     steps: int = 64
     explore: Explore | None = None
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The simulations, not yet started."""
+        task = scene.task
         if not isinstance(task, SteppingTask):
             raise AssayError(
                 f"Fragments needs a task that can be stepped, and '{task.name}' is not one; use rollout Episodes()"
             )
         running = torch.zeros(self.instances, 2, dtype=torch.float64)
         simulation = task.simulate(self.instances)
-        return {"simulation": simulation, "time": 0, "context": None, "over": None, "running": running}
+        explore = self.explore.init(scene) if self.explore else {}
+        begun = {"simulation": simulation, "time": 0, "context": None, "over": None, "running": running}
+        return {**begun, "explore": explore}
 
     @property
     def num_starts(self) -> int:
@@ -151,14 +155,15 @@ class Fragments(Rollout):
         return 0
 
     @torch.no_grad()
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """The next fragment of every simulation."""
+        actor, draw = scene.actor, scene.draw
         simulation, instances = state["simulation"], np.arange(self.instances)
         run = Draw(draw.seed)
         if state["context"] is None:
             state["context"] = dict(simulation.reset(random.hashed(run, 1, instances).view(np.int64)))
             state["over"] = torch.zeros(self.instances, dtype=torch.bool)
-        who = actor if self.explore is None else self.explore.wrap(actor)
+        who = actor if self.explore is None else self.explore.wrap(actor, scene, state["explore"])
         uniforms = Uniforms(run.at(2), (instances,), who.num_draws)
         recorder, decide, context, over = Recorder(), deciding(who), state["context"], state["over"]
         for time in range(state["time"], state["time"] + self.steps):

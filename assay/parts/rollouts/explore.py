@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.slots import Explore, Schedule, number
+from assay.core.record import State
+from assay.core.slots import Explore, Scene, Schedule, number
 from assay.core.spaces import Context
 from assay.ops.distributions import normal_sample
 
@@ -39,7 +40,7 @@ class EpsilonGreedy(Explore):
 
     epsilon: float | Schedule = 0.05
 
-    def wrap(self, actor: Any) -> EpsilonActor:
+    def wrap(self, actor: Any, scene: Scene, state: State) -> EpsilonActor:
         """The exploring actor."""
         return EpsilonActor(actor, number(self.epsilon))
 
@@ -66,6 +67,6 @@ class GaussianNoise(Explore):
     scale: float | Schedule = 0.1
     breaks: ClassVar[dict[str, str]] = {"mixture": "records 0: pathwise losses do not read log-probabilities"}
 
-    def wrap(self, actor: Any) -> NoisyActor:
+    def wrap(self, actor: Any, scene: Scene, state: State) -> NoisyActor:
         """The exploring actor."""
         return NoisyActor(actor, number(self.scale))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
-
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import Rollout, Task, Wrapper, frame_of
+from assay.core.record import Experience, State
+from assay.core.slots import Rollout, Scene, Wrapper, frame_of
 from assay.core.spaces import Vocabulary
 from assay.parts.rollouts.episodes import Episodes
-from assay.sampling.narrowing import Narrowing
+from assay.playing.narrowing import Narrowing
 
 
 @dataclass(frozen=True)
@@ -29,11 +27,12 @@ class Narrowed(Rollout):
     narrowing: Narrowing = Narrowing()
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"narrowing": Narrowing(0.7, 5, 0.95, 0.01)},)
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """As what gathers says; a task without tokens is refused."""
+        task = scene.task
         if not isinstance(task.spec.action, Vocabulary):
             raise AssayError(f"Narrowed needs a task of tokens, and '{task.name}' has none; use {self.gather}")
-        return self.gather.init(task)
+        return self.gather.init(scene)
 
     @property
     def num_starts(self) -> int:
@@ -45,6 +44,6 @@ class Narrowed(Rollout):
         """That of what gathers."""
         return frame_of(self.gather)
 
-    def __call__(self, task: Task, actor: Any, starts: np.ndarray, draw: Draw, state: State) -> Experience:
+    def __call__(self, scene: Scene, state: State) -> Experience:
         """What is gathered by the narrowed actor."""
-        return self.gather(task, self.narrowing.wrap(actor), starts, draw, state)
+        return self.gather(scene.given(actor=self.narrowing.wrap(scene.actor)), state)

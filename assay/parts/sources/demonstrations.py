@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import DemonstratedTask, PairedTask, Source, Task
+from assay.core.record import Experience, State
+from assay.core.slots import DemonstratedTask, PairedTask, Scene, Source
 from assay.parts.sources.fresh import FreshDecisions
 
 
@@ -19,14 +20,16 @@ class Demonstrations(Source):
 
     batch: int = 64
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The next ordinal."""
+        task = scene.task
         if not isinstance(task, DemonstratedTask):
             raise AssayError(f"task '{task.name}' gives no demonstrations; name a task that does, or a file of them")
         return {"next": 0}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """The next demonstrations as one batch."""
+        task = scene.task
         assert isinstance(task, DemonstratedTask)
         first = state["next"]
         state["next"] = first + self.batch
@@ -40,14 +43,14 @@ class DemonstratedDecisions(Source):
     episodes: int = 8
     minibatches: int = 16
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The next ordinal."""
-        return Demonstrations().init(task)
+        return Demonstrations().init(scene)
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """The next episodes' decisions, each once."""
-        shown = next(Demonstrations(self.episodes)(task, None, draw, state))
-        yield from FreshDecisions(epochs=1, minibatches=self.minibatches)(task, shown, draw, {})
+        shown = next(Demonstrations(self.episodes)(scene, state))
+        yield from FreshDecisions(epochs=1, minibatches=self.minibatches)(scene.given(fresh=shown), {})
 
 
 @dataclass(frozen=True)
@@ -55,17 +58,20 @@ class Pairs(Source):
     """`batch` preference pairs of the task a step, each once, in order."""
 
     batch: int = 32
+    writes: ClassVar[tuple[str, ...]] = ("chosen",)
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """The next ordinal."""
+        task = scene.task
         if not isinstance(task, PairedTask):
             raise AssayError(
                 f"task '{task.name}' gives no preference pairs; name a .jsonl file with prompt, chosen, rejected"
             )
         return {"next": 0}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """The next pairs as one batch."""
+        task = scene.task
         assert isinstance(task, PairedTask)
         first = state["next"]
         state["next"] = first + self.batch

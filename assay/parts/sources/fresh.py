@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Source, Task
+from assay.core.slots import Scene, Source
 from assay.ops import random
 
 
@@ -31,12 +31,13 @@ class FreshSequences(Source):
     epochs: int = 1
     minibatches: int = 1
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
         return {}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Minibatches of sequences, shuffled by group in each epoch."""
+        fresh, draw = scene.fresh, scene.draw
         experience = need_fresh(fresh)
         for epoch in range(self.epochs):
             if self.minibatches == 1:
@@ -65,12 +66,13 @@ class FreshDecisions(Source):
     epochs: int = 4
     minibatches: int = 4
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """Nothing to remember."""
         return {}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Minibatches of sequences of length one; columns that are no decisions are left out."""
+        fresh, draw = scene.fresh, scene.draw
         decisions = flatten(need_fresh(fresh))
         for epoch in range(self.epochs):
             order = torch.from_numpy(random.permutation(draw.at(3, epoch), len(decisions)))

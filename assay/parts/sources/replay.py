@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State
-from assay.core.slots import Source, Task
+from assay.core.record import Experience, State
+from assay.core.slots import Scene, Source
 from assay.ops import random
 
 
@@ -27,14 +27,15 @@ class Replay(Source):
     updates: int = 1
     warmup: int = 1_000
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """An empty ring; its tensors are made when the first transitions show their shapes, and grow to the
         capacity.
         """
         return {"columns": {}, "next": 0, "size": 0}
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Iterator[Experience]:
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Takes in the fresh transitions, then yields batches once `warmup` transitions are stored."""
+        fresh, draw = scene.fresh, scene.draw
         if fresh is not None:
             self.store(transitions(fresh), state)
         if state["size"] < max(self.warmup, 1):

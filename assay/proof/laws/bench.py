@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -141,19 +141,25 @@ class TermCase:
     bench: Bench
 
 
+def some_numbers(batch: Experience, name: str) -> Tensor:
+    """The column where it is there, else numbers on its decisions, [B, T]."""
+    there = batch.extra.get(name)
+    return normal(name, batch.mask.shape) * batch.mask if there is None else there
+
+
 def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     """The bench's batches as this term will see them: recorded log-probabilities near the current ones.
 
     A term that reads a column which another part writes says how the laws are to fill it:
 
-        reads: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"name": function of the batch}
+        fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"name": function of the batch}
     """
     layouts = TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS
     needs = frozenset(getattr(term, "needs", frozenset()))
-    reads = getattr(term, "reads", {})
+    fills = {name: partial(some_numbers, name=name) for name in getattr(term, "reads", ())} | getattr(term, "fills", {})
     batches = [scored_batch(bench, place, needs) for place in range(len(layouts))]
     return [
-        TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in reads.items()}), bench)
+        TermCase(f"{bench.name}: {layout.name}", batch.add({name: fill(batch) for name, fill in fills.items()}), bench)
         for layout, batch in zip(layouts, batches, strict=True)
     ]
 

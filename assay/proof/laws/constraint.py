@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -10,9 +11,9 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, State
-from assay.proof.laws.bench import columns_of
+from assay.core.slots import ALONE
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, TORQUES, Case, build
-from assay.proof.laws.credit import EVERY, apart, written
+from assay.proof.laws.credit import EVERY, advantage_of, apart, written
 from assay.proof.laws.laws import TIGHT, Contract, Finding, Law, gap, is_finite, law
 from assay.proof.laws.state import saved_and_loaded, untouched
 
@@ -28,7 +29,8 @@ def cost_cases(part: Any) -> list[Case]:
 def with_cost(batch: Experience, cost: float) -> Experience:
     """The same cost for every decision."""
     assert batch.cost is not None
-    return replace(batch, cost=torch.full_like(batch.cost, cost) * batch.mask.unsqueeze(-1))
+    priced = torch.full_like(batch.cost, cost) * batch.mask.unsqueeze(-1)
+    return replace(batch.map(torch.clone), cost=priced)
 
 
 def multiplier(state: State) -> Tensor:
@@ -41,10 +43,10 @@ def multiplier(state: State) -> Tensor:
 
 def after(part: Any, batch: Experience, *costs: float) -> list[Tensor]:
     """The multipliers at the start and after observing each cost in turn."""
-    state = part.init()
+    state = part.init(ALONE)
     seen = [multiplier(state)]
     for cost in costs:
-        part.observe(with_cost(batch, cost), state)
+        part(with_cost(batch, cost), ALONE, state)
         seen.append(multiplier(state))
     return seen
 
@@ -76,37 +78,30 @@ def falls(part: Any, case: Case) -> Iterator[str]:
 @law("its state survives save and load")
 def resumes(part: Any, case: Case) -> Iterator[str]:
     """Saved after one observation; both go on and agree."""
-    state = part.init()
-    part.observe(with_cost(case.batch, 1.0), state)
-    loaded = saved_and_loaded(untouched(state), part.init())
+    state = part.init(ALONE)
+    part(with_cost(case.batch, 1.0), ALONE, state)
+    loaded = saved_and_loaded(untouched(state), part.init(ALONE))
     for which in (state, loaded):
-        part.observe(case.batch, which)
+        part(case.batch, ALONE, which)
     if gap(multiplier(loaded), multiplier(state)) > 0.0:
         yield f"the multiplier goes on at {multiplier(loaded).tolist()} instead of {multiplier(state).tolist()}"
     yield from apart(written(Merging(part, loaded), case.batch), written(Merging(part, state), case.batch), 0.0)
 
 
-@law("merging leaves the state as it is, and observing leaves the experience as it is")
-def separate(part: Any, case: Case) -> Iterator[str]:
-    """`__call__` reads the multiplier, `observe` moves it."""
-    state, batch = part.init(), case.batch.map(torch.clone)
-    before = multiplier(state)
-    part(batch, state)
-    if gap(multiplier(state), before) > 0.0:
-        yield "merging moved the multiplier"
-    part.observe(batch, state)
-    kept = dict(columns_of(case.batch))
-    yield from (
-        f"observing changed column {name}" for name, value in columns_of(batch) if not torch.equal(value, kept[name])
-    )
+@law("it merges with the multiplier of before, not with what this batch makes of it")
+def lagged(part: Any, case: Case) -> Iterator[str]:
+    """From a new start, costs of any size leave the credit as with a multiplier of 0 (the first batch is free)."""
+    low, high = (advantage_of(Merging(part, part.init(ALONE)), with_cost(case.batch, cost)) for cost in (LOW, HIGH))
+    if gap(low, high) > TIGHT:
+        yield "the first batch is priced with its own violation"
 
 
 @law("costs matter once the limit was broken")
 def bites(part: Any, case: Case) -> Iterator[str]:
     """With a raised multiplier the merged experience differs from that of a new start."""
-    state = part.init()
-    part.observe(with_cost(case.batch, HIGH), state)
-    pressed, free = written(Merging(part, state), case.batch), written(Merging(part, part.init()), case.batch)
+    state = part.init(ALONE)
+    part(with_cost(case.batch, HIGH), ALONE, state)
+    pressed, free = written(Merging(part, state), case.batch), written(Merging(part, part.init(ALONE)), case.batch)
     if all(gap(pressed[name], free[name]) <= TIGHT for name in pressed.keys() & free.keys()):
         yield "the experience is the same with and without a raised multiplier"
 
@@ -119,14 +114,14 @@ class Merging:
 
     def __call__(self, experience: Experience) -> Experience:
         """The merged experience."""
-        merged: Experience = self.part(experience, self.state)
+        merged: Experience = self.part(experience, ALONE, copy.deepcopy(self.state))
         return merged
 
 
 def pressed_part(part: Any, case: Case) -> Merging:
     """The constraint after a violation."""
-    state = part.init()
-    part.observe(with_cost(case.batch, HIGH), state)
+    state = part.init(ALONE)
+    part(with_cost(case.batch, HIGH), ALONE, state)
     return Merging(part, state)
 
 
@@ -135,7 +130,7 @@ def lifted(one: Law) -> Law:
     return Law(one.name, one.says, lambda part, case: one.test(pressed_part(part, case), case), one.binds)
 
 
-LAWS = (not_negative, rises, falls, resumes, separate, bites, *(lifted(one) for one in EVERY))
+LAWS = (not_negative, rises, falls, resumes, lagged, bites, *(lifted(one) for one in EVERY))
 CONSTRAINT = Contract("constraint", LAWS, cost_cases)
 
 

@@ -252,13 +252,13 @@ class Filled:
     def __call__(self, experience: Experience) -> Any:
         """The part on the filled experience."""
         with torch.no_grad():
-            missing = {name: fill(experience) for name, fill in self.part.reads.items() if name not in experience.extra}
+            missing = {name: fill(experience) for name, fill in self.part.fills.items() if name not in experience.extra}
         return self.part(experience.add(missing))
 
 
 def filled(part: Any) -> Any:
     """The part as the laws call it."""
-    return Filled(part) if getattr(part, "reads", None) else part
+    return Filled(part) if getattr(part, "fills", None) else part
 
 
 CREDIT = Contract("credit", (advantage, *EVERY, centred, episodes, ends), lambda part: experiences(), filled)
@@ -288,11 +288,12 @@ def is_credit(part: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------- selection
 def kept(part: Any, batch: Experience) -> dict[str, Tensor]:
     """The rows that a selection keeps."""
-    rows = part(batch.map(torch.clone))
-    if not isinstance(rows, Tensor) or rows.dtype != torch.bool or rows.shape != (len(batch),):
-        raise TypeError(
-            f"it returned {rows if not isinstance(rows, Tensor) else (rows.dtype, tuple(rows.shape))}, not bool [B]"
-        )
+    numbered = batch.map(torch.clone).add({"row": torch.arange(len(batch))})
+    some = part(numbered)
+    if not isinstance(some, Experience):
+        raise TypeError(f"it returned {type(some).__name__}; a selection returns the experience with the rows it keeps")
+    rows = torch.zeros(len(batch), dtype=torch.bool)
+    rows[some.column("row")] = True
     return {"kept": rows}
 
 

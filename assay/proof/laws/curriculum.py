@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from assay.core.record import Draw, Experience
+from assay.core.slots import ALONE, Scene
 from assay.proof.laws.cases import RAGGED, TOKENS, Case, build
 from assay.proof.laws.laws import Contract, Finding, law, other_streams
 from assay.proof.laws.state import saved_and_loaded, untouched
@@ -31,22 +32,22 @@ def steps(part: Any, batch: Experience, state: Any, first: int, num: int) -> lis
     """What is proposed in `num` steps from step `first` on, each observed."""
     proposed = []
     for step in range(first, first + num):
-        starts = part(NUM, Draw(3, (step,)), state)
+        starts = part(Scene(draw=Draw(3, (step,)), num_starts=NUM), state)
         proposed.append(np.array(starts))
-        part.observe(seen(batch, starts), state)
+        part.observe(seen(batch, starts), ALONE, state)
     return proposed
 
 
 @law("it proposes as many starts as it was asked for, each the ordinal of a start")
 def ordinals(part: Any, case: Case) -> Iterator[str]:
     """Whole numbers from 0 on; none where none is asked for."""
-    state = part.init()
+    state = part.init(ALONE)
     for starts in steps(part, case.batch, state, 0, 3):
         if starts.shape != (NUM,) or starts.dtype.kind not in "iu":
             yield f"asked for {NUM}, it gave shape {starts.shape} of {starts.dtype}"
         elif bool((starts < 0).any()):
             yield f"it proposed {starts.tolist()}; ordinals start at 0"
-    if len(part(0, Draw(3), part.init())):
+    if len(part(Scene(draw=Draw(3)), part.init(ALONE))):
         yield "asked for none, it proposed some"
 
 
@@ -56,7 +57,7 @@ def repeats(part: Any, case: Case) -> Iterator[str]:
     runs = []
     for seed in (1, 2):
         with other_streams(seed):
-            runs.append(steps(part, case.batch, part.init(), 0, 3))
+            runs.append(steps(part, case.batch, part.init(ALONE), 0, 3))
     for step, (first, second) in enumerate(zip(*runs, strict=True)):
         if not np.array_equal(first, second):
             yield f"at step {step} it proposed {first.tolist()} and {second.tolist()}"
@@ -65,9 +66,9 @@ def repeats(part: Any, case: Case) -> Iterator[str]:
 @law("resuming reproduces the order")
 def resumes(part: Any, case: Case) -> Iterator[str]:
     """Saved after two steps, loaded into a new start; the next two steps are those of the uninterrupted run."""
-    state = part.init()
+    state = part.init(ALONE)
     steps(part, case.batch, state, 0, 2)
-    loaded = saved_and_loaded(untouched(state), part.init())
+    loaded = saved_and_loaded(untouched(state), part.init(ALONE))
     through, resumed = steps(part, case.batch, state, 2, 2), steps(part, case.batch, loaded, 2, 2)
     for step, (first, second) in enumerate(zip(through, resumed, strict=True), start=2):
         if not np.array_equal(first, second):
@@ -78,7 +79,7 @@ def resumes(part: Any, case: Case) -> Iterator[str]:
 def unmodified(part: Any, case: Case) -> Iterator[str]:
     """It learns from it and no more."""
     batch = case.batch.map(torch.clone)
-    part.observe(batch, part.init())
+    part.observe(batch, ALONE, part.init(ALONE))
     changed = [name for name, value in batch.extra.items() if not torch.equal(value, case.batch.extra[name])]
     if changed or not torch.equal(batch.reward, case.batch.reward) or not torch.equal(batch.mask, case.batch.mask):
         yield f"it changed {changed or 'reward or mask'}"

@@ -33,7 +33,7 @@ RECOGNISED = """recognised are
   - a reward: a function of `rows` (dicts with prompt, completion, answer, ...), or of `completions`
   - a loss: a function of `logp`, `logp_old`, `advantage`, `mask` that returns a sum, (sum, count) or [B, T]
   - an advantage: a function of `reward` and `group` (one outcome each), or of `reward`, `group`, `mask` ([B, T])
-  - parts: classes or values with the methods of a slot (credit, objective, regularizer, critic loss, constraint, ...)
+  - parts: classes that inherit a slot of assay.core.slots, such as class Mine(Credit), and values of such classes
   - a Gymnasium environment: a class with reset and step
   - a Recipe, a METHOD, or a function recipe()
 for example:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, pad
-from assay.core.slots import DemonstratedTask
+from assay.core.slots import DemonstratedTask, Scene
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
 from assay.tasks.language.addition import addition
@@ -192,7 +192,7 @@ class RewardCase:
 
     def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
         """The experience after the reward."""
-        after = part(self.batch if batch is None else batch, self.task, 0)
+        after = part(self.batch if batch is None else batch, Scene(self.task))
         if not isinstance(after, Experience):
             raise AssayError(
                 f"a reward returns the experience with its rewards, this one returned {type(after).__name__}"
@@ -264,6 +264,6 @@ REWARD = Contract("reward", (rewards, repeats, unmodified, rows_and_padding), re
 
 
 def check_reward(part: Any, task: DemonstratedTask | None = None) -> list[Finding]:
-    """The laws of a reward: a function of rows (or of completions), or a part of (experience, task, split)."""
-    is_part = not inspect.isfunction(part) and len(inspect.signature(part).parameters) == 3
+    """The laws of a reward: a part that inherits `Reward`, or a function of rows (or of completions)."""
+    is_part = getattr(part, "slot", None) == "reward"
     return REWARD.check(part, reward_cases(part, task)) if is_part else REWARD_FUNCTION.check(RewardFunction(part))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
-from assay.core.slots import ModelSpec, Task, frame_of
+from assay.core.slots import ALONE, ModelSpec, ResumableTask, Scene, Task, frame_of
 from assay.core.spaces import Discrete, Spec, Vocabulary
 from assay.models.bounded import Deterministic
 from assay.models.mlp import Mlp
@@ -67,9 +67,8 @@ class RolloutCase:
     def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
         """Fresh experience from a new start, or from a state."""
         asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
-        gathered: Experience = part(
-            self.task, self.actor(), asked, Draw(seed, (0,)), part.init(self.task) if state is None else state
-        )
+        scene = Scene(self.task, draw=Draw(seed, (0,)), actor=self.actor(), starts=asked)
+        gathered: Experience = part(scene, part.init(scene) if state is None else state)
         return gathered
 
 
@@ -81,7 +80,7 @@ def rollout_cases(
     for one in (addition(1), chain(4), cartpole(), pendulum(), GAME) if task is None else (task,):
         case = RolloutCase(f"task {one.name}", one, actor)
         try:
-            _ = part.init(one), case.actor()
+            _ = part.init(Scene(one)), case.actor()
         except AssayError:
             continue
         found.append(case)
@@ -162,9 +161,9 @@ def is_there(record: Experience, num: int) -> torch.Tensor:
 @law("resuming continues where it stopped")
 def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
     """Saved after one call, loaded into a new start; the next call gathers what the uninterrupted run does."""
-    state = part.init(case.task)
+    state = part.init(Scene(case.task))
     case.gather(part, state=state)
-    loaded = saved_and_loaded(untouched(state), part.init(case.task))
+    loaded = saved_and_loaded(untouched(state), part.init(Scene(case.task)))
     through, resumed = case.gather(part, state=state), case.gather(part, state=loaded)
     before = dict(columns_of(through))
     yield from (
@@ -189,7 +188,50 @@ def framed(part: Any, case: RolloutCase) -> Iterator[str]:
             yield f"{name} of an episode: {shown(ours.sum(1).float())} when used, {shown(before)} when gathered"
 
 
-ROLLOUT = Contract("rollout", (runs, gathers, recorded, seeded, masked, subset, resumes, framed), rollout_cases)
+class Overheard:
+    """A token actor that always writes the same token and keeps what it was given to read."""
+
+    num_draws = 1
+
+    def __init__(self, token: int, size: int) -> None:
+        self.token, self.size, self.num, self.heard = token, size, 0, list[list[int]]()
+
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Overheard:
+        """Itself, with so many rows."""
+        self.heard += [list(prompt) for prompt in prompts]
+        self.num = sum(repeats)
+        return self
+
+    def logits(self) -> torch.Tensor:
+        """All weight on its token."""
+        return torch.full((self.num, self.size), -30.0).index_fill(1, torch.tensor([self.token]), 30.0)
+
+    def push(self, tokens: torch.Tensor) -> None:
+        """Nothing to remember."""
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Goes on with these rows."""
+        self.num = len(rows)
+
+
+@law("an evaluation never sees a hint")
+def unhinted(part: Any, case: RolloutCase) -> Iterator[str]:
+    """On held-out starts the deployed policy reads the task's own prompt and its own tokens, and nothing else."""
+    task, frame = case.task, frame_of(part)
+    if not isinstance(task, ResumableTask) or not isinstance(task.spec.action, Vocabulary) or frame is None:
+        return  # without a frame the deployed policy is the actor itself, and the task writes its prompts
+    own = task.begin(STARTS, 1)
+    prompts = [row[there].tolist() for row, there in zip(own.context["tokens"], own.context["valid"], strict=True)]
+    spy = Overheard(task.spec.action.size - 1, task.spec.action.size)
+    task.play(frame.around({"actor": spy}), STARTS, np.zeros_like(STARTS), Draw(1, (7,)), split=1, greedy=True)
+    for heard in spy.heard:
+        ours = [prompt for prompt in prompts if heard[: len(prompt)] == prompt]
+        if not any(set(heard[len(prompt) :]) <= {spy.token} for prompt in ours):
+            yield f"it was shown {heard}, which is not a prompt of the task followed by what the policy wrote"
+
+
+LAWS = (runs, gathers, recorded, seeded, masked, subset, resumes, framed, unhinted)
+ROLLOUT = Contract("rollout", LAWS, rollout_cases)
 
 
 def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
@@ -208,7 +250,7 @@ class ExploreCase:
 
     def explorer(self, part: Any) -> Any:
         """The exploring actor."""
-        return part.wrap(built(self.model, self.spec))
+        return part.wrap(built(self.model, self.spec), ALONE, part.init(ALONE))
 
     def contexts(self, num: int, same: bool) -> dict[str, torch.Tensor]:
         """N observations, all different or all the same."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Outcome, Score, concatenate
-from assay.core.slots import DemonstratedTask, PairedTask, Task
+from assay.core.slots import DemonstratedTask, PairedTask, Scene, Task
 from assay.playing.text import CharacterTokenizer
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, with_dtype
@@ -67,7 +67,7 @@ def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list
         if one is goals and found:
             break
         try:
-            part.init(one)
+            part.init(Scene(one))
         except AssayError as error:
             refusals.append(str(error))
             continue
@@ -91,7 +91,7 @@ def marked(batch: Experience) -> Experience:
 def step(part: Any, case: SourceCase, state: Any, number: int) -> list[Experience]:
     """The batches of one step."""
     fresh = replace(case.fresh, reward=case.fresh.reward + 10_000 * number * case.fresh.mask)
-    return [batch.map(torch.clone) for batch in part(case.task, fresh, Draw(3, (number,)), state)]
+    return [batch.map(torch.clone) for batch in part(Scene(case.task, draw=Draw(3, (number,)), fresh=fresh), state)]
 
 
 def rewards(batches: list[Experience]) -> Tensor:
@@ -116,7 +116,7 @@ def same(mine: list[Experience], other: list[Experience]) -> Iterator[str]:
 @law("it yields batches with decisions")
 def yields(part: Any, case: SourceCase) -> Iterator[str]:
     """Within three steps of plenty of experience."""
-    state = part.init(case.task)
+    state = part.init(Scene(case.task))
     batches = [batch for number in range(3) for batch in step(part, case, state, number)]
     if not len(rewards(batches)):
         yield f"nothing in three steps with {int(case.fresh.mask.sum())} decisions each"
@@ -125,7 +125,7 @@ def yields(part: Any, case: SourceCase) -> Iterator[str]:
 @law("it yields only what it was given, or what the task shows")
 def own(part: Any, case: SourceCase) -> Iterator[str]:
     """Each decision is one of the fresh ones so far, or one that the task shows for its start."""
-    state = part.init(case.task)
+    state = part.init(Scene(case.task))
     for number in range(2):
         for batch in step(part, case, state, number):
             found = rewards([batch])
@@ -163,7 +163,7 @@ def shown_by(task: Task, batch: Experience) -> set[str]:
 @law("in one step it yields every fresh decision `epochs` times", declares("epochs"))
 def each_epoch(part: Any, case: SourceCase) -> Iterator[str]:
     """Nothing is skipped, nothing comes twice in an epoch."""
-    found = rewards(step(part, case, part.init(case.task), 0)).long()
+    found = rewards(step(part, case, part.init(Scene(case.task)), 0)).long()
     times = torch.bincount(found, minlength=int(case.fresh.mask.sum()) + 1)[1:]
     if not bool((times == part.epochs).all()):
         yield f"decisions come {int(times.min())} to {int(times.max())} times in {part.epochs} epochs"
@@ -175,7 +175,7 @@ def repeats(part: Any, case: SourceCase) -> Iterator[str]:
     runs = []
     for seed in (1, 2):
         with other_streams(seed):
-            state = part.init(case.task)
+            state = part.init(Scene(case.task))
             runs.append([batch for number in range(2) for batch in step(part, case, state, number)])
     yield from same(*runs)
 
@@ -183,9 +183,9 @@ def repeats(part: Any, case: SourceCase) -> Iterator[str]:
 @law("resuming reproduces the order")
 def resumes(part: Any, case: SourceCase) -> Iterator[str]:
     """Saved after one step, loaded into a new start; the next two steps are those of the uninterrupted run."""
-    state = part.init(case.task)
+    state = part.init(Scene(case.task))
     step(part, case, state, 0)
-    loaded = saved_and_loaded(untouched(state), part.init(case.task))
+    loaded = saved_and_loaded(untouched(state), part.init(Scene(case.task)))
     for number in (1, 2):
         for detail in same(step(part, case, loaded, number), step(part, case, state, number)):
             yield f"after resuming, at step {number}, {detail}"
@@ -195,7 +195,7 @@ def resumes(part: Any, case: SourceCase) -> Iterator[str]:
 def unmodified(part: Any, case: SourceCase) -> Iterator[str]:
     """Neither when it is taken in nor when batches are drawn."""
     fresh = case.fresh.map(torch.clone)
-    list(part(case.task, fresh, Draw(3), part.init(case.task)))
+    list(part(Scene(case.task, draw=Draw(3), fresh=fresh), part.init(Scene(case.task))))
     before = dict(columns_of(case.fresh))
     yield from (f"column {name} changed" for name, value in columns_of(fresh) if not torch.equal(value, before[name]))
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored, pad
+from assay.core.settings import models_read
 from assay.engine.batching import whole_units
 from assay.proof.laws.bench import STANDARD, Bench, BenchView, TermCase, Trial, columns_of, evaluate, fitting, seen_by
 from assay.proof.laws.cases import extreme, normal, with_dtype
@@ -116,6 +117,15 @@ def is_need(need: Any) -> bool:
     """Whether it is a need that the engine knows, or an annotation: a call with the names of a column and a model."""
     named = all(isinstance(getattr(need, name, None), str) for name in ("column", "model"))
     return isinstance(need, Need) or (named and callable(need))
+
+
+@law("every model that it reads is a setting of it")
+def names(part: Any, case: TermCase) -> Iterator[str]:
+    """Models by `view.model`; the actor may also be read by `view.scored` and `view.sampled`."""
+    hidden = evaluate(part, case).asked - {"actor", *models_read(part)}
+    yield from (
+        f"it reads the model '{name}': add a setting `{name}: str = model_name(...)`" for name in sorted(hidden)
+    )
 
 
 @law("equal inputs give equal outputs")
@@ -258,6 +268,7 @@ def finite(part: Any, case: TermCase) -> Iterator[str]:
 COMMON = (
     runs,
     declared,
+    names,
     repeats,
     unmodified,
     dtype,

@@ -18,10 +18,10 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
+from assay.ops.decoded import Stop
 from assay.playing import text
 from assay.playing.completions import complete, continued
 from assay.playing.text import Tokenizer
-from assay.sampling.stops import Stop
 
 HELD_OUT = 0.1
 MAX_ATTEMPTS = 10_000
@@ -118,7 +118,38 @@ class PromptTask:
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
         """A completion for each (start, sample); rewards are still 0."""
-        prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
+        ids = [prompt_ids(self.tokenizer, prompt, self.max_prompt) for prompt in self.prompts(starts, split)]
+        return self.completed(actor, ids, starts, samples, draw, split, greedy)
+
+    def prompts(self, starts: np.ndarray, split: int) -> list[str]:
+        """The task's own prompt of each start."""
+        return [item.prompt for item in self.items_of(starts, split)]
+
+    def play_prompts(
+        self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int
+    ) -> Experience:
+        """Completions of other prompts; `max_prompt` does not hold for them, since a hint makes a prompt longer."""
+        vocabulary = self.tokenizer.vocabulary
+        ids = [[vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
+        return self.completed(actor, ids, starts, samples, draw, split, greedy=False)
+
+    def onto(self, experience: Experience, prompts: Sequence[str]) -> Experience:
+        """The same decisions after other prompts."""
+        vocabulary = self.tokenizer.vocabulary
+        ids = [[vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
+        return text.after_other_prompts(experience, ids, vocabulary.pad)
+
+    def completed(
+        self,
+        actor: Any,
+        prompts: Sequence[Sequence[int]],
+        starts: np.ndarray,
+        samples: np.ndarray,
+        draw: Draw,
+        split: int,
+        greedy: bool,
+    ) -> Experience:
+        """A completion of each prompt, given as tokens."""
         vocabulary, limit = self.tokenizer.vocabulary, self.max_tokens
         played = complete(
             actor,
@@ -170,6 +201,15 @@ class PromptTask:
         return [
             checked_outcome(self, item, completion, row)
             for row, (_, completion, item) in enumerate(zip(prompts, completions, items, strict=True))
+        ]
+
+    def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
+        """Prompt, completion, answer, the item's facts, and whether the completion was cut; nothing is verified."""
+        items, completions = self.items_of(experience.column("start"), split), self.completions(experience)
+        cut = (experience.truncated & experience.mask).any(1).tolist()
+        return [
+            {**item.facts, "prompt": item.prompt, "completion": said, "answer": item.answer, "cut": is_cut}
+            for item, said, is_cut in zip(items, completions, cut, strict=True)
         ]
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.sampling import kernels
 
 COLDEST, HOTTEST = 1e-6, 100.0
 """Below, float32 cannot hold the quotients; above, tokens that an actor forbids by a low logit could come back."""
@@ -98,6 +97,8 @@ class NarrowedDecoder:
 
     def logits(self) -> Tensor:
         """[N, V] for the next token, narrowed."""
+        from assay.sampling import kernels  # here, so that a run without narrowing loads no kernel
+
         self.raw: Tensor = self.decoder.logits().float()
         return kernels.narrowed(self.raw, self.narrowing)
 

@@ -9,13 +9,15 @@ implicit maximum is the minimiser of level * F(x - v) + (1 - level) * v (Sikchi 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from assay.core.slots import Choice
 
-class Conjugate(Protocol):
+
+class Conjugate(Choice, Protocol):
     """A generator of a divergence, elementwise."""
 
     def generator(self, t: Tensor) -> Tensor:
@@ -32,10 +34,8 @@ class Conjugate(Protocol):
 
 
 @dataclass(frozen=True)
-class ChiSquare:
+class ChiSquare(Conjugate):
     """f(t) = (t - 1)^2;  f*_p(y) = max(y/2 + 1, 0)^2 - 1;  F(y) = y+ + y+^2 / 4."""
-
-    not_a_part: ClassVar[str] = "a setting of a loss"
 
     def generator(self, t: Tensor) -> Tensor:
         """(t - 1)^2."""
@@ -56,10 +56,8 @@ class ChiSquare:
 
 
 @dataclass(frozen=True)
-class TotalVariation:
+class TotalVariation(Conjugate):
     """f(t) = |t - 1| / 2;  f*_p(y) = max(y, -1/2) up to 1/2 and infinite above;  F(y) = y+: grows as y itself."""
-
-    not_a_part: ClassVar[str] = "a setting of a loss"
 
     def generator(self, t: Tensor) -> Tensor:
         """|t - 1| / 2."""
@@ -79,10 +77,8 @@ class TotalVariation:
 
 
 @dataclass(frozen=True)
-class ReverseKl:
+class ReverseKl(Conjugate):
     """f(t) = t log t;  f*_p(y) = exp(y - 1);  F(y) = exp(y), whose implicit maximum is XQL's log E exp."""
-
-    not_a_part: ClassVar[str] = "a setting of a loss"
 
     def generator(self, t: Tensor) -> Tensor:
         """t log t, 0 at 0."""

@@ -1,13 +1,33 @@
-"""Texts that end a result: found in what was decoded, token by token."""
+"""What decoding gives and where it ends; the same for a paged sampler and for an actor's own cache."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor
 
 from assay.core.errors import AssayError
+
+
+class Written(NamedTuple):
+    """B results of up to N tokens: tokens and their log-probabilities [B, N], tokens of each [B], whether it ended by
+    its own decision (end token, stop string) and not at its limit [B]; where a narrowing made the behaviour another
+    than the model, what the model itself says of the tokens [B, N].
+    """
+
+    tokens: Tensor
+    logp: Tensor
+    length: Tensor
+    has_ended: Tensor
+    logp_model: Tensor | None = None
+
+    def rows(self, index: Tensor) -> Written:
+        """The results at `index`."""
+        model = None if self.logp_model is None else self.logp_model[index]
+        return Written(self.tokens[index], self.logp[index], self.length[index], self.has_ended[index], model)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.ops.recording import recorded
 from assay.core.record import Experience
+from assay.ops.recording import recorded
 
 Columns = dict[str, Tensor]
 """Tensors by name; those of a record under 'context.' and 'extra.' where it maps names to them."""
 WARM_UPS = 3
 """How often a function runs before it is captured: libraries choose their kernels and ask for memory then."""
+MOST_GRAPHS = 16
+"""Each graph holds memory; a function whose shapes never repeat would fill it with graphs that are never replayed."""
 
 
 def columns_of(record: Experience) -> Columns:
@@ -57,27 +59,27 @@ def by_time(columns: Columns) -> Columns:
 class Replayed:
     """A function of tensors by name without side effects; its results are those of the latest call, in fixed places.
 
-    The first call runs it plainly. The second, where `captures`, captures it as a graph that later calls replay: inputs
-    are copied to where the graph reads them, unless they are there already.
+    The first call runs it, the second captures it as a graph that this and later calls replay: inputs are copied to
+    where the graph reads them, unless they are there already.
     """
 
-    def __init__(self, function: Callable[[Columns], Columns], captures: bool, pool: Any = None) -> None:
-        self.function, self.captures, self.pool = function, captures, pool
-        self.calls = 0
+    def __init__(self, function: Callable[[Columns], Columns], pool: Any) -> None:
+        self.function, self.pool = function, pool
+        self.has_run = False
         self.graph: torch.cuda.CUDAGraph | None = None
         self.inputs: Columns = {}
         self.outputs: Columns = {}
 
     def __call__(self, inputs: Columns) -> Columns:
         """The function's results."""
-        self.calls += 1
-        if self.graph is None and not (self.captures and self.calls > 1):
+        if not self.has_run:  # most shapes that come once never come again: a capture would not pay
+            self.has_run = True
             return self.function(inputs)
         if self.graph is None:
             self.capture(inputs)
         assert self.graph is not None
         for name, place in self.inputs.items():
-            if place.data_ptr() != inputs[name].data_ptr():
+            if place.data_ptr() != inputs[name].data_ptr():  # else it is another graph's output, in place already
                 place.copy_(inputs[name])
         self.graph.replay()
         return self.outputs
@@ -85,7 +87,7 @@ class Replayed:
     def capture(self, inputs: Columns) -> None:
         """Runs the function on a side stream, then records it."""
         self.inputs = inputs
-        side = torch.cuda.Stream()
+        side = torch.cuda.Stream()  # CUDA does not capture on the default stream
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(WARM_UPS):
@@ -94,3 +96,26 @@ class Replayed:
         self.graph = torch.cuda.CUDAGraph()
         with recorded(self.graph, self.pool):
             self.outputs = self.function(self.inputs)
+
+
+class Replays:
+    """Runs functions by key, each as a graph of its own for every set of input shapes; without CUDA as they are."""
+
+    def __init__(self, captures: bool) -> None:
+        self.captures = captures
+        # One pool for all graphs: they run one after the other, so that the memory of one serves the next.
+        self.pool: Any = torch.cuda.graph_pool_handle() if captures else None
+        self.pieces: dict[Any, Replayed] = {}
+
+    def __call__(
+        self, key: tuple[Any, ...], inputs: Columns, function: Callable[[Columns], Columns], captures: bool = True
+    ) -> Columns:
+        """function(inputs); the function of a key may differ between calls only if `captures` is false."""
+        if not (self.captures and captures):
+            return function(inputs)
+        full = (*key, tuple((name, tuple(column.shape)) for name, column in inputs.items()))
+        if full not in self.pieces:
+            if len(self.pieces) == MOST_GRAPHS:
+                return function(inputs)
+            self.pieces[full] = Replayed(function, self.pool)
+        return self.pieces[full](inputs)

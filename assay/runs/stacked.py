@@ -12,21 +12,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay.core import store
-from assay.runs.machine import tuned
-from assay.engine.engine import Placement
-from assay.engine.loop import Loop, Step
-from assay.runs.plan import Plan, make_plan
-from assay.core.recipe import Recipe, Stage
 from assay.app.report.folder import Journal
 from assay.app.report.progress import Display, Mode
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe, Stage
+from assay.core.record import State
+from assay.core.slots import Scene, Source, Task
+from assay.engine.engine import Placement
+from assay.engine.loop import Loop, Step
+from assay.engine.stacked.engine import ALONE
+from assay.engine.stacked.loop import StackedLoop
+from assay.runs.machine import tuned
+from assay.runs.plan import Plan, make_plan
 from assay.runs.run import Run, Worker, check_folder
 from assay.runs.signals import Stopped, resume_command, stop_signals
-from assay.core.slots import Source, Task
-from assay.runs.stacked.engine import ALONE
-from assay.runs.stacked.loop import StackedLoop
-from assay.core.errors import AssayError
-from assay.core.record import Draw, Experience, State
 
 
 @dataclass
@@ -58,7 +58,7 @@ def train_stacked(
     """
     first = make_plan(method, task, steps=steps, settings=settings, evaluations=evaluations, data=data)
     if first.recipe.rollout is not None or first.recipe.before or first.warmup:
-        raise AssayError(f"recipe '{first.recipe.name}' gathers its own experience or has phases; {ALONE}")
+        raise AssayError(f"recipe '{first.recipe.name}' gathers its own experience or has phases. {ALONE}")
     plans = [replace(first, seed=seed) for seed in dict.fromkeys(seeds)]
     folders = [Path(out) / f"{first.recipe.name}-{first.task.name}-{plan.seed}" for plan in plans]
     if not plans:
@@ -161,13 +161,13 @@ class Begun(Source):
     inner: Source
     state: State
 
-    def init(self, task: Task) -> State:
+    def init(self, scene: Scene) -> State:
         """A copy of it; what it holds is shared."""
         return dict(self.state)
 
-    def __call__(self, task: Task, fresh: Experience | None, draw: Draw, state: State) -> Any:
+    def __call__(self, scene: Scene, state: State) -> Any:
         """As the source inside."""
-        return self.inner(task, fresh, draw, state)
+        return self.inner(scene, state)
 
 
 def shared_loops(recipe: Recipe, task: Task, seeds: Sequence[int], num_steps: int) -> list[Loop]:

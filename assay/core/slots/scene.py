@@ -1,0 +1,86 @@
+"""What a part may look at besides the experience it works on. There is nothing else: no globals, no files, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Experience, Progress
+from assay.core.slots.tasks import Task
+
+NO_STARTS = np.empty(0, dtype=np.int64)
+
+DISCARDED = "discarded_decisions"
+"""The metric under which a rollout logs decisions that it sampled and does not return: they count as spent."""
+
+OnRows = Callable[[Any, Experience], Tensor]
+"""function(model, rows): a tensor whose first axis is the rows."""
+
+
+class Models(Protocol):
+    """The recipe's models by name (`actor`, critics, target networks), used without gradient."""
+
+    def model(self, name: str) -> Any:
+        """Returns the model; AssayError names the models there are if it is missing."""
+
+    def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
+        """Evaluates function(model, rows) on each micro-batch without gradient and joins the results in row order."""
+
+
+class NoModels:
+    """No models: what a part sees that is called outside of a run."""
+
+    def model(self, name: str) -> Any:
+        """Raises: there is none."""
+        raise AssayError(f"a part asks for the model '{name}' outside of a run. Pass a scene that has models")
+
+    def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
+        """Raises: there is none."""
+        return self.model(name)
+
+
+def not_rewarded(experience: Experience) -> Experience:
+    """The reward function of a scene outside of a run: leaves rewards as they are."""
+    return experience
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The task, the models (no gradient), randomness, progress and the split, for one call of one part.
+
+    `draw` is this part's own coordinate: two parts, or one part at two steps, never share random numbers. What a part
+    logs with `log` appears in the step's metrics. The other fields are set for some shapes only: `actor` (the acting
+    policy), `starts` and `reward` for rollouts, `num_starts` for curricula, `fresh` for sources, `handed` in `init`.
+    """
+
+    task: Task = None  # type: ignore[assignment]
+    models: Models = field(default_factory=NoModels)
+    draw: Draw = Draw(0)
+    progress: Progress = Progress()
+    split: int = 0
+    actor: Any = None
+    starts: np.ndarray = field(default_factory=lambda: NO_STARTS)
+    num_starts: int = 0
+    fresh: Experience | None = None
+    reward: Callable[[Experience], Experience] = not_rewarded
+    handed: Mapping[str, Any] = field(default_factory=dict)
+    """Data and tables that earlier phases handed on, by name; the values are trees of plain values."""
+    metrics: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    """(sum, count) pairs of what parts logged in this step, by name."""
+
+    def log(self, name: str, value: float, count: float = 1.0) -> None:
+        """Adds (value, count) to the step's metric `name`; a step shows the sum of values over the sum of counts."""
+        self.metrics.setdefault(name, []).append((float(value), float(count)))
+
+    def given(self, **changes: Any) -> Scene:
+        """Returns the scene with these fields replaced; logged metrics stay shared."""
+        return replace(self, **changes)
+
+
+ALONE = Scene()
+"""The scene of a part that is called by itself, in a notebook or a test: no task, no models, seed 0."""

@@ -1,0 +1,222 @@
+"""Rewards made of rewards: weighted sum, product, gate, a table by label and outcome, standardised inside groups.
+
+Each component is a reward part of its own. It is applied to the experience as it was before (no component sees the
+reward of another), logged as `reward/NAME` (mean over episodes), and kept as the column `reward/NAME` [B, T]. Rows that
+`Verifier` has verified are not verified again. Axes: B sequences, T decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, State
+from assay.core.slots import Choice, Reward, Scene, TextTask
+from assay.core.verifier import VERIFIED, Verifier
+from assay.ops import groups
+from assay.parts.rewards.function import on_last_decision
+
+
+@dataclass(frozen=True)
+class Weighted(Choice):
+    """A component of a weighted sum."""
+
+    reward: Reward
+    weight: float = 1.0
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"reward": Verifier()},)
+
+
+def states_of(components: Mapping[str, Reward], scene: Scene) -> State:
+    """The initial state of each component under its name."""
+    return {name: reward.init(scene) for name, reward in components.items()}
+
+
+def check_components(of: Reward, components: Mapping[str, Reward]) -> None:
+    """Raises AssayError without components, and if one that is not the verifier has its name."""
+    if not components:
+        raise AssayError(f"{type(of).__name__}.components is empty. Name at least one reward")
+    if not isinstance(components.get("verifier", Verifier()), Verifier):
+        raise AssayError(
+            f"{type(of).__name__}.components: the name 'verifier' is that of Verifier(), whose column is not verified "
+            "again. Choose another name for this reward"
+        )
+
+
+def applied(
+    components: Mapping[str, Reward], experience: Experience, scene: Scene, state: State
+) -> tuple[Experience, dict[str, Tensor]]:
+    """The experience with the columns `reward/NAME`, and the reward [B, T] of each component by name.
+
+    `score` is the task's own if one of them is the verifier, whatever the others write.
+    """
+    values: dict[str, Tensor] = {}
+    base = experience
+    score = experience.extra.get("score") if VERIFIED in experience.extra else None
+    for place, (name, reward) in enumerate(components.items()):
+        after = reward(experience.with_columns(reward=base.reward), scene.given(draw=scene.draw.at(place)), state[name])
+        values[name] = after.reward
+        log_component(name, after, scene)
+        experience = after.add({f"reward/{name}": after.reward})
+        if score is None and (isinstance(reward, Verifier) or VERIFIED in experience.extra):
+            score = experience.extra["score"]
+    return experience if score is None else experience.add({"score": score}), values
+
+
+def log_component(name: str, rewarded: Experience, scene: Scene) -> None:
+    """Logs the mean total of a component over rows that have a decision."""
+    there = rewarded.mask.any(1)
+    scene.log(f"reward/{name}", float((rewarded.reward * rewarded.mask).sum()), float(there.sum()))
+
+
+@dataclass(frozen=True)
+class WeightedSum(Reward):
+    """reward = sum over components of weight * reward_component, decision by decision.
+
+    A weight of 0 logs a component without training on it. Degenerate: one component of weight 1 is that component.
+    """
+
+    components: Mapping[str, Weighted] = field(default_factory=lambda: {"verifier": Weighted(Verifier())})
+
+    def __post_init__(self) -> None:
+        check_components(self, self.parts)
+
+    @property
+    def parts(self) -> dict[str, Reward]:
+        """The components' rewards by name."""
+        return {name: one.reward for name, one in self.components.items()}
+
+    def init(self, scene: Scene) -> State:
+        """Returns the components' states."""
+        return states_of(self.parts, scene)
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the sum as its reward."""
+        rewarded, values = applied(self.parts, experience, scene, state)
+        total = sum((one.weight * values[name] for name, one in self.components.items()), torch.zeros(()))
+        return rewarded.with_columns(reward=total * rewarded.mask)  # a later component may have met a fault
+
+
+@dataclass(frozen=True)
+class Product(Reward):
+    """reward = product over components of each row's total reward, on the last decision.
+
+    So one component of 0 makes the whole 0 (format times correctness). Degenerate: one component is its row total.
+    """
+
+    components: Mapping[str, Reward] = field(default_factory=lambda: {"verifier": Verifier()})
+
+    def __post_init__(self) -> None:
+        check_components(self, self.components)
+
+    def init(self, scene: Scene) -> State:
+        """Returns the components' states."""
+        return states_of(self.components, scene)
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the product as its reward."""
+        rewarded, values = applied(self.components, experience, scene, state)
+        total = torch.stack([(value * rewarded.mask).sum(1) for value in values.values()]).prod(0)
+        return placed(rewarded, total)
+
+
+@dataclass(frozen=True)
+class Gated(Reward):
+    """reward = `then` where the total of `gate` is above `threshold`, else `closed`, on the last decision.
+
+    For rewards that count only if something else holds: a style score of right answers, correctness of readable ones.
+    """
+
+    gate: Reward = Verifier()
+    then: Reward = Verifier()
+    threshold: float = 0.0
+    closed: float = 0.0
+
+    def init(self, scene: Scene) -> State:
+        """Returns both states."""
+        return states_of({"gate": self.gate, "then": self.then}, scene)
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the gated reward."""
+        rewarded, values = applied({"gate": self.gate, "then": self.then}, experience, scene, state)
+        gate, then = ((values[name] * rewarded.mask).sum(1) for name in ("gate", "then"))
+        return placed(rewarded, torch.where(gate > self.threshold, then, torch.full_like(then, self.closed)))
+
+
+@dataclass(frozen=True)
+class ByLabel(Reward):
+    """reward = table[label][outcome]: what an outcome is worth depends on the prompt's label, on the last decision.
+
+    The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
+    `reward` is above `threshold`. table maps a label to (worth if not, worth if so). A label without an entry is an
+    error that names it.
+    """
+
+    table: Mapping[str, tuple[float, float]]
+    reward: Reward = Verifier()
+    label: str = "label"
+    threshold: float = 0.5
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"table": {"": (0.0, 1.0)}, "label": ""},)
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the reward inside."""
+        return states_of({"outcome": self.reward}, scene)
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the table's rewards."""
+        rewarded, values = applied({"outcome": self.reward}, experience, scene, state)
+        is_so = ((values["outcome"] * rewarded.mask).sum(1) > self.threshold).tolist()
+        labels = labels_of(rewarded, scene, self.label)
+        unknown = sorted(set(labels) - set(self.table))
+        if unknown:
+            raise AssayError(f"ByLabel.table has no entry for the label '{unknown[0]}' (it has {sorted(self.table)})")
+        total = [self.table[label][int(so)] for label, so in zip(labels, is_so, strict=True)]
+        return placed(rewarded, torch.tensor(total, device=rewarded.mask.device))
+
+
+def labels_of(experience: Experience, scene: Scene, name: str) -> list[str]:
+    """The fact `name` of each row's prompt as text; the empty name gives every row the empty label."""
+    if not name:
+        return [""] * len(experience)
+    if not isinstance(scene.task, TextTask):
+        raise AssayError(f"task '{scene.task.name}' has no labels: it is not a text task. Use a task with prompts")
+    rows = scene.task.texts(experience, scene.split)
+    missing = next((row for row, told in enumerate(rows) if name not in told), None)
+    if missing is not None:
+        raise AssayError(f"task '{scene.task.name}': the prompt of row {missing} has no column '{name}'. Add it")
+    return [str(row[name]) for row in rows]
+
+
+@dataclass(frozen=True)
+class StandardisedInGroup(Reward):
+    """reward = (total - mean of its group) / (deviation of its group + epsilon), on the last decision.
+
+    Puts components of different scales on one footing before they are added. Degenerate: a group of one, or of equal
+    totals, gets 0; rows without a decision take no part.
+    """
+
+    reward: Reward = Verifier()
+    epsilon: float = 1e-6
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the reward inside."""
+        return {"inside": self.reward.init(scene)}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with standardised rewards."""
+        rewarded = self.reward(experience, scene, state["inside"])
+        total, by_group = (rewarded.reward * rewarded.mask).sum(1), groups.row_groups(rewarded)
+        centred = total - groups.mean(total, by_group)
+        return placed(rewarded, centred / (groups.deviation(total, by_group) + self.epsilon))
+
+
+def placed(experience: Experience, total_B: Tensor) -> Experience:
+    """One number a row as the reward of its last decision; `score` stays the task's own where it is there."""
+    rewarded = on_last_decision(experience, total_B.to(experience.reward.dtype))
+    return rewarded.add({"score": experience.extra["score"]}) if "score" in experience.extra else rewarded

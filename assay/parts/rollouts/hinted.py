@@ -1,0 +1,118 @@
+"""Gathering again, with more in the prompt, where the policy failed. Axes: B rows, T columns.
+
+A hint is seen while gathering only: the policy is evaluated and exported on the task's own prompts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+import numpy as np
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Origin, State, concatenate
+from assay.core.slots import DemonstratedTask, PromptedTask, Rollout, Scene
+from assay.core.slots.scene import DISCARDED
+from assay.ops import groups
+from assay.parts.rollouts.episodes import Episodes, group_rows
+
+
+class Hint(Protocol):
+    """Writes prompts that say more than the task's own. Law: one prompt for each start, from start and state alone."""
+
+    def __call__(self, scene: Scene, starts: np.ndarray) -> list[str]:
+        """Returns a prompt for each start of `scene.task`."""
+
+
+@dataclass(frozen=True)
+class DemonstrationPrefix:
+    """The task's prompt followed by the first `share` of the words of its demonstration.
+
+    share 0 is the task's prompt; share 1 shows the whole solution.
+    """
+
+    share: float = 0.5
+    not_a_part: ClassVar[str] = "a setting of Hinted"
+
+    def __call__(self, scene: Scene, starts: np.ndarray) -> list[str]:
+        """Prompt and prefix of each start."""
+        task = scene.task
+        if not isinstance(task, DemonstratedTask) or not isinstance(task, PromptedTask):
+            raise AssayError(f"task '{task.name}' has no demonstrations to take a hint from. Use another hint")
+        shown = task.demonstrate(starts, scene.split)
+        told = [row["completion"] for row in task.texts(shown, scene.split)]
+        return [
+            prompt + text[: round(self.share * len(text))]
+            for prompt, text in zip(task.prompts(starts, scene.split), told, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Hinted(Rollout):
+    """Gathers, rewards, and gathers the groups that failed again from hinted prompts.
+
+    A group failed if no member's outcome is above `threshold`. Its rows are replaced by `members` new ones, sampled
+    after the hint. `onto_prompt` rewrites them onto the task's own prompt: what is trained is the bare prompt, and the
+    recorded log-probabilities stay those of the policy that saw the hint (an off-policy sample). `hinted` [B] marks
+    them, and their `source` is HINTED. Degenerate: no failed group is `gather`.
+    """
+
+    gather: Rollout = Episodes()
+    hint: Hint = DemonstrationPrefix()
+    members: int = 8
+    threshold: float = 0.0
+    onto_prompt: bool = True
+    breaks: ClassVar[dict[str, str]] = {
+        "recorded": "rows on the bare prompt keep the log-probability that was recorded under the hint",
+    }
+    writes: ClassVar[tuple[str, ...]] = ("hinted",)
+
+    @property
+    def num_starts(self) -> int:
+        """As many as the rollout inside asks for."""
+        return self.gather.num_starts
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the rollout inside; refuses a task without prompts."""
+        if not isinstance(scene.task, PromptedTask):
+            raise AssayError(f"task '{scene.task.name}' has no prompts to put a hint into. Use rollout Episodes()")
+        return self.gather.init(scene)
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Returns solved groups as they are and failed ones gathered again, all rewarded."""
+        task = scene.task
+        assert isinstance(task, PromptedTask)
+        first = scene.reward(self.gather(scene, state))
+        first = first.add({"hinted": torch.zeros(len(first), dtype=torch.bool)})
+        failed = ~groups.any_of(groups.outcome(first) > self.threshold, groups.row_groups(first))
+        scene.log("failed_groups", float(failed.sum()), float(len(first)))
+        scene.log(DISCARDED, float(first.mask[failed].sum()))
+        starts = np.unique(first.column("start")[failed].numpy())
+        if not len(starts):
+            return first
+        rows, samples = group_rows(np.arange(len(starts)), self.members)
+        told = self.hint(scene, starts)
+        again = task.play_prompts(
+            scene.actor,
+            [told[row] for row in rows],
+            starts[rows],
+            samples + FIRST_AGAIN,
+            scene.draw,
+            split=scene.split,
+        )
+        again = scene.reward(again).add({"hinted": torch.ones(len(again), dtype=torch.bool)})
+        if self.onto_prompt:
+            again = task.onto(again, task.prompts(starts[rows], scene.split))
+        kept, taught = with_origin(first.rows(~failed), Origin.POLICY), with_origin(again, Origin.HINTED)
+        return concatenate([kept, taught]) if len(kept) else taught
+
+
+FIRST_AGAIN = 1 << 20
+"""Sample numbers of rows that are gathered again begin here: they never share random numbers with the first ones."""
+
+
+def with_origin(rows: Experience, origin: Origin) -> Experience:
+    """The rows with a provenance."""
+    return rows.with_columns(source=torch.full((len(rows),), int(origin)))

@@ -1,0 +1,114 @@
+"""Laws of targets and of fits: what a critic's loss is composed of. Axes: B sequences, T columns, N critics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Loss, Need, Scored
+from assay.core.slots import Regression, Target, View
+from assay.parts.critics.td import Td, over_members
+from assay.parts.predictions import OfState
+from assay.parts.targets.one_step import NextValue
+from assay.proof.laws.bench import STANDARD, Bench, BenchView, TermCase, seen_by, watched_columns
+from assay.proof.laws.critic import ends, targets
+from assay.proof.laws.laws import TIGHT, Contract, Unsuited, gap, law, shown
+from assay.proof.laws.term import COMMON, cases_on
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A target as a term that sums it over its decisions, so that the laws of terms apply to it."""
+
+    target: Target
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of decisions that have a target."""
+        return self.target.rows(batch).num_decisions
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Targets of ensembles are averaged."""
+        rows = self.target.rows(batch)
+        return Loss((over_members(self.target(batch, view)) * rows.weight).sum(), self.count(batch))
+
+
+def cases_with_targets(part: Summed | Td, benches: Sequence[Bench] = STANDARD) -> list[TermCase] | list[Unsuited]:
+    """The inputs in which every decision has a target: none stands in the last column if what follows is needed."""
+    cases = cases_on(part, benches)
+
+    def is_whole(batch: Experience) -> bool:
+        return part.target.rows(batch).num_columns == batch.num_columns or not bool(batch.mask[:, -1].any())
+
+    kept = [case for case in cases if isinstance(case, TermCase) and is_whole(case.batch)]
+    return kept or [case for case in cases if isinstance(case, Unsuited)]
+
+
+def viewed(part: Any, case: TermCase) -> tuple[Experience, BenchView]:
+    """The case's batch, whose columns take gradient, and a view of it."""
+    record, outputs = seen_by(part, case.batch)
+    record = watched_columns(record)
+    return record, BenchView(case.bench, record, Scored(**outputs))
+
+
+# ---------------------------------------------------------------------------------------------------- targets
+@law("a target carries no gradient")
+def still(part: Summed, case: TermCase) -> Iterator[str]:
+    """Neither from recorded columns nor from models that are trained."""
+    if part.target(*viewed(part, case)).requires_grad:
+        yield "the target requires gradient: compute it under torch.no_grad() and detach recorded columns"
+
+
+@law("a target has the axes [..., B, T] of its decisions")
+def axes(part: Summed, case: TermCase) -> Iterator[str]:
+    """One for each decision, members of an ensemble in front."""
+    record, view = viewed(part, case)
+    shape, wanted = part.target(record, view).shape, part.target.rows(record).mask.shape
+    if shape[-2:] != wanted:
+        yield f"the shape is {tuple(shape)}, its decisions are {tuple(wanted)}"
+
+
+TARGET = Contract("target", (*COMMON, still, axes, ends), cases_with_targets, Summed)
+
+
+# ---------------------------------------------------------------------------------------------------- fits
+@law("a decision's loss depends on its own target alone")
+def alone(part: Td, case: TermCase) -> Iterator[str]:
+    """The first decision's target moves."""
+    record, view = viewed(part, case)
+    rows, target = part.target.rows(record), part.target(record, view)
+    first = rows.mask & (rows.mask.flatten().cumsum(0).view_as(rows.mask) == 1)
+    before, after = (part.fit(part.of, rows, aim, view).loss.detach() for aim in (target, target + 0.1 * first))
+    if gap(torch.where(first, 0.0, after), torch.where(first, 0.0, before)) > TIGHT:
+        yield f"the losses of other decisions are {shown(after)} instead of {shown(before)}"
+
+
+@law("the gradient moves the prediction towards the target, from either side")
+def pulls(part: Td, case: TermCase) -> Iterator[str]:
+    """How one small step on the loss of one decision would change its own prediction."""
+    record, view = viewed(part, case)
+    rows = part.target.rows(record)
+    for place in rows.mask.nonzero()[:3].tolist():
+        for side in (-0.5, 0.5):
+            model = view.model(part.of.model)
+            value = over_members(part.of(model, rows))[*place]
+            aim = (part.of(model, rows) + side).detach()
+            loss = over_members(part.fit(part.of, rows, aim, view).loss)[*place]
+            weights = [weight for weight in model.parameters() if weight.requires_grad]
+            slopes = [torch.autograd.grad(one, weights, allow_unused=True) for one in (value, loss)]
+            moved = -sum((a * b).sum() for a, b in zip(*slopes, strict=True) if a is not None and b is not None)
+            if not float(moved) * side > 0:
+                yield f"the target is {side:+} from the prediction, which would move by {float(moved):.3g} x rate"
+
+
+def held(fit: Regression) -> Td:
+    """A fit in the loss of a state value."""
+    return Td(NextValue(value="value"), fit, OfState("value"))
+
+
+FIT = Contract("fit", (*COMMON, targets, alone, pulls), cases_with_targets, held)
