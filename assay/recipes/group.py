@@ -57,7 +57,7 @@ def grpo(world: Defaults = LANGUAGE) -> Recipe:
 def dr_grpo(world: Defaults = LANGUAGE, length: int = 64) -> Recipe:
     """Dr. GRPO (arXiv:2503.20783): no division by the deviation, none by the sequence's own length."""
     base = replace(grpo(world), credit=(OutcomeCredit(GroupMean()),))
-    return with_policy(base, "dr_grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=FixedLength(length)))
+    return with_policy(base, "dr-grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=FixedLength(length)))
 
 
 def dapo(world: Defaults = LANGUAGE) -> Recipe:

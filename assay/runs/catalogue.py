@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -34,6 +34,9 @@ from assay.tasks.language.prompts import PromptTask
 WARMUP = 200
 """Supervised steps before a token method, unless told."""
 
+NEAR = 0.6
+"""How alike two names must be (difflib's ratio) so that one is given as a hint for the other."""
+
 PRETRAINED_RATE = 5e-6
 """Peak learning rate of pretrained actors, unless told."""
 
@@ -47,9 +50,9 @@ def modules_of(package: ModuleType) -> list[ModuleType]:
     return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
-def folder_of(method: str) -> Path:
-    """The folder of a built-in method: `methods/KEY`."""
-    return Path(next(iter(assay.methods.__path__))) / method.replace("-", "_")
+def folder_of(name: str) -> Path:
+    """The folder of a built-in method, or of a variant's method: `methods/KEY`."""
+    return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_")
 
 
 @cache
@@ -65,8 +68,8 @@ def name_of(module: ModuleType) -> str:
 
 
 def method_text(name: str) -> str:
-    """The method's own words: what it changes, the formula, the reason."""
-    module = importlib.import_module(f"{assay.methods.__name__}.{name.replace('-', '_')}")
+    """The docstring of a method: what it changes, the formula, the reason."""
+    module = importlib.import_module(f"{assay.methods.__name__}.{folder_of(name).name}")
     return (module.__doc__ or name).strip()
 
 
@@ -87,18 +90,52 @@ def tasks() -> Mapping[str, Callable[[], Task]]:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
-    """Refuses a name, and gives the nearest one."""
-    near = get_close_matches(name, list(known), 1, 0.0)
-    raise AssayError(f"there is no {kind} '{name}'; the nearest is '{near[0]}' ({hint})")
+    """Raises AssayError for a name; it says which known name is near, if one is."""
+    near = get_close_matches(name.lower(), list(known), 1, NEAR)
+    meant = f" Did you mean '{near[0]}'?" if near else ""
+    raise AssayError(f"there is no {kind} '{name}'.{meant} {hint}")
+
+
+@cache
+def names() -> Mapping[str, str]:
+    """Every name that a method can be called by: keys, aliases, METHOD:VARIANT and VARIANT; each means one of them.
+
+    AssayError for a name that means two.
+    """
+    found: dict[str, str] = {}
+    for key, method in methods().items():
+        variants = {f"{key}:{variant}": f"{key}:{variant}" for variant in method.variants}
+        short = {variant: f"{key}:{variant}" for variant in method.variants}
+        for name, meant in ({key: key} | dict.fromkeys(method.aliases, key) | variants | short).items():
+            if found.setdefault(name, meant) != meant:
+                raise AssayError(f"'{name}' is a name of {found[name]} and of {meant}. Rename one of them")
+    return found
 
 
 def find_method(name: str) -> tuple[str, Method]:
-    """A method and its name; '-' and '_' are the same."""
-    spelt = {key.replace("-", "_"): key for key in methods()}
-    key = spelt.get(name.replace("-", "_").lower())
-    if key is None:
-        unknown("method", name, methods(), "assay list shows all")
-    return key, methods()[key]
+    """A method by name, alias, variant or METHOD:VARIANT; '-' and '_' are the same, and so are capitals.
+
+    Returns its full name and the method. A variant is the method with the variant's recipe, derived from the method's.
+    """
+    asked = name.lower().replace("_", "-")
+    key, _, variant = asked.partition(":")
+    full = names().get(f"{names().get(key, key)}:{variant}" if variant else asked)
+    if full is None and variant and key in names():
+        has = ", ".join(methods()[names()[key].partition(":")[0]].variants) or "none"
+        raise AssayError(f"method '{key}' has no variant '{variant}'. It has: {has}")
+    if full is None:
+        unknown("method", name, names(), "assay list shows all.")
+    key, _, variant = full.partition(":")
+    method = methods()[key]
+    if not variant:
+        return full, method
+    recipe = partial(named, variant, method.variants[variant])
+    return full, replace(method, recipe=recipe, base=method.recipe, aliases=(), variants={})
+
+
+def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe:
+    """A variant's recipe under the variant's name."""
+    return replace(function(*arguments), name=name)
 
 
 def find_task(name: str) -> Task:
@@ -117,7 +154,9 @@ def find_task(name: str) -> Task:
         from assay.tasks.adapters.gymnasium import gymnasium_task
 
         return gymnasium_task(name)
-    unknown("task", name, tasks(), "or a Gymnasium id such as CartPole-v1, or a .jsonl file; assay list shows all")
+    unknown(
+        "task", name, tasks(), "assay list shows all; a Gymnasium id such as CartPole-v1 or a .jsonl file works too."
+    )
 
 
 def task_from_file(path: str) -> Task:

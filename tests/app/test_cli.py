@@ -64,9 +64,9 @@ def answered(answer: Answer, code: int = 0) -> Any:
 
 def test_list_gives_every_method_with_its_parts_and_claims(assay: Command) -> None:
     rows = answered(assay("list", "--json"))
-    assert [row["name"] for row in rows] == sorted(catalogue.methods())
+    assert sorted(row["name"] for row in rows) == sorted(catalogue.methods())
     for row in rows:
-        assert {"name", "paper", "world", "parts", "claims", "verdict"} <= set(row)
+        assert {"name", "family", "base", "paper", "worlds", "parts", "claims", "verdict", "state"} <= set(row)
         assert row["parts"]
         assert all(isinstance(part, str) for part in row["parts"])
         assert row["claims"]
@@ -80,7 +80,71 @@ def test_show_gives_the_formula_the_settings_and_the_departures(assay: Command, 
     assert {"text", "parts", "recipe", "settings", "departs", "claims", "verdict", "paper", "worlds"} <= set(facts)
     code, out, errors = assay("show", name)
     assert (code, errors) == (0, "")
-    assert all(word in out for word in (name, "parts", "settings", "departures from the paper", "claim"))
+    assert all(word in out for word in (name, "family", "base" if facts["base"] is None else "what it changes in"))
+    assert all(word in out for word in ("departures from the paper", "claim", "--all"))
+
+
+def test_show_lists_the_settings_only_where_all_are_wanted(assay: Command) -> None:
+    short, long = (assay("show", "uni-o4", *more)[1] for more in ([], ["--all"]))
+    assert "policy.optimizer.betas" not in short
+    assert "stages.policy.optimizer.betas = [0.9, 0.999]" in long
+    assert len(short.splitlines()) < 60 < len(long.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        (["--family", "imitation"], {"sft", "bc"}),
+        (["--changes", "certificate"], {"hc-rlhf"}),
+        (["--changes", "reward", "--world", "language", "--family", "preference"], {"arenarl"}),
+        (["--world", "preference-pairs"], {"sft", "dpo", "copg", "dpo-q-function"}),
+    ],
+)
+def test_list_keeps_what_is_asked_for(assay: Command, words: list[str], kept: set[str]) -> None:
+    assert {row["name"] for row in answered(assay("list", *words, "--json"))} == kept
+    code, out, errors = assay("list", *words)
+    assert (code, errors) == (0, "")
+    assert all(name in out for name in kept)
+
+
+def test_list_by_verdict(assay: Command) -> None:
+    rows = answered(assay("list", "--verdict", "fails", "--json"))
+    assert rows
+    assert {row["verdict"]["verdict"] for row in rows} == {"fails"}
+    answered(assay("list", "--verdict", "stale", "--json"))
+
+
+def test_diff_says_what_a_method_changes(assay: Command) -> None:
+    facts = answered(assay("diff", "dapo", "--json"))
+    assert (facts["before"], facts["after"]) == ("grpo", "dapo")
+    found = {change["path"]: (change["before"], change["after"]) for change in facts["changes"]}
+    assert found["stages.policy.objective.PolicyGradient.trust.high"] == ("0.2", "0.28")
+    assert found["select"] == ("None", "Informative()")
+    assert answered(assay("diff", "grpo", "dapo", "--json")) == facts
+    assert answered(assay("diff", "ppo", "--json"))["changes"] is None
+    code, out, errors = assay("diff", "hiql")
+    assert (code, errors) == (0, "")
+    assert "from ota to ota:hiql" in out
+    assert "high value.source.jump" in out
+    assert "ppo is a base" in assay("diff", "ppo")[1]
+
+
+@pytest.mark.parametrize("name", ["kl-cov", "clip-cov:kl-cov", "Clip_Cov:KL_cov"])
+def test_a_variant_is_found_by_its_name(assay: Command, name: str) -> None:
+    facts = answered(assay("show", name, "--json"))
+    assert (facts["name"], facts["base"]) == ("clip-cov:kl-cov", "clip-cov")
+    assert "MarkHighCovariance" in facts["parts"]
+
+
+def test_a_variant_is_trained_resumed_and_compared(assay: Command, tmp_path: Path) -> None:
+    small = ["--task", "bandit", "--steps", "2"]
+    (facts,) = answered(assay("train", "kl-cov", *small, "--out", "run", "--json"))
+    assert facts["method"] == "kl-cov"
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["method"] == "clip-cov:kl-cov"
+    assert answered(assay("resume", "run", "--json")) == facts
+    arms = ["clip-cov:kl-cov", "clip-cov", "clip-cov:kl-cov:members=4"]
+    rows = answered(assay("compare", *arms, *small, "--seeds", "2", "--out", "c", "--json"))["rows"]
+    assert [row["arm"] for row in rows] == arms
 
 
 def test_train_resume_evaluate_and_report_speak_json(assay: Command, tmp_path: Path) -> None:
@@ -225,7 +289,7 @@ def test_a_corrupt_checkpoint_is_noted_and_the_one_before_is_used(assay: Command
 
 
 def test_help_needs_no_torch_so_that_it_is_quick_and_an_early_ctrl_c_is_clean() -> None:
-    code = "import sys; from assay import cli; cli.parser().format_help(); assert 'torch' not in sys.modules"
+    code = "import sys; from assay.app import cli; cli.parser().format_help(); assert 'torch' not in sys.modules"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -283,15 +347,18 @@ def refused(answer: Answer, *expected: str) -> None:
 
 
 TRAIN = {
-    "unknown method": (["gppo"], "there is no method 'gppo'; the nearest is 'ppo'"),
+    "unknown method": (["gppo"], "there is no method 'gppo'. Did you mean 'ppo'?"),
     "method in capitals with a dash is found, its task is not": (["DR-GRPO", "--task", "x"], "there is no task 'x'"),
-    "unknown task": (["ppo", "--task", "cartpol"], "there is no task 'cartpol'; the nearest is 'cartpole'"),
-    "misspelt setting": (["ppo", "--set", "rollout.instance=4"], "the nearest is 'rollout.instances'"),
+    "unknown task": (["ppo", "--task", "cartpol"], "there is no task 'cartpol'. Did you mean 'cartpole'?"),
+    "misspelt setting": (["ppo", "--set", "rollout.instance=4"], "Did you mean 'rollout.instances'?"),
     "wrong type": (["ppo", "--set", "rollout.instances=many"], "give a whole number"),
     "a fraction of an instance": (["ppo", "--set", "rollout.instances=1.5"], "rollout.instances"),
     "not a truth value": (["ppo", "--set", "Whiten.centre=perhaps"], "centre"),
     "ambiguous setting": (["ppo", "--set", "learning_rate=1"], "ambiguous"),
-    "a part on the command line": (["ppo", "--set", "rollout=x"], "rollout"),
+    "a part on the command line": (["ppo", "--set", "rollout=x"], "'rollout' is a part of recipe 'ppo', not a number"),
+    "nothing like any method": (["nosuch"], "there is no method 'nosuch'. assay list"),
+    "an unknown variant": (["dual-rl:x"], "method 'dual-rl' has no variant 'x'. It has: recoil, xql"),
+    "a variant in a world it does not work in": (["stream-q", "--task", "pendulum"], "needs discrete actions"),
     "parts on the command line": (["ppo", "--set", "rewards=3"], "replaced in Python"),
     "no equals sign": (["ppo", "--set", "rollout.instances"], "part.field=value"),
     "no name": (["ppo", "--set", "=3"], "part.field=value"),
@@ -375,11 +442,15 @@ def test_what_cannot_be_trained_is_refused_in_one_sentence(
 OTHERS = {
     "no command": ([], "required: COMMAND"),
     "unknown command": (["trian"], "invalid choice: 'trian'"),
-    "show an unknown method": (["show", "grpoo"], "nearest is 'grpo'"),
+    "show an unknown method": (["show", "grpoo"], "Did you mean 'grpo'?"),
+    "a family that is not": (["list", "--family", "foo"], "Choose one of: credit assignment"),
+    "a slot that no method changes": (["list", "--changes", "foo"], "--changes is 'foo'"),
+    "a difference in no world": (["diff", "grpo", "--world", "moon"], "there is no world 'moon' to compare in"),
+    "a difference of worlds apart": (["diff", "sft", "sac"], "work in no world in common"),
     "show nothing": (["show"], "required: name"),
-    "claim an unknown method": (["claim", "pppo"], "nearest is 'ppo'"),
-    "compare an unknown method": (["compare", "ppo", "a2cc", "--task", "bandit"], "nearest is 'a2c'"),
-    "compare on an unknown task": (["compare", "ppo", "--task", "bandits"], "nearest is 'bandit'"),
+    "claim an unknown method": (["claim", "pppo"], "Did you mean 'ppo'?"),
+    "compare an unknown method": (["compare", "ppo", "a2cc", "--task", "bandit"], "Did you mean 'a2c'?"),
+    "compare on an unknown task": (["compare", "ppo", "--task", "bandits"], "Did you mean 'bandit'?"),
     "compare without a task": (["compare", "ppo"], "--task"),
     "compare without seeds": (["compare", "ppo", "--task", "bandit", "--seeds", "0"], "at least 1"),
     "resume nothing": (["resume", "nowhere"], "nowhere is no run folder"),
@@ -433,8 +504,8 @@ BROKEN_CONFIGS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "true steps": (lambda folder: edited(folder, steps=True), "'steps' is True"),
     "settings as a list": (lambda folder: edited(folder, settings=[1]), "'settings' is [1]"),
     "an unknown setting": (lambda folder: edited(folder, settings={"rollout.startz": "3"}), "rollout.starts"),
-    "an unknown method": (lambda folder: edited(folder, method="reinforced"), "nearest is 'reinforce'"),
-    "an unknown task": (lambda folder: edited(folder, task="bandits"), "nearest is 'bandit'"),
+    "an unknown method": (lambda folder: edited(folder, method="reinforced"), "Did you mean 'reinforce'?"),
+    "an unknown task": (lambda folder: edited(folder, task="bandits"), "Did you mean 'bandit'?"),
     "another seed": (lambda folder: edited(folder, seed=5), "was edited"),
     "an unknown device": (lambda folder: edited(folder, device="abacus"), "abacus"),
     "an unknown number type": (lambda folder: edited(folder, precision="torch.nn"), "precision"),

@@ -1,4 +1,4 @@
-"""Verdicts: decision rules, fingerprints that see code and nothing else, files that cannot be edited unseen."""
+"""Verdicts: decision rules, stamps that see behaviour and nothing else, files that cannot be edited unseen."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from assay import recipes
 from assay.app import cli
 from assay.claims.claim import Average, DecisionsTo, Exact, Expect, Final, Gain, Measured, Method
 from assay.core.errors import AssayError
 from assay.engine.machine import describe_machine
-from assay.proof import fingerprints, verdicts
+from assay.proof import stamps, verdicts
 from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-COMMITTED = sorted((CHECKOUT / "verdicts").glob("*.json"))
 CURVES: list[dict[str, Any]] = [
     {"step": 0, "evaluation": 0.1},
     {"step": 1, "entropy": 2.0, "decisions_total": 10},
@@ -77,44 +76,68 @@ def test_claims_that_cannot_be_decided_are_refused(changes: dict[str, Any], mess
         replace(CLAIM, **changes)
 
 
-# ---------------------------------------------------------------------------------------------------- fingerprints
-CODE = 'def f(x):\n    """Doc."""\n    return x + 1  # why\n\n\nNAME = "a # b"\n"""What it is."""\n'
+# ---------------------------------------------------------------------------------------------------- stamps
+TABLES = Measured("m", "bandit", recipes.rloo(TABLE), recipes.reinforce(TABLE), seeds=3, steps=2)
 
 
-def test_code_without_its_words() -> None:
-    plain = fingerprints.bare_code(CODE)
-    assert plain == 'deff(x):returnx+1NAME="a#b"'
-    other = CODE.replace("Doc.", "Other words é.").replace("why", "because").replace("x + 1", "(x\n  + 1)")
-    assert fingerprints.bare_code(other).replace("(x+1)", "x+1") == plain
-    assert fingerprints.bare_code(CODE.replace("+ 1", "+ 2")) != plain
-    assert fingerprints.bare_code(CODE.replace("a # b", "a # c")) != plain
+def test_a_stamp_sees_what_a_recipe_does_and_no_name() -> None:
+    before = stamps.stamp(TABLES)
+    assert stamps.stamp(TABLES) == before
+    assert not stamps.agrees(before["ours"], before["theirs"]), "rloo and reinforce do different things"
+    same = replace(recipes.rloo(TABLE), name="other", stages=(replace(recipes.rloo(TABLE).stages[0], name="other"),))
+    assert stamps.stamp(replace(TABLES, ours=same, name="other words", minutes=9.0)) == before
+    for changed in (recipes.rloo(TABLE).set("members", 4), recipes.rloo(TABLE).set("learning_rate", 0.11)):
+        assert not stamps.agrees(before["ours"], stamps.stamp(replace(TABLES, ours=changed))["ours"])
 
 
-def test_a_fingerprint_sees_settings_task_rule_and_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    claim = Measured("m", "bandit", recipes.rloo(TABLE), recipes.reinforce(TABLE), seeds=3, steps=2)
-    before = fingerprints.fingerprint("rloo", claim)
-    assert fingerprints.fingerprint("rloo", replace(claim, name="other words", minutes=9.0)) == before
-    for changed in (
-        replace(claim, ours=recipes.rloo(TABLE).set("members", 4)),
-        replace(claim, task="chain"),
-        replace(claim, seeds=4),
-        replace(claim, margin=0.1),
-        replace(claim, metric=Gain()),
-        replace(claim, steps=3),
-    ):
-        assert fingerprints.fingerprint("rloo", changed) != before
-    digest = fingerprints.code_digest
-    monkeypatch.setattr(fingerprints, "code_digest", lambda m: "x" if m == "assay.parts.credit.outcome" else digest(m))
-    assert fingerprints.fingerprint("rloo", claim) != before
-    monkeypatch.setattr(fingerprints, "code_digest", lambda m: "x" if m == "assay.parts.critics.q" else digest(m))
-    assert fingerprints.fingerprint("rloo", claim) == before, "rloo has no critic"
+@pytest.mark.parametrize("name", ["grpo", "reinforce"])
+def test_an_untrained_language_model_moves_its_weights(name: str) -> None:
+    """Without `Parity` it would earn nothing in three steps, and all such methods would have one stamp."""
+    small = catalogue.find_method(name)[1].recipe().set("actor.width", 16).set("rollout.starts", 4)
+    task = catalogue.find_task("sorting-5")
+    loop, steps = stamps.walked(small, task, 0, 3)
+    assert len(steps) == 3
+    fresh = stamps.walked(small, task, 0, 0)[0]
+    assert not all(map(torch.equal, stamps.weights_of(loop), stamps.weights_of(fresh)))
 
 
-def test_the_code_of_a_run_is_followed_through_its_imports() -> None:
-    found = fingerprints.closure(fingerprints.modules_of(recipes.grpo()))
-    assert {"assay.parts.objectives.policy", "assay.ops.random", "assay.models.bodies.transformer",
-    "assay.core.record"} <= found
-    assert not {name for name in found if name.startswith(("assay.app.report", "assay.app.cli", "assay.engine.guards"))}
+def test_steps_that_fill_a_replay_are_not_counted() -> None:
+    recipe = catalogue.find_method("dqn")[1].recipe().set("source.updates", 1).set("actor.hidden", (8,))
+    loop, steps = stamps.walked(recipe, catalogue.find_task("cartpole"), 0, 3)
+    assert len(steps) == 3
+    assert loop.progress.updates == 3
+    assert loop.progress.step > 3
+
+
+def test_a_stamp_is_taken_with_one_thread_and_leaves_the_settings_as_they_were() -> None:
+    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    with stamps.reproducible():
+        assert torch.get_num_threads() == 1
+        assert not torch.backends.mkldnn.enabled
+    assert (torch.get_num_threads(), torch.backends.mkldnn.enabled) == (threads, onednn)
+
+
+def test_functions_are_stamped_by_their_value_where_it_is_cheap_and_else_by_their_name() -> None:
+    cheap, dear = replace(CLAIM, minutes=0.1), replace(CLAIM, minutes=100.0)
+    assert stamps.stamp(cheap)["ours"] == "1"
+    assert stamps.stamp(dear)["theirs"].endswith("one_in_ten")
+    assert stamps.agrees("1 2.00001", "1 2")
+    assert not stamps.agrees("1 2.001", "1 2")
+    assert not stamps.agrees("1 2", "1 2 3")
+    assert not stamps.agrees("module.function", "1")
+
+
+def test_the_state_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = {"decided_by": stamps.deciding(TABLES), "stamps": {stamps.machine_kind(): stamps.stamp(TABLES)}}
+    assert stamps.state(TABLES, entry) == stamps.recorded_state(TABLES, entry) == stamps.FITS
+    for changed in ({"task": "chain"}, {"seeds": 4}, {"margin": 0.1}, {"metric": Gain()}, {"steps": 3}):
+        assert stamps.state(replace(TABLES, **changed), entry) == stamps.STALE
+        assert stamps.recorded_state(replace(TABLES, **changed), entry) == stamps.STALE
+    assert stamps.state(replace(TABLES, ours=recipes.rloo(TABLE).set("members", 4)), entry) == stamps.STALE
+    assert stamps.recorded_state(TABLES, entry | {"stale": "2026-11-16"}) == stamps.STALE
+    monkeypatch.setattr(stamps, "machine_kind", lambda: "abacus")
+    assert stamps.state(TABLES, entry) == stamps.recorded_state(TABLES, entry) == stamps.UNKNOWN
+    assert stamps.worst([stamps.FITS, stamps.UNKNOWN, stamps.STALE]) == stamps.STALE
 
 
 # ---------------------------------------------------------------------------------------------------- measuring
@@ -171,8 +194,10 @@ def written(tmp_path: Path, method: str) -> Path:
 
 
 def test_a_fresh_verdict_stands(written: Path) -> None:
-    assert verdicts.problems(written) == []
-    assert verdicts.read(written)["verdict"] == "holds"
+    assert verdicts.problems("rloo", written) == []
+    verdict = verdicts.read("rloo", written)
+    assert verdict["verdict"] == "holds"
+    assert verdicts.states("rloo", verdict, run=True) == {"ours is larger": stamps.FITS}
 
 
 def edited(path: Path, change: Any, redigest: bool) -> list[str]:
@@ -181,7 +206,7 @@ def edited(path: Path, change: Any, redigest: bool) -> list[str]:
     if redigest:
         verdict["digest"] = verdicts.digest(verdict)
     path.write_text(json.dumps(verdict))
-    return verdicts.problems(path)
+    return verdicts.problems(path.stem, path)
 
 
 EDITS: dict[str, tuple[Any, str]] = {
@@ -189,8 +214,8 @@ EDITS: dict[str, tuple[Any, str]] = {
     "a better score": (lambda v: v["claims"][0]["ours"].__setitem__(0, 9.0), "its scores say"),
     "a dropped seed": (lambda v: [v["claims"][0][side].pop() for side in ("ours", "theirs", "seeds")], "has 5 seeds"),
     "a dropped claim": (lambda v: v["claims"].pop(0), "lacks the claim 'ours is larger'"),
-    "a claim of nobody": (lambda v: v["claims"].append({"name": "new"}), "'new' is no claim"),
-    "an old fingerprint": (lambda v: v["claims"][0].update(fingerprint="0"), "other code or settings"),
+    "another claim": (lambda v: v["claims"].append({"name": "new"}), "has no claim 'new' any more"),
+    "another rule": (lambda v: v["claims"][0]["decided_by"].update(margin=5.0), "its scores say fails"),
     "text for scores": (lambda v: v["claims"][0].update(ours=["a"] * 6), "cannot be computed again"),
     "no scores": (lambda v: v["claims"][0].pop("ours"), "cannot be computed again"),
 }
@@ -208,7 +233,7 @@ def test_an_edit_is_seen_with_and_without_a_new_digest(written: Path, name: str)
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"claims": 3}', "[" * 100_000])
 def test_a_broken_file_is_one_sentence(written: Path, text: str) -> None:
     written.write_text(text)
-    (problem,) = verdicts.problems(written)
+    (problem,) = verdicts.problems("rloo", written)
     assert "assay claim rloo" in problem
 
 
@@ -219,11 +244,42 @@ def test_the_stalest_comes_first(written: Path, method: str, monkeypatch: pytest
     assert verdicts.stalest_first(written.parent) == ["grpo", "ppo", "rloo"]
 
 
-def test_replaying_a_seed_stamps_a_verdict_anew_only_if_it_gives_the_same(written: Path, tmp_path: Path) -> None:
-    edited(written, EDITS["an old fingerprint"][0], redigest=True)
+def with_old_stamp(verdict: dict[str, Any]) -> None:
+    verdict["claims"][0]["stamps"] = {stamps.machine_kind(): {"ours": "1 2", "theirs": "3 4"}}
+
+
+def test_a_changed_recipe_is_a_state_and_no_problem(written: Path) -> None:
+    assert edited(written, with_old_stamp, redigest=True) == []
+    verdict = verdicts.read("rloo", written)
+    assert verdicts.state("rloo", verdict) == stamps.FITS, "as it was recorded"
+    assert verdicts.states("rloo", verdict, run=True) == {"ours is larger": stamps.STALE}
+    assert verdicts.stamp("rloo", written.parent) == {"ours is larger": stamps.STALE}
+    assert verdicts.problems("rloo", written) == []
+    marked = verdicts.read("rloo", written)
+    assert verdicts.state("rloo", marked) == stamps.STALE, "now it is recorded"
+    assert marked["claims"][0]["stamps"] == verdict["claims"][0]["stamps"], "and its stamp stays"
+    assert verdicts.needs_measuring("rloo", written.parent)
+
+
+def test_stamping_adds_a_machine_kind_and_nothing_else(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = verdicts.read("rloo", written)
+    monkeypatch.setattr(stamps, "machine_kind", lambda: "abacus")
+    assert verdicts.state("rloo", before) == stamps.UNKNOWN
+    assert verdicts.stamp("rloo", written.parent) == {"ours is larger": stamps.FITS}
+    after = verdicts.read("rloo", written)
+    assert len(after["claims"][0]["stamps"]) == 2
+    after["claims"][0]["stamps"].pop("abacus")
+    assert {**after, "digest": ""} == {**before, "digest": ""}
+    edited(written, EDITS["a better score"][0], redigest=False)
+    with pytest.raises(AssayError, match="edited"):
+        verdicts.stamp("rloo", written.parent)
+
+
+def test_replaying_a_seed_stamps_a_verdict_only_if_it_gives_the_same(written: Path, tmp_path: Path) -> None:
+    edited(written, with_old_stamp, redigest=True)
     assert verdicts.replayed("rloo", tmp_path / "work", written.parent)
-    assert verdicts.problems(written) == []
-    edited(written, EDITS["an old fingerprint"][0], redigest=True)
+    assert verdicts.states("rloo", verdicts.read("rloo", written), run=True) == {"ours is larger": stamps.FITS}
+    edited(written, with_old_stamp, redigest=True)
     edited(written, lambda v: v["claims"][0]["ours"].__setitem__(0, 9.0), redigest=True)
     assert not verdicts.replayed("rloo", tmp_path / "work", written.parent)
 
@@ -237,7 +293,7 @@ def test_the_command_measures_writes_and_then_finds_nothing_to_do(
     assert cli.main(["claim", method, *places]) == 0
     out = capsys.readouterr().out
     assert all(word in out for word in ("ours is larger", "holds", "6 seeds", "one is one", "written to"))
-    assert verdicts.problems(tmp_path / "v" / "rloo.json") == []
+    assert verdicts.problems("rloo", tmp_path / "v" / "rloo.json") == []
     assert cli.main(["claim", "--all", "--budget", "1", *places]) == 0
     assert "every verdict stands" in capsys.readouterr().out
     known[method] = replace(known[method], claims=(replace(CLAIM, margin=5.0),))
@@ -247,27 +303,43 @@ def test_the_command_measures_writes_and_then_finds_nothing_to_do(
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [([], "name a method, or give --all"), (["rloo", "--budget", "0"], "--budget is 0"), (["rlooo"], "'rloo'")],
+    [([], "name a method, or give --all"), (["rloo", "--budget", "0"], "--budget is 0"), (["rlooo"], "mean 'rloo'?")],
 )
-def test_a_claim_of_nobody_is_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_claim_of_no_method_is_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["claim", *words]) == 2
     assert message in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------------------------------- committed ones
-@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
-def test_committed_verdicts_are_whole_and_fit_todays_code(path: Path) -> None:
-    assert verdicts.problems(path) == []
+COMMITTED = verdicts.files()
 
 
-def test_check_tells_broken_verdicts_from_claims_that_nobody_has_measured(
+@pytest.mark.parametrize("name", sorted(COMMITTED))
+def test_committed_verdicts_are_whole(name: str) -> None:
+    """Edited files and impossible numbers are errors; a stale verdict is a state that `assay list` shows."""
+    assert verdicts.problems(name, COMMITTED[name]) == []
+
+
+def test_verdicts_are_beside_their_methods_and_can_be_written_elsewhere(tmp_path: Path) -> None:
+    assert verdicts.path_of("dr-grpo") == catalogue.folder_of("dr-grpo") / "verdict.json"
+    assert verdicts.path_of("dr-grpo", tmp_path) == tmp_path / "dr-grpo.json"
+    assert set(COMMITTED) <= set(catalogue.methods())
+
+
+def test_check_tells_broken_verdicts_from_claims_without_one_and_from_stale_ones(
     written: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["claim", "--check", "--json", "--verdicts", str(written.parent)]
     assert cli.main(words) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["checked"], found["problems"]) == (1, [])
+    assert found["states"] == {"rloo": {"ours is larger": stamps.FITS}}
     assert "grpo" in found["not_measured"]
+    edited(written, with_old_stamp, redigest=True)
+    assert cli.main([*words, "rloo"]) == 0, "a state is no error"
+    assert json.loads(capsys.readouterr().out)["states"] == {"rloo": {"ours is larger": stamps.STALE}}
+    assert cli.main(["claim", "rloo", "--stamp", "--verdicts", str(written.parent)]) == 0
+    assert "1 claims: stale" in capsys.readouterr().out
     edited(written, EDITS["a better score"][0], redigest=True)
     assert cli.main(words) == 1
     assert len(json.loads(capsys.readouterr().out)["problems"]) == 1
@@ -276,17 +348,17 @@ def test_check_tells_broken_verdicts_from_claims_that_nobody_has_measured(
 def shortest(num: int) -> list[str]:
     """The methods whose verdicts took least time a seed."""
 
-    def cost(path: Path) -> float:
-        measured = [claim for claim in verdicts.read(path)["claims"] if claim["kind"] == "measured"]
-        return sum(claim["minutes"] / len(claim["seeds"]) for claim in measured)
+    def cost(name: str) -> float:
+        measured = [one for one in verdicts.read(name, COMMITTED[name])["claims"] if one["kind"] == "measured"]
+        return sum(one["minutes"] / len(one["seeds"]) for one in measured)
 
-    return [path.stem for path in sorted((p for p in COMMITTED if not verdicts.problems(p)), key=cost)[:num]]
+    return sorted((name for name, path in COMMITTED.items() if not verdicts.problems(name, path)), key=cost)[:num]
 
 
 @pytest.mark.parametrize("name", shortest(2))
 def test_the_shortest_verdicts_come_out_again(name: str, tmp_path: Path) -> None:
     """Seed 0 of both sides: bitwise on the machine kind that measured it, elsewhere within what its seeds span."""
-    committed = verdicts.read(CHECKOUT / "verdicts" / f"{name}.json")
+    committed = verdicts.read(name, COMMITTED[name])
     here, there = (
         {key: facts[key] for key in ("machine", "torch", "cores")}
         for facts in (describe_machine(), committed["machine"])

@@ -8,6 +8,7 @@ in mutual defection; answering good with good and bad with bad makes cooperation
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -60,6 +61,10 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="prisoners-dilemma",
+    family="games",
+    base=recipes.rloo,
+    aliases=("advantage-alignment",),
+    variants={"naive-self-play": partial(recipe, beta=0.0)},
     departs=(
         "matrix games of one token or action a turn; no messages, no Trust-and-Split, no pretrained model",
         "the published code's options (signs, clipping, 1 / t, branches of alternative actions, gamma^t) are left out",

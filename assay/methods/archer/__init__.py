@@ -61,6 +61,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="twenty-questions",
+    family="credit assignment",
+    base=recipes.reinforce,
     departs=(
         "V is fitted on recorded utterances weighed by min(1, pi / mu); the paper samples new ones at replayed states",
         "one V for the smaller of two Q, in a network of its own; the authors' code has two of each on one encoder",

@@ -61,8 +61,16 @@ def accuracy(topology: Topology, seed: int) -> float:
     return sum(found) / len(found)
 
 
+def round_robin(world: Defaults = LANGUAGE) -> Recipe:
+    """Every member meets every other one."""
+    return replace(recipes.grpo(world), rewards=(Arena(topology=RoundRobin()),))
+
+
 METHOD = Method(
     "arXiv:2601.06487", recipe, worlds=EVERY, home="sorting-5",
+    family="preference",
+    base=recipes.grpo,
+    variants={"round-robin": round_robin},
     departs=("the judge is a program, the task's own reward with noise, or a user's function of two descriptions",
              "the anchor is the group's first sample, not a greedy one; no KL; equal standings share their rank"),
     claims=(

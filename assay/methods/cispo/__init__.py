@@ -28,6 +28,8 @@ METHOD = Method(
     recipe=recipes.cispo,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
     departs=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
     claims=(
         Exact("inside the bound the weight is the ratio", lambda: push_at(3.0), equals=3.0),

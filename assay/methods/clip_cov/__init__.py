@@ -66,6 +66,9 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={"kl-cov": kl_cov},
     departs=(
         "covariances are taken once a step, on all fresh tokens with the log-probabilities recorded when acting",
         "the share is 1 % instead of 0.02 %: a step here has 1500 tokens, not millions",

@@ -65,6 +65,8 @@ METHOD = Method(
     recipe,
     worlds=(*EVERY, PREFERENCES),
     home="addition",
+    family="preference",
+    base=recipes.dpo,
     departs=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",
              "pairs are sampled from the current policy at every step unless a file of pairs is the task"),
     claims=(

@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
+from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
+from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.spaces import Box, Discrete, Spec
 from assay.models.bodies.perceptron import Perceptron
@@ -19,7 +21,7 @@ from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.parts.sources.logged import Log
 from assay.recipes.conservative import cql
-from assay.recipes.defaults import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 
 SPEC = Spec(Box((-1.0,), (1.0,)), Discrete(3), horizon=1)
 DATA, Q, WEIGHT = torch.tensor([0.6, 0.3, 0.1]), torch.tensor([0.5, -0.2, 1.0]), 0.4
@@ -52,11 +54,18 @@ def lowered() -> torch.Tensor:
     return (policy * WEIGHT * (policy / DATA - 1.0)).sum() - WEIGHT * ((policy - DATA).square() / DATA).sum()
 
 
+def without_penalty(world: Defaults = CONTROL) -> Recipe:
+    """What the penalty is added to: double DQN for discrete actions, SAC for continuous ones."""
+    return {CONTROL.name: recipes.dqn, CONTINUOUS.name: recipes.sac}[world.name](world)
+
+
 METHOD = Method(
     paper="arXiv:2006.04779",
     recipe=cql,
     worlds=(CONTROL, CONTINUOUS),
     home="cartpole",
+    family="offline",
+    base=without_penalty,
     departs=(
         "the weight is fixed at 1, no Lagrange multiplier",
         "the log of the mean over proposals, not of their sum: a constant",

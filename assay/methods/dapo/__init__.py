@@ -37,6 +37,8 @@ METHOD = Method(
     recipe=recipes.dapo,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
     departs=(
         "at most three rounds of dynamic sampling a step",
         "the soft length penalty is the part OverlongPenalty, off by default",

@@ -67,6 +67,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=(LANGUAGE,),
     home="countdown",
+    family="long context",
+    base=recipes.grpo,
     departs=("the verifier reads all chunks of an episode, not only the last window; answers are short here",
              "the carry is the tail alone: the public code also keeps the first 100 tokens of the trace",
              "an episode ends at the task's limit of tokens"),

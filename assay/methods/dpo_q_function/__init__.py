@@ -67,6 +67,8 @@ def beamed(seed: int, width: int) -> float:
 
 METHOD = Method(
     "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), home="sorting-5",
+    family="preference",
+    base=recipes.dpo,
     departs=("the credit is to be read, no loss uses it", "claims use tables and a random reference"),
     claims=(
         Exact("at the optimum the log-ratio obeys Bellman's equation", bellman_error, equals=0.0),

@@ -28,6 +28,8 @@ METHOD = Method(
     recipe=recipes.dqn,
     worlds=(CONTROL,),
     home="cartpole",
+    family="value-based",
+    aliases=("double-dqn",),
     departs=(
         "squared error instead of a clipped one",
         "8 environments, 32 steps and 128 updates in turn",

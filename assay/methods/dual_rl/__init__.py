@@ -7,8 +7,11 @@
 Sikchi et al. 2024. XQL is F = exp, whose pull on V is unbounded; chi-square and total variation bound its order.
 """
 
+from functools import partial
+
 import torch
 
+from assay import recipes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.methods.dual_rl.base import XQL, cloned, f_dvl, recoil
 from assay.methods.dual_rl.claims import Process, minimised, policies_of_two_states
@@ -47,6 +50,10 @@ METHOD = Method(
     recipe=f_dvl,
     worlds=(CONTROL, CONTINUOUS, TABLE),
     home="gridworld",
+    family="offline",
+    base=recipes.iql,
+    aliases=("f-dvl",),
+    variants={"recoil": recoil, "xql": partial(f_dvl, maximum=XQL)},
     departs=(
         "chi-square's surrogate is 0 below 0; the authors' code lets it rise again below -4, which loses the maximum",
         "XQL has its authors' clip but not their rescaling by the batch's largest exponent; squared, not Huber, errors",

@@ -64,6 +64,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="sorting-3-to-8",
+    family="curriculum",
+    base=recipes.grpo,
     departs=(
         "inside a source items come in order, each once, instead of at random with replacement",
         "held-out evaluations do not enter the bandit, as they do in the authors' code",

@@ -59,6 +59,8 @@ METHOD = Method(
     recipe=gbrl,
     worlds=(CONTROL, CONTINUOUS, TABLE),
     home="cartpole",
+    family="policy gradient",
+    base=recipes.ppo,
     departs=(
         "oblivious trees only, scored by standardised gradients: under cosine, larger gradients choose the tree",
         "a tree keeps the step size that it was added with; the authors' code applies today's to all trees",

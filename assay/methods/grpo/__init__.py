@@ -43,6 +43,8 @@ METHOD = Method(
     recipe=recipes.grpo,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.reinforce,
     departs=(
         "no KL to a reference by default; add KlToReference",
         "two minibatches a step instead of one epoch of many",

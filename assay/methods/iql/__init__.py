@@ -41,6 +41,7 @@ METHOD = Method(
     recipe=iql,
     worlds=(CONTROL, CONTINUOUS, TABLE),
     home="cartpole",
+    family="offline",
     departs=(
         "the Gaussian's mean is not squashed", "networks of 64, batches of 128, Adam 1e-3 (256, 256, 3e-4), no decay",
         "data are made of scripted experts under noise, not D4RL",

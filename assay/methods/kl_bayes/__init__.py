@@ -68,6 +68,9 @@ METHOD = Method(
     "arXiv:2205.11275",
     recipe,
     worlds=EVERY, home="sorting-5",
+    family="policy gradient",
+    base=recipes.rloo,
+    variants={"posterior-matching": matching},
     departs=("the paper is theory: rloo is our choice of estimator, and Z of `matching` is estimated in each group",),
     claims=(
         Exact("objective + beta KL(pi || pi*) = beta log Z", objective_and_distance_to_the_posterior, equals=0.0),

@@ -64,6 +64,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="sorting",
+    family="credit assignment",
+    base=recipes.ppo,
     departs=(
         "a macro action's value is that of its first state; the authors' mean over its states biases the gradient",
         "rewards inside a macro action are summed, as in the paper; the authors' code takes their mean",

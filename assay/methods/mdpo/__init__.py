@@ -61,6 +61,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="cartpole",
+    family="policy gradient",
+    base=recipes.ppo,
     departs=(
         "the KL is estimated from the recorded decisions, without bias; the authors' is in closed form",
         "minibatches, epochs and the value network's steps are ppo's here; the authors take m full-batch steps",

@@ -8,6 +8,7 @@ off: a wrong answer's push fades as it becomes less likely.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -57,6 +58,9 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={"positives-only": partial(recipe, negative=0.0)},
     departs=(
         "the prompt's weight is sqrt((1 - r) / r), which is grpo's; the released script has 1 - r (odds_of_centred)",
         "prompts that are all right or all wrong weigh nothing, where the released code samples them anew",

@@ -8,6 +8,8 @@ afterwards, 0 where s is the goal. Over long ways a one-step value is flat and n
 option takes one discount for n steps. Its rivals: n = 1, and one step with discount^(1/n), the same horizon.
 """
 
+from functools import partial
+
 import torch
 
 from assay.claims.claim import Average, Exact, Measured, Method
@@ -46,11 +48,18 @@ def wrong_signs() -> torch.Tensor:
     return (gain[AWAY[:-10] >= 10] <= 0).sum()
 
 
+HIQL = partial(ota, option=1)
+"""One step an option: HIQL (arXiv:2307.11949)."""
+
+
 METHOD = Method(
     paper="arXiv:2505.12737",
     recipe=ota,
     worlds=(CONTROL, CONTINUOUS),
     home="pointmaze-medium",
+    family="goal-conditioned",
+    base=HIQL,
+    variants={"hiql": HIQL},
     departs=(
         "an option costs 1 unless it begins at the goal, so that n = 1 is HIQL; in the authors' code the arriving one "
         "costs 0: V = -1 + discount * theirs, the same order",

@@ -31,6 +31,7 @@ METHOD = Method(
     recipe=recipes.ppo,
     worlds=EVERY,
     home="cartpole",
+    family="policy gradient",
     departs=(
         "advantages are whitened over the whole batch, not over each minibatch",
         "actor and critic have their own networks, optimizers and gradient clipping",

@@ -51,6 +51,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="countdown",
+    family="guidance",
+    base=recipes.grpo,
     departs=(
         "solutions are the task's demonstrations (as from another model), not rejection samples of the base policy",
         "each problem is met once, with one prefix or none, instead of several copies of a fixed set of problems",

@@ -8,6 +8,7 @@ samples, so clipping is what regularises it. With importance weights and the dev
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -65,6 +66,13 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={
+        "rec-is": partial(recipe, weight=Importance()),
+        "red-drop": partial(recipe, drop=(DropSurplusNegatives(),)),
+        "opmd": partial(recipe, keeps=EveryDecision(), penalty=(KlToBehaviour(),)),
+    },
     departs=("dropped samples leave the mean over tokens too", "stale: one rollout in 16 minibatches, not 20 rollouts"),
     claims=(
         Exact("its gradient is that of the pairwise fit", distance_from_pairwise_fit, equals=0.0),

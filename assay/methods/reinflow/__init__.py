@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 
+from assay import recipes
 from assay.claims.claim import Exact, Gain, Measured, Method
 from assay.core.record import Experience, Need
-from assay.methods.reinflow.base import reinflow
+from assay.methods.reinflow.base import flow_matching, reinflow
 from assay.methods.reinflow.claims import nodes, path_gradient_error, small_actor, walked_record
 from assay.methods.reinflow.models import Flow
 from assay.models.bodies.perceptron import Perceptron
@@ -62,6 +63,9 @@ METHOD = Method(
     recipe=reinflow,
     worlds=(CONTINUOUS,),
     home="pendulum",
+    family="offline to online",
+    base=recipes.ppo,
+    variants={"flow-matching": flow_matching},
     departs=(
         "the ratio is the path's, as the paper writes it; the code takes the geometric mean of its factors, clip 0.01",
         "steps, noise and the stored end are not clipped, only what the task gets: the recorded density is exact",

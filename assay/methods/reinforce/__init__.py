@@ -28,6 +28,7 @@ METHOD = Method(
     recipe=recipes.reinforce,
     worlds=EVERY,
     home="addition",
+    family="policy gradient",
     departs=("Adam instead of plain gradient ascent",),
     claims=(
         Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),

@@ -64,6 +64,9 @@ def distance_from_grpo() -> torch.Tensor:
 
 METHOD = Method(
     "arXiv:2508.00222", recipe, EVERY, home="countdown",
+    family="guidance",
+    base=recipes.grpo,
+    variants={"grpo-mixed": mixed},
     departs=(
         "eight own answers and one demonstration in a group instead of seven and one",
         "the uniform policy's probability is 1, as in the released code, instead of 1 over the vocabulary",

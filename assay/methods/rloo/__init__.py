@@ -34,6 +34,8 @@ METHOD = Method(
     recipe=recipes.rloo,
     worlds=EVERY,
     home="addition",
+    family="policy gradient",
+    base=recipes.reinforce,
     departs=("the KL penalty is left to a regularizer or to KlInReward",),
     claims=(
         Exact("the gradient is unbiased", bias, equals=0.0, tolerance=1e-10),

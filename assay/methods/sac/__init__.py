@@ -34,6 +34,7 @@ METHOD = Method(
     recipe=recipes.sac,
     worlds=(CONTINUOUS,),
     home="pendulum",
+    family="value-based",
     departs=(
         "Adam 1e-3 instead of 3e-4",
         "8 steps and 8 updates in turn",

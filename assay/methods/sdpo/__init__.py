@@ -47,8 +47,9 @@ def by_divergence() -> Recipe:
     return replace(recipe(), stages=(replace(recipe().stages[0], objective=(Distil(reverse_kl),)),))
 
 
-def by_sampled_tokens() -> Recipe:
-    return replace(recipe(), stages=(replace(recipe().stages[0], objective=(PolicyGradient(trust=NoTrust()),)),))
+def by_sampled_tokens(world: Defaults = LANGUAGE) -> Recipe:
+    base = recipe(world)
+    return replace(base, stages=(replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),)),))
 
 
 def distance_of_expected_steps() -> torch.Tensor:
@@ -62,6 +63,9 @@ def spread_over_sampled_tokens() -> torch.Tensor:
 
 METHOD = Method(
     "arXiv:2601.20802", recipe, worlds=(LANGUAGE,), home="sorting-5",
+    family="distillation",
+    base=recipes.grpo,
+    variants={"sampled-tokens": by_sampled_tokens},
     departs=(
         "feedback is a right answer of the same group, the paper's setting without text from the environment",
         "it is shown as a solved example before the prompt, without words around it; all logits instead of the top 100",

@@ -8,6 +8,7 @@ the defense follows. Rewards are those of the released code. Only answers are sh
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -65,6 +66,9 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="red-teaming",
+    family="games",
+    base=recipes.grpo,
+    variants={"with-sft": partial(recipe, supervised=16)},
     departs=(
     ),
     claims=(

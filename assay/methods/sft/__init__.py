@@ -27,6 +27,7 @@ METHOD = Method(
     recipe=recipes.sft,
     worlds=(LANGUAGE, PREFERENCES, TABLE),
     home="countdown",
+    family="imitation",
     claims=(
         Exact("its loss is the cross-entropy", distance_from_cross_entropy, equals=0.0),
         Measured(

@@ -8,6 +8,7 @@ tree, a node's value is the mean of its children. Decisions that were all but ce
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -57,6 +58,10 @@ METHOD = Method(
     recipe=recipe,
     worlds=(LANGUAGE, CONTROL, TABLE),
     home="countdown",
+    family="credit assignment",
+    base=recipes.grpo,
+    aliases=("spo-chain",),
+    variants={"spo-tree": partial(recipe, rollout=Tree(25, (4, 4), 3))},
     departs=(
         "a cut follows the c-th uncertain decision; the public code cuts before it, no stopping time, which is biased",
         "c = 2 and 4 probes instead of 5 and 9; the start is always probed; whitened once over the batch",

@@ -63,6 +63,9 @@ METHOD = Method(
     recipe=recipe,
     worlds=(LANGUAGE,),
     home="countdown",
+    family="long context",
+    base=recipes.ppo,
+    aliases=("truncated-ppo",),
     departs=(
         "one answer a prompt instead of 16, one place dropped at a window's end instead of 8: windows are short here",
         "that place is dropped whether the answer ended there or not; the public port keeps it then, which is biased",

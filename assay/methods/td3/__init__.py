@@ -31,6 +31,7 @@ METHOD = Method(
     recipe=recipes.td3,
     worlds=(CONTINUOUS,),
     home="pendulum",
+    family="value-based",
     departs=(
         "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
         "8 steps and 8 updates in turn",

@@ -1,4 +1,4 @@
-"""td3_bc: TD3 on a fixed log, its actor held to the recorded actions by one squared term.
+"""td3-bc: TD3 on a fixed log, its actor held to the recorded actions by one squared term.
 
     actor loss = -weight * Q_1(s, mu(s)) / mean |Q_1(s, a)| + mean over dimensions of (mu(s) - a)^2,   weight = 2.5
 
@@ -58,6 +58,8 @@ METHOD = Method(
     recipe=td3_bc,
     worlds=(CONTINUOUS,),
     home="pendulum",
+    family="offline",
+    base=recipes.td3,
     departs=(
         "mean |Q| is at recorded actions, as in the paper, before the critic's step; its code: at the actor's own",
         "observations are not standardised", "networks of 64, batches of 128, Adam 1e-3 (256, 256, 3e-4)",
@@ -70,5 +72,4 @@ METHOD = Method(
         Measured("on an expert's log it works where TD3 does not", "pendulum", td3_bc(log=EXPERT),
                  td3_bc(log=EXPERT).set("NearRecorded.coefficient", 0.0), seeds=5, minutes=4, steps=150),
     ),
-    key="td3_bc",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The recipe of td3_bc."""
+"""The recipe of td3-bc."""
 
 from __future__ import annotations
 
@@ -23,4 +23,4 @@ def td3_bc(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float =
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))
     critics = {"q": Critic(settings.body, ActionValue())}
     base = replace(base, actor=Policy(settings.body, Deterministic()), critics=critics)
-    return replace(base, name="td3_bc", rollout=None, source=source, stages=(critic, actor), steps=settings.steps)
+    return replace(base, name="td3-bc", rollout=None, source=source, stages=(critic, actor), steps=settings.steps)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.core.record import Experience
@@ -62,6 +63,8 @@ METHOD = Method(
     recipe=uni_o4,
     worlds=(CONTINUOUS,),
     home="pendulum",
+    family="offline to online",
+    base=recipes.ppo,
     departs=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V goes with it, as it is",

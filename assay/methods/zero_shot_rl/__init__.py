@@ -8,6 +8,8 @@ Jeen et al. 2024 (and Jeen's thesis) on Touati & Ollivier 2021: small or homogen
 overvalues for some z; CQL's penalty for all z at once holds them down. MC-FB, `ConservativeMeasures`, is that on F . B.
 """
 
+from functools import partial
+
 import torch
 
 from assay.claims.claim import Exact, Measured, Method
@@ -46,6 +48,10 @@ METHOD = Method(
     recipe=vc_fb,
     worlds=(CONTROL, CONTINUOUS),
     home="small-rooms",
+    family="goal-conditioned",
+    base=forward_backward,
+    aliases=("vc-fb",),
+    variants={"fb": forward_backward, "mc-fb": partial(forward_backward, conservative=ON_MEASURES)},
     departs=(
         "of the thesis, FB and its value- and measure-conservative kinds; no memory and no data-free control (PEARL)",
         "the penalty has a fixed weight; the authors' dual variable has a target (50) that fits their D and discount",

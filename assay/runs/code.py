@@ -1,4 +1,7 @@
-"""Fingerprints of measured claims: what decides the scores, recipe and code, and nothing else."""
+"""The code that runs when a recipe does: its modules, all that they import, and a digest of each.
+
+A comparison that is resumed must not mix runs of two versions of the code; its folder keeps these digests.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from assay.claims.claim import Measured
-from assay.core import store
-from assay.core.recipe import Recipe
-from assay.core.settings import children, describe
-from assay.runs import catalogue
-from assay.runs.plan import recorded
+from assay.core.settings import children
 
 CORE = ("assay.engine.loop", "assay.engine.engine", "assay.engine.evaluation")
 """What every run goes through."""
@@ -27,35 +25,6 @@ NOT_NUMBERS = (
     "assay.runs.plot", "assay.runs.progress", "assay.runs.terminal", "assay.core.extras",
 )  # fmt: skip
 """Modules that cannot change a score: protocols, guards, and what shows."""
-SIDES = ("ours", "theirs")
-
-
-def fingerprint(method: str, claim: Measured) -> str:
-    """Sixteen hex digits of all that decides the verdict: both sides, the metric and the rule."""
-    sides = {side: side_stamp(method, claim, side) for side in SIDES}
-    return store.fingerprint({**sides, "metric": recorded(describe(claim.metric)), "rule": claim.rule})
-
-
-def side_stamp(method: str, claim: Measured, side: str) -> str:
-    """Sixteen hex digits of all that decides a side's runs: recipe, task, budget, and the code that they run."""
-    what = getattr(claim, side)
-    if not callable(what) and not isinstance(what, Recipe):
-        return store.fingerprint({"number": float(what)})
-    task = catalogue.find_task(claim.task) if claim.task else None
-    if isinstance(what, Recipe):
-        modules, side_facts = modules_of(what), recorded(describe(what))
-    else:
-        modules, side_facts = {f"assay.methods.{method.replace('-', '_')}"}, what.__qualname__
-    return store.fingerprint(
-        {
-            "side": side_facts,
-            "task": claim.task,
-            "task_settings": recorded(describe(task)),
-            "steps": claim.steps,
-            "warmup": claim.warmup,
-            "code": code_of(modules | modules_of(task)),
-        }
-    )
 
 
 def code_of(modules: Iterable[str]) -> dict[str, str]:
