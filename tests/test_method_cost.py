@@ -13,14 +13,16 @@ VOCABULARY = "a word of its slot that users swap in by hand; no method here need
 BASE = "a starting recipe of assay.recipes is made of it"
 ARGUMENT = "a word of its slot beside others of the same kind; one method is shown with it so far"
 REASONS = {
-    "FixedLength": BASE, "PidLagrange": BASE, "Informative": BASE, "ConservativeChoices": BASE, "MaximizeQ": BASE,
+    "FixedLength": BASE, "Informative": BASE, "ConservativeChoices": BASE, "MaximizeQ": BASE,
     "SequenceRatio": BASE, "SoftGate": BASE, "StopGradientWeight": BASE, "GaussianNoise": BASE,
     "DemonstratedDecisions": BASE, "BradleyTerry": BASE, "SequenceScore": BASE,
     "PromptMean": VOCABULARY, "CostValues": VOCABULARY, "EndAtCost": VOCABULARY, "NoBaseline": VOCABULARY,
     "OverlongPenalty": VOCABULARY, "RewardToGo": VOCABULARY, "ProductRatio": VOCABULARY, "FromFunction": VOCABULARY,
-    "Narrowed": VOCABULARY,
+    "Narrowed": VOCABULARY, "ByLabel": VOCABULARY, "Gated": VOCABULARY, "Product": VOCABULARY,
+    "StandardisedInGroup": VOCABULARY, "Weighted": VOCABULARY, "WeightedSum": VOCABULARY, "ModelJudge": VOCABULARY,
+    "Hinted": VOCABULARY, "CostCritic": BASE,
     "ActionValues": ARGUMENT, "CriticAdvantage": ARGUMENT, "AlignAdvantages": ARGUMENT, "LeaveOneOutToGo": ARGUMENT,
-    "PlayerDeviation": ARGUMENT, "PlayerMean": ARGUMENT, "ImplicitMaximum": ARGUMENT, "MatchMixture": ARGUMENT,
+    "PlayerDeviation": ARGUMENT, "PlayerMean": ARGUMENT, "Ahead": ARGUMENT, "CostToGo": ARGUMENT,
     "Unclipped": ARGUMENT, "KlToBehaviour": ARGUMENT, "KlWhereMarked": ARGUMENT, "KlToReference": ARGUMENT,
     "ScaledReward": ARGUMENT,
 }  # fmt: skip
