@@ -283,8 +283,8 @@ def test_a_setting_is_found_by_any_end_of_its_path_and_takes_its_own_type(path: 
         ("Whiten.centre", "maybe", "centre"),
         ("actor.hidden", "a,b", "hidden"),
         ("rollout.explore", "noise", "is a part"),
-        ("rollout.instanzes", 3, "nearest is 'rollout.instances'"),
-        ("zzz", 3, "the nearest is"),
+        ("rollout.instanzes", 3, "Did you mean 'rollout.instances'"),
+        ("zzz", 3, "has no setting 'zzz'"),
         ("", 3, "no setting ''"),
     ],
 )
