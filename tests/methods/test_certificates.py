@@ -27,7 +27,7 @@ from assay.methods.hc_rlhf.certificates import (
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.cost import LengthCost
 from assay.proof.laws.rollout import built, small_actor
-from assay.recipes.worlds import CONTROL, LANGUAGE
+from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.tasks.control.hazards import hazards
 from assay.tasks.language.addition import addition
 

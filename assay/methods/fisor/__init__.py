@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import torch
 
+from assay import recipes
 from assay.claims.claim import Exact, Expect, Final, Measured, Method
 from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
 from assay.methods.fisor.claims import feasible_overlap
 from assay.methods.fisor.reach import overlap, random_process, safe_set, worst_values
 from assay.methods.fisor.targets import WorstToCome
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 
 def least_overlap() -> float:
@@ -58,6 +59,9 @@ METHOD = Method(
     recipe=fisor,
     worlds=(CONTINUOUS,),
     home="steered-hazards",
+    family="safe",
+    base=recipes.iql,
+    variants={"diffusion-bc": cloned_diffusion},
     departs=(
         "a cut episode bootstraps; the authors treat time limits as ends, which calls doomed states safe there",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",

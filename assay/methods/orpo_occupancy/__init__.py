@@ -27,8 +27,8 @@ from assay.methods.orpo_occupancy.parts import (
     RootChiSquare,
     SeenReward,
 )  # fmt: skip
+from assay.models.heads.value import ActionValue
 from assay.ops.divergences import k2
-from assay.parts.critics.dual import ActionValue
 from assay.parts.critics.td import Td
 from assay.parts.fits.logistic import Logistic
 from assay.parts.predictions import OfAction
@@ -38,18 +38,19 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.sources.retained import Retained
 from assay.parts.targets.labels import Label
-from assay.recipes.worlds import EVERY, LANGUAGE, TABLE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
 
 BASE = Log(episodes=50, noise=0.8)
 OF = OfAction("discriminator")
 TELLS_APART = (Td(Label(1.0), Logistic(), OF), Td(Label(0.0, int(Origin.DATASET)), Logistic(), OF))
 
 
-def recipe(world: World = TABLE, weight: float = 0.2, divergence: Divergence = RootChiSquare()) -> Recipe:
+def recipe(world: Defaults = TABLE, weight: float = 0.2, divergence: Divergence = RootChiSquare()) -> Recipe:
     base = recipes.ppo(world)
     base = replace(base, name="orpo-occupancy", copies={"reference": Copy(of="actor")})
-    if not isinstance(world.fragments, Fragments):
+    if world.tokens:
         return replace(base, rewards=(Verifier(), SeenReward(), OccupancyPenalty(divergence=divergence, weight=weight)))
+    assert isinstance(world.fragments, Fragments)
     gathered = world.fragments.instances * world.fragments.steps
     visits = Retained(Replay(gathered, batch=256, updates=4, warmup=1), Logged((BASE,)), kept=0.5)
     apart = Stage("discriminator", ("discriminator",), critic=TELLS_APART, optimizer=Adam(0.05), source=visits)
@@ -57,7 +58,7 @@ def recipe(world: World = TABLE, weight: float = 0.2, divergence: Divergence = R
     return replace(
         base,
         rewards=(Verifier(), SeenReward(), OccupancyPenalty(Discriminated(), divergence, weight)),
-        critics={**base.critics, "discriminator": ActionValue(num=1)},
+        critics={**base.critics, "discriminator": replace(world.value, head=ActionValue(1))},
         stages=(apart, *base.stages),
         before=(Phase("base", cloned, 60),),
     )
@@ -72,7 +73,7 @@ def action_kl(weight: float) -> Recipe:
 
 
 METHOD = Method(
-    "arXiv:2403.03185", recipe, worlds=EVERY, home="tomato",
+    "arXiv:2403.03185", recipe, worlds=EVERY, home="tomato", family="safe", base=recipes.ppo,
     departs=(
         "the base is its recorded decisions, drawn again every step, not rolled out; the policy starts as its clone",
         "rewards use the discriminator as the step before left it; the authors train it first",
