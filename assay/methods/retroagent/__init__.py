@@ -17,7 +17,7 @@ from assay.core.verifier import Verifier
 from assay.methods.retroagent import claims
 from assay.methods.retroagent.claims import GROUP, WRONG
 from assay.methods.retroagent.lessons import Lessons, SimilarityUtility
-from assay.methods.retroagent.progress import GroupSuccess, History, Progress
+from assay.methods.retroagent.progress import BestProgress, GroupSuccess, History, Progress
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.rollouts.episodes import Episodes
 from assay.recipes.defaults import LANGUAGE, Defaults
@@ -34,6 +34,7 @@ SIMILAR = Lessons(retrieve=SimilarityUtility(share=1.0))
 
 METHOD = Method(
     "arXiv:2603.08561", recipe, worlds=(LANGUAGE,), home="sorting-8", family="guidance", base=recipes.grpo,
+    variants={"best-progress": lambda world: recipe(world, BestProgress())},
     departs=(
         "phi is a program: the share of the answer that the completion begins with; no reflection by the model",
         "a lesson is a solved prompt of an earlier group, not a text by the model; similarity is of letter pairs",
