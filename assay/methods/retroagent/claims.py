@@ -87,7 +87,7 @@ def shown_wrongly(recipe: Recipe) -> float:
     """
     rollout, members = lessons_of(recipe), lessons_of(recipe).gather.members
     (prompt,) = TASK.prompts(np.array([0]), 0)
-    lesson = {"prompt": prompt, "text": f"{prompt}{ANSWER}", "utility": 0.5, "count": 1}
+    lesson: dict[str, Any] = {"prompt": prompt, "text": f"{prompt}{ANSWER}", "utility": 0.5, "count": 1}
     state = {"lessons": [lesson, {"prompt": "777", "text": "777=7", "utility": 0.9, "count": 1}]}
 
     def won(rows: Experience) -> Experience:
