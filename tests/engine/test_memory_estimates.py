@@ -25,10 +25,10 @@ def plan_of(method: str, task: str, settings: dict[str, Any]) -> Any:
     [
         ("ppo", "cartpole", "rollout.instances", 10**13),
         ("ppo", "cartpole", "rollout.steps", 10**12),
-        ("ppo", "cartpole", "actor.hidden", (10**6, 10**6)),
+        ("ppo", "cartpole", "actor.body.hidden", (10**6, 10**6)),
         ("dqn", "cartpole", "source.batch", 10**12),
         ("grpo", "countdown", "rollout.members", 10**11),
-        ("grpo", "countdown", "actor.width", 10**8),
+        ("grpo", "countdown", "actor.body.width", 10**8),
     ],
 )
 def test_the_setting_is_named(method: str, task: str, path: str, value: Any) -> None:

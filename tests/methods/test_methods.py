@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 import json
-import runpy
 from pathlib import Path
 
 import pytest
@@ -139,12 +138,6 @@ def test_recipes_of_measured_claims_can_work(name: str) -> None:
 
 def test_every_method_states_an_exact_claim() -> None:
     assert [name for name in METHODS if not catalogue.methods()[name].exact] == []
-
-
-def test_no_two_method_files_share_more_than_the_tool_allows() -> None:
-    tool = runpy.run_path(str(Path(__file__).parents[2] / "tools" / "method_cost.py"))
-    shared, *pair = tool["closest"]()
-    assert len(shared) <= tool["MOST_SHARED"], f"{pair}: {sorted(shared)}"
 
 
 def test_bodies_of_base_recipes_are_short() -> None:

@@ -19,8 +19,9 @@ from assay.core.slots import Reward, Rollout, Scene, Task
 from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.loop import REWARDED, Loop, averages
 from assay.ops import random
-from assay.parts.rewards.combine import ByLabel, Gated, Product, StandardisedInGroup, Weighted, WeightedSum
+from assay.parts.rewards.combine import Gated, Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.function import FromFunction
+from assay.parts.rewards.labels import ByLabel
 from assay.parts.rollouts.episodes import Episodes
 from assay.playing import text
 from assay.recipes.defaults import LANGUAGE, TABLE

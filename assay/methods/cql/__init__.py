@@ -56,7 +56,7 @@ def lowered() -> torch.Tensor:
 
 def without_penalty(world: Defaults = CONTROL) -> Recipe:
     """What the penalty is added to: double DQN for discrete actions, SAC for continuous ones."""
-    return {CONTROL.name: recipes.dqn, CONTINUOUS.name: recipes.sac}[world.name](world)
+    return recipes.dqn(world) if world.discrete else recipes.sac(world)
 
 
 METHOD = Method(

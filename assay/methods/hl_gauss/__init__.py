@@ -59,7 +59,8 @@ def regressed_noisy(seed: int) -> float:
 
 def regressing(world: Defaults = CONTROL) -> Recipe:
     """The recipe whose critic is replaced in this world."""
-    return {CONTROL.name: recipes.dqn, CONTINUOUS.name: recipes.sac}.get(world.name, recipes.ppo)(world)
+    base = recipes.ppo if world.tokens or world.tabular else recipes.dqn if world.discrete else recipes.sac
+    return base(world)
 
 
 METHOD = Method(
