@@ -142,7 +142,7 @@ def test_a_variant_is_trained_resumed_and_compared(assay: Command, tmp_path: Pat
     assert facts["method"] == "kl-cov"
     assert json.loads((tmp_path / "run" / "config.json").read_text())["method"] == "clip-cov:kl-cov"
     assert answered(assay("resume", "run", "--json")) == facts
-    arms = ["clip-cov:kl-cov", "clip-cov", "clip-cov:kl-cov:members=4"]
+    arms = ["clip-cov:kl-cov", "clip-cov", "clip-cov:kl-cov:group_size=4"]
     rows = answered(assay("compare", *arms, *small, "--seeds", "2", "--out", "c", "--json"))["rows"]
     assert [row["arm"] for row in rows] == arms
 
@@ -350,9 +350,9 @@ TRAIN = {
     "unknown method": (["gppo"], "there is no method 'gppo'. Did you mean 'ppo'?"),
     "method in capitals with a dash is found, its task is not": (["DR-GRPO", "--task", "x"], "there is no task 'x'"),
     "unknown task": (["ppo", "--task", "cartpol"], "there is no task 'cartpol'. Did you mean 'cartpole'?"),
-    "misspelt setting": (["ppo", "--set", "rollout.instance=4"], "Did you mean 'rollout.instances'?"),
-    "wrong type": (["ppo", "--set", "rollout.instances=many"], "give a whole number"),
-    "a fraction of an instance": (["ppo", "--set", "rollout.instances=1.5"], "rollout.instances"),
+    "misspelt setting": (["ppo", "--set", "rollout.instance=4"], "Did you mean 'rollout.num_envs'?"),
+    "wrong type": (["ppo", "--set", "rollout.num_envs=many"], "give a whole number"),
+    "a fraction of an instance": (["ppo", "--set", "rollout.num_envs=1.5"], "rollout.num_envs"),
     "not a truth value": (["ppo", "--set", "Whiten.centre=perhaps"], "centre"),
     "ambiguous setting": (["ppo", "--set", "learning_rate=1"], "ambiguous"),
     "a part on the command line": (["ppo", "--set", "rollout=x"], "'rollout' is a part of recipe 'ppo', not a number"),
@@ -360,16 +360,16 @@ TRAIN = {
     "an unknown variant": (["dual-rl:x"], "method 'dual-rl' has no variant 'x'. It has: recoil, xql"),
     "a variant in a world it does not work in": (["stream-q", "--task", "pendulum"], "needs discrete actions"),
     "parts on the command line": (["ppo", "--set", "rewards=3"], "Swap it in Python"),
-    "no equals sign": (["ppo", "--set", "rollout.instances"], "part.field=value"),
+    "no equals sign": (["ppo", "--set", "rollout.num_envs"], "part.field=value"),
     "no name": (["ppo", "--set", "=3"], "part.field=value"),
-    "no value": (["ppo", "--set", "rollout.instances="], "part.field=value"),
+    "no value": (["ppo", "--set", "rollout.num_envs="], "part.field=value"),
     "too few betas": (["a2c", "--set", "policy.betas=0.9"], "Adam needs two"),
     "control method on tokens": (["sac", "--task", "countdown"], "'sac' works in these worlds: continuous control"),
     "discrete method on torques": (["dqn", "--task", "pendulum"], "Choose another task or method"),
     "torques method on buttons": (["td3", "--task", "cartpole"], "task 'cartpole' is control"),
     "cloning tokens": (["bc", "--task", "addition"], "'bc' works in"),
-    "a group of one": (["grpo", "--task", "addition-1", "--set", "members=1"], "give at least 2"),
-    "a pair of one": (["dpo", "--task", "addition-1", "--set", "members=1"], "PairUp"),
+    "a group of one": (["grpo", "--task", "addition-1", "--set", "group_size=1"], "give at least 2"),
+    "a pair of one": (["dpo", "--task", "addition-1", "--set", "group_size=1"], "PairUp"),
     "no steps": (["ppo", "--steps", "0"], "steps is 0; give at least 1"),
     "negative steps": (["ppo", "--steps", "-1"], "steps is -1"),
     "steps in words": (["ppo", "--steps", "ten"], "invalid int value: 'ten'"),
@@ -378,8 +378,8 @@ TRAIN = {
     "no such device": (["ppo", "--device", "abacus"], "device 'abacus' cannot be used here"),
     "a device without numbers": (["ppo", "--device", "meta"], "device 'meta' cannot be used here"),
     "negative micro-batch": (["ppo", "--micro-batch", "-1"], "micro-batch is -1"),
-    "no instances": (["ppo", "--set", "rollout.instances=0"], "rollout.instances is 0; it must be at least 1"),
-    "no starts": (["grpo", "--task", "addition-1", "--set", "starts=0"], "rollout.starts is 0"),
+    "no instances": (["ppo", "--set", "rollout.num_envs=0"], "rollout.num_envs is 0; it must be at least 1"),
+    "no starts": (["grpo", "--task", "addition-1", "--set", "num_starts=0"], "rollout.num_starts is 0"),
     "no epochs": (["ppo", "--set", "epochs=0"], "source.epochs is 0"),
     "negative epochs": (["ppo", "--set", "epochs=-2"], "source.epochs is -2"),
     "no layers": (["sft", "--task", "addition-1", "--set", "layers=0"], "actor.body.layers is 0"),
@@ -391,7 +391,7 @@ TRAIN = {
     "a copy that runs away": (["dqn", "--set", "target.rate=2"], "copies.target.rate is 2.0"),
     "a schedule of no length": (["dqn", "--set", "epsilon.share=0"], "more than 0"),
     "heads that do not divide the width": (["sft", "--task", "addition-1", "--set", "heads=3"], "heads"),
-    "more than the memory holds": (["ppo", "--set", "rollout.instances=10000000000000"], "not enough memory"),
+    "more than the memory holds": (["ppo", "--set", "rollout.num_envs=10000000000000"], "not enough memory"),
     "a task file that is not there": (["sft", "--task", "nothing.jsonl"], "there is no file 'nothing.jsonl'"),
     "an empty task file": (["sft", "--task", "empty.jsonl"], "empty.jsonl has no rows"),
     "a task file that is no JSON": (["sft", "--task", "broken.jsonl"], "broken.jsonl, line 1 is not JSON"),
@@ -503,7 +503,7 @@ BROKEN_CONFIGS: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no steps": (lambda folder: edited(folder, steps=0), "steps is 0"),
     "true steps": (lambda folder: edited(folder, steps=True), "'steps' is True"),
     "settings as a list": (lambda folder: edited(folder, settings=[1]), "'settings' is [1]"),
-    "an unknown setting": (lambda folder: edited(folder, settings={"rollout.startz": "3"}), "rollout.starts"),
+    "an unknown setting": (lambda folder: edited(folder, settings={"rollout.startz": "3"}), "rollout.num_starts"),
     "an unknown method": (lambda folder: edited(folder, method="reinforced"), "Did you mean 'reinforce'?"),
     "an unknown task": (lambda folder: edited(folder, task="bandits"), "Did you mean 'bandit'?"),
     "another seed": (lambda folder: edited(folder, seed=5), "was edited"),

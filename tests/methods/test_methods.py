@@ -34,9 +34,9 @@ TASK_OF_WORLD = {
 WITH_GOALS = {CONTROL.name: "four-rooms", CONTINUOUS.name: "pointmaze-umaze"}
 """Where the methods are tried whose source asks for goals to wander between."""
 SMALL = {
-    "rollout.starts": 4,
-    "rollout.members": 3,
-    "rollout.instances": 4,
+    "rollout.num_starts": 4,
+    "rollout.group_size": 3,
+    "rollout.num_envs": 4,
     "rollout.steps": 8,
     "source.warmup": 8,
     "source.updates": 2,
@@ -68,7 +68,7 @@ def worlds_of(name: str, everywhere: bool) -> list[str]:
     """The worlds to train a method in; a method of preference pairs alone has none."""
     method = catalogue.methods()[name]
     own = [world.name for world in method.worlds if world.name in TASK_OF_WORLD]
-    home = defaults_of(catalogue.find_task(method.home)).name
+    home = defaults_of(catalogue.find_task(method.default_task)).name
     return own if everywhere else sorted(own, key=lambda one: one != home)[:1]
 
 
@@ -115,7 +115,7 @@ def test_describes_itself(name: str) -> None:
     assert " = " in text or " <- " in text or "loss" in text
     assert json.loads(json.dumps(describe(recipe)))["part"] == "Recipe"
     assert settings(recipe)
-    assert catalogue.find_task(method.home)
+    assert catalogue.find_task(method.default_task)
 
 
 EXACT = {f"{name}: {claim.name}": claim for name in METHODS for claim in catalogue.methods()[name].exact}

@@ -63,10 +63,10 @@ METHOD = Method(
     paper="arXiv:2006.04779",
     recipe=cql,
     worlds=(CONTROL, CONTINUOUS),
-    home="cartpole",
+    default_task="cartpole",
     family="offline",
     base=without_penalty,
-    departs=(
+    departures=(
         "the weight is fixed at 1, no Lagrange multiplier",
         "the log of the mean over proposals, not of their sum: a constant",
         "networks of 64, batches of 128, Adam 1e-3 for all (256 three times, 256, 1e-4 and 3e-4)",
