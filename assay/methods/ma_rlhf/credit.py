@@ -84,8 +84,9 @@ class SegmentGae(Credit):
 
     V_k is the value at the segment's first state, so that credit is unbiased where the critic is right. Inside a
     segment nothing decays: it is token GAE whose `gae_lambda` applies once at each segment's end. `return` is each
-    state's     own: what A + V would be had the segment begun there. Terminal steps do not bootstrap, truncated ones and the end of
-    a fragment do. Degenerate: one decision a segment is Gae; one segment an episode is its return minus V(first state).
+    state's own: what A + V would be had the segment begun there. Terminal steps do not bootstrap, truncated ones and
+    the end of a fragment do. Degenerate: one decision a segment is Gae; one segment an episode is its return minus
+    V(first state).
     """
 
     discount: float = 0.99
