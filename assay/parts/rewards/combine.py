@@ -16,10 +16,11 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene, TextTask
+from assay.core.slots import Reward, Scene
 from assay.core.verifier import VERIFIED, Verifier
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
+from assay.parts.rewards.labels import check_labels, labels_of, log_by_label
 
 
 @dataclass(frozen=True)
@@ -153,7 +154,7 @@ class ByLabel(Reward):
 
     The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
     `reward` is above `threshold`. table maps a label to (worth if not, worth if so). A label without an entry is an
-    error that names it.
+    error that names it. Logs the share of rows with the outcome as `outcome/LABEL`.
     """
 
     table: Mapping[str, tuple[float, float]]
@@ -164,32 +165,18 @@ class ByLabel(Reward):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"table": {"": (0.0, 1.0)}, "label": ""},)
 
     def init(self, scene: Scene) -> State:
-        """Returns the state of the reward inside."""
+        """Returns the state of the reward inside; refuses a task whose prompts lack the label, or have another one."""
+        check_labels(scene, self.label, self.table)
         return states_of({"outcome": self.reward}, scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the table's rewards."""
         rewarded, values = applied({"outcome": self.reward}, experience, scene, state)
         is_so = ((values["outcome"] * rewarded.mask).sum(1) > self.threshold).tolist()
-        labels = labels_of(rewarded, scene, self.label)
-        unknown = sorted(set(labels) - set(self.table))
-        if unknown:
-            raise AssayError(f"ByLabel.table has no entry for the label '{unknown[0]}' (it has {sorted(self.table)})")
+        labels = labels_of(rewarded, scene, self.label, self.table)
+        log_by_label("outcome", labels, is_so, rewarded, scene)
         total = [self.table[label][int(so)] for label, so in zip(labels, is_so, strict=True)]
         return placed(rewarded, torch.tensor(total, device=rewarded.mask.device))
-
-
-def labels_of(experience: Experience, scene: Scene, name: str) -> list[str]:
-    """The fact `name` of each row's prompt as text; the empty name gives every row the empty label."""
-    if not name:
-        return [""] * len(experience)
-    if not isinstance(scene.task, TextTask):
-        raise AssayError(f"task '{scene.task.name}' has no labels: it is not a text task. Use a task with prompts")
-    rows = scene.task.texts(experience, scene.split)
-    missing = next((row for row, told in enumerate(rows) if name not in told), None)
-    if missing is not None:
-        raise AssayError(f"task '{scene.task.name}': the prompt of row {missing} has no column '{name}'. Add it")
-    return [str(row[name]) for row in rows]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,56 @@
+"""Labels of prompts: facts by which a reward tells prompts apart. Axes: B sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience
+from assay.core.slots import DemonstratedTask, Scene, TextTask
+
+NUM_CHECKED = 32
+"""Prompts whose labels are checked before a run."""
+
+
+def labels_of(experience: Experience, scene: Scene, name: str, known: Collection[str] | None = None) -> list[str]:
+    """The fact `name` of each row's prompt as text; the empty name gives every row the empty label.
+
+    AssayError for a prompt without the fact, and for a label that is not among the `known` ones.
+    """
+    labels = [""] * len(experience)
+    if name:
+        if not isinstance(scene.task, TextTask):
+            raise AssayError(f"task '{scene.task.name}' has no labels: it is not a text task. Use a task with prompts")
+        rows = scene.task.texts(experience, scene.split)
+        missing = next((row for row in rows if name not in row), None)
+        if missing is not None:
+            raise AssayError(
+                f"task '{scene.task.name}': the prompt '{missing['prompt'][:60]}' has no column '{name}'. Add it to "
+                "every line of the file"
+            )
+        labels = [str(row[name]) for row in rows]
+    unknown = [] if known is None else sorted(set(labels) - set(known))
+    if unknown and known is not None:
+        raise AssayError(
+            f"task '{scene.task.name}' has the {name or 'empty'} '{unknown[0]}', for which the reward has no entry "
+            f"(it has {sorted(known)}). Add one, or rename the {name or 'entry'} in the file"
+        )
+    return labels
+
+
+def check_labels(scene: Scene, name: str, known: Collection[str]) -> None:
+    """Raises AssayError if one of the task's first prompts has no label, or one that is not known; a part's `init`
+    calls it, so that this happens before anything is spent. Outside of a run there is no task, and nothing to check.
+    """
+    if name and isinstance(scene.task, DemonstratedTask):
+        labels_of(scene.task.demonstrate(np.arange(NUM_CHECKED), 0), scene.given(split=0), name, known)
+
+
+def log_by_label(
+    metric: str, labels: Sequence[str], values: Sequence[float], rewarded: Experience, scene: Scene
+) -> None:
+    """Logs the mean of a number over the rows of each label that have a decision, as METRIC/LABEL."""
+    for label, value, is_there in zip(labels, values, rewarded.mask.any(1).tolist(), strict=True):
+        scene.log(f"{metric}/{label}" if label else metric, float(value) * is_there, float(is_there))
