@@ -51,7 +51,7 @@ TEN = Jittered(scale=10.0)
 """Helpfulness of the testbed: correctness with noise, in units ten times as large."""
 SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64).set("rollout.starts", 16)
 RAW = with_help(replace(SMALL, name="alphaalign-raw"), *SIGNS, TEN)
-BUDGET = {"seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 40}
+BUDGET = {"seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 80}
 
 METHOD = Method(
     "arXiv:2507.14987", recipe, worlds=(LANGUAGE,), home="refusing",
