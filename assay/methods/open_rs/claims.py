@@ -48,7 +48,7 @@ def least_lead_of_right(ours: Recipe) -> torch.Tensor:
 def distance_from_formula(ours: Recipe) -> float:
     """Right with 0 and 4 steps, wrong, two tags, right but cut, no tag, fault; the end token is counted."""
     answer = TASK.items_of(torch.tensor([0]), 0)[0].answer
-    said = [f";{answer}", f"....;{answer}", "..;a", f";;{answer}", f".......;{answer}", "abc", f";{answer}"]
+    said = [f";{answer}", f"....;{answer}", "..;a", f";;{answer}", f"..;{answer}", "abc", f";{answer}"]
     rows = probes.completed(TASK, said, [0] * 7, cut=[4], faults=[6])
     rewarded = ours.rewards[0](rows, Scene(TASK))
     found = rewarded.reward.sum(1).tolist()
