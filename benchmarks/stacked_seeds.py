@@ -28,13 +28,13 @@ from assay.core.recipe import Recipe
 from assay.core.record import Origin
 from assay.core.slots import Task
 from assay.core.spaces import Box, Spec
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop
+from assay.engine.machine import describe_machine, tuned
+from assay.engine.placement import Placement
+from assay.engine.stacked.loop import StackedLoop
 from assay.methods.td3_bc.base import td3_bc
 from assay.parts.sources.logged import Logged
-from assay.runs.machine import describe_machine, tuned
-from assay.runs.stacked.loop import StackedLoop
-from assay.runs.stacked.run import shared_loops
+from assay.runs.stacked import shared_loops
 from assay.tasks.control.stepping import SteppedTask
 
 OBSERVATIONS, ACTIONS, WIDTH, BATCH = 17, 6, 256, 256

@@ -60,8 +60,8 @@ TABLE: dict[str, Column] = {
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "decisions that clip-cov leaves out"),
     "high_covariance": Column("BT", "credit", ("MarkHighCovariance",), "decisions whose covariance is largest"),
-    "cost_advantage": Column("BT", "constraint", ("PidLagrange", "Projection"), "how much more a decision costs"),
-    "cost_return": Column("BT", "constraint", ("PidLagrange",), "what a cost critic learns to predict"),
+    "cost_advantage": Column("BT", "constraint", ("Multiplier",), "how much more a decision costs"),
+    "cost_return": Column("BT", "constraint", ("Multiplier",), "what a cost critic learns to predict"),
 }
 
 ALWAYS = ("task", "engine")

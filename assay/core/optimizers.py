@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -81,6 +81,7 @@ class Traced(Optimizer):
     inner: Optimizer
     decay: float
     clip_norm: ClassVar[float] = 0.0
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"inner": Adam(1e-3), "decay": 0.9},)
 
     @property
     def learning_rate(self) -> float | Schedule:
@@ -126,7 +127,7 @@ class ObGD(Optimizer):
         """One bounded step, in place."""
         delta, decisions = total(sums, "td_error")
         length = sum(float(each.abs().sum()) for each in gradients)
-        if not length:
+        if not length or not delta:
             return
         # |g|_1 = |delta| |z|_1, so that max(|delta|, 1) |z|_1 = |g|_1 max(1, 1 / |delta|).
         bound = self.kappa * length * max(1.0, decisions / abs(delta))

@@ -10,7 +10,7 @@ from assay.core.columns import is_given, writers_of
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Need, Progress
-from assay.core.settings import changed, coerced, find_setting, has_schedule, read, resolved
+from assay.core.settings import changed, coerced, find_setting, followed, has_schedule, models_read, read, resolved
 from assay.core.slots import (
     Annotation,
     Certificate,
@@ -191,6 +191,9 @@ class Recipe:
         """The recipe with one setting changed; `path` is any unambiguous end of the setting's full path."""
         full = find_setting(self, path)
         result = cast(Recipe, changed(self, full, coerced(".".join(full), read(self, full), value)))
+        if full[0] == "actor":  # critics on the actor's network are built as it is
+            critics = {name: followed(model, self.actor, result.actor) for name, model in self.critics.items()}
+            result = replace(result, critics=critics)
         return result.share_models(self) if full[0] in ("actor", "critics") else result
 
     def share_models(self, old: Recipe) -> Recipe:
@@ -232,11 +235,7 @@ class Recipe:
                         f"stage '{stage.name}' trains '{name}', which is no model of this recipe "
                         f"({', '.join(sorted(models))})"
                     )
-        missing = sorted(set(self.wrapper.reads) - models) if self.wrapper else []
-        if missing:
-            raise AssayError(
-                f"wrapper reads '{missing[0]}', which is no model of this recipe ({', '.join(sorted(models))})"
-            )
+        self.check_models()
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}"
@@ -249,6 +248,17 @@ class Recipe:
                 )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
+
+    def check_models(self) -> None:
+        """Refuses a term or a wrapper that reads a model which the recipe lacks."""
+        parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
+        reads = [(where, name) for where, term in parts for name in models_read(term)]
+        for where, name in (*reads, *(("wrapper", name) for name in (self.wrapper.reads if self.wrapper else ()))):
+            if name not in self.models:
+                raise AssayError(
+                    f"{where} reads '{name}', which is no model of this recipe ({', '.join(sorted(self.models))}). "
+                    "Add it to critics or copies, or give the part the name of another model"
+                )
 
     def check_slots(self) -> None:
         """Refuses a part in a slot that it was not declared for."""

@@ -260,6 +260,15 @@ class Loss:
 
 
 @dataclass(frozen=True)
+class Regressed:
+    """What a fit says about each decision: its loss and predicted value [..., B, T], and more numbers by name."""
+
+    loss: Tensor
+    value: Tensor
+    metrics: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Fit:
     """What an update asks of a grown module: R decisions, what it saw [R, F], and d loss / d output there [R, P]."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums
-from assay.core.slots import Annotation, Grower, Steady, View
+from assay.core.slots import Annotation, Grower, Steady, Term, View
 from assay.core.spaces import Spec
 from assay.engine.batching import by_length, by_reach, whole_units, widen
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
 from assay.engine.placement import Placement as Placement
 from assay.engine.placement import arrange
+from assay.engine.updates import Update as Update
 from assay.ops import random
 from assay.ops.bfloat16 import prepare_bfloat16, uses_bfloat16
 
@@ -66,34 +67,11 @@ class StageView:
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Uniform numbers of this update and tag; a row keeps its numbers in whichever micro-batch it is."""
+        # By the row's number in the whole batch, not by its place here: micro-batches must not change an update.
         row = self.batch.column("row").cpu().numpy().reshape(-1, 1)
         rest = np.arange(int(np.prod(shape[1:])))[None]
         values = random.as_open_float32(random.uniform(self.draw.at(tag), row, rest)).reshape(tuple(shape))
         return values.to(self.batch.mask.device)
-
-
-@dataclass
-class Update:
-    """What one optimizer step did: (sum, count) metrics, and what was wrong with it.
-
-    `fault` says why a step was refused (its gradient is not finite), `leaks` names terms whose loss moves with
-    decisions that the mask leaves out. A step without any decision is skipped and no fault. On a GPU a fault becomes
-    known when the update is settled; until then it keeps its batch, in which can be seen what was not finite.
-    """
-
-    stage: str = ""
-    batch: Experience | None = None
-    sums: Sums = field(default_factory=dict)
-    fault: str = ""
-    leaks: list[str] = field(default_factory=list)
-
-    def settle(self) -> None:
-        """Reads the gradient's norm, for which the host waits; one that is not finite is a fault and no metric."""
-        batch, name = self.batch, f"gradient_norm/{self.stage}"
-        self.batch = None
-        if batch is not None and name in self.sums and not bool(torch.isfinite(self.sums[name][0][0])):
-            del self.sums[name]
-            self.fault = f"the gradient of stage '{self.stage}' is not finite{origin_of_fault(batch, self.sums)}"
 
 
 class Engine:
@@ -101,11 +79,12 @@ class Engine:
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
-        self.placement = placement
+        self.placement, self.at_once = placement, placement.at_once
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
         self.models: dict[str, nn.Module] = {}
         for index, (name, model) in enumerate(specs.items()):
+            # A seed of its own for every model: one more critic leaves the actor's first weights as they are.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(random.seed_for_torch(Draw(seed, (6, index))))
                 self.models[name] = model.build(spec).to(placement.device)
@@ -120,6 +99,7 @@ class Engine:
         self.split = by_reach if all(arranged) else by_length
         self.flats = {name: Flat(model) for name, model in self.models.items()}
         for name, copy in recipe.copies.items():
+            # After the flats: from here on values are copied in place, and views stay views.
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
@@ -166,7 +146,7 @@ class Engine:
         unless weights are there for them too.
         """
         copies = recipe.copies
-        for name in sorted(self.flats, key=lambda name: name in copies):
+        for name in sorted(self.flats, key=lambda name: name in copies):  # copies last: they follow what was loaded
             flat = self.flats[name]
             if name in copies:
                 flat.follow(self.flats[copies[name].of], 1.0)
@@ -213,17 +193,17 @@ class Engine:
         """function(model, rows) on each micro-batch, put together where the record is."""
         model, home, num = self.model(name), experience.mask.device, experience.num_columns
         parts = [function(model, part) for part in self.micro_batches(experience, None)]
-        if not self.placement.at_once:
+        if not self.at_once:
             return torch.cat(parts).to(home)
-        plan = self.split(experience, frozenset(), self.placement.at_once, self.placement.micro_batch)
+        plan = self.split(experience, frozenset(), self.at_once, self.placement.micro_batch)
         return torch.cat([widen(part, num) for part in parts]).to(home)[torch.argsort(torch.cat(plan)).to(home)]
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
         """Parts of at most `micro_batch` rows, on the models' device; rows that belong together are not separated."""
         size = self.placement.micro_batch
-        if self.placement.at_once:
-            index = self.split(batch, together or frozenset(), self.placement.at_once, size)
+        if self.at_once:
+            index = self.split(batch, together or frozenset(), self.at_once, size)
             parts: Iterable[Experience] = (batch.rows(rows.to(batch.mask.device)).trim() for rows in index)
         elif not size or size >= len(batch):
             parts = (batch,)
@@ -237,10 +217,22 @@ class Engine:
 
     def update(self, stage: Stage, batch: Experience) -> Update:
         """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""
-        counts = [term.count(batch) for term in stage.terms]
+        result = Update(stage.name, batch)
+        gradients, fits = self.slopes(stage, batch, result)
+        if gradients:
+            self.apply(stage, gradients, result, fits)
+        if not gradients or not gradients[0].is_cuda:
+            result.settle()  # nothing to wait for
+        return result
+
+    def slopes(self, stage: Stage, batch: Experience, result: Update) -> tuple[list[Tensor], list[Fit]]:
+        """The gradient of each trained model as one flat tensor, added up over micro-batches, and what is asked of
+        modules that grow. Both are empty if no term has a gradient.
+        """
+        # Counts are of the whole batch: a micro-batch that divided by its own would weigh its rows differently.
+        counts = self.counts(stage, batch)
         parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
         growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
-        result = Update(stage.name, batch)
         total: Gradient | None = None
         fits: list[list[Fit]] = []
         together = frozenset(term.together for term in stage.terms if term.together is not None)
@@ -249,7 +241,7 @@ class Engine:
                 module.record()
             loss = self.loss(stage, part, counts, result)
             outputs = [(name, module, *kept) for name, module in growing for kept in module.recorded()]
-            if loss is None:
+            if loss is None or not loss.requires_grad:
                 continue
             leaves = [*parameters, *(output for *_, output in outputs)] if outputs else parameters
             gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
@@ -258,33 +250,41 @@ class Engine:
                 filled = [torch.zeros_like(output) if slope is None else slope for slope, (*_, output) in slopes]
                 fits.append(fits_of(outputs, filled, part.mask))
             if total is None:
+                # Made here and not before the loop: a stage that only measures takes no memory for a gradient.
                 total = Gradient([self.flats[name] for name in stage.trains])
             total.add(gradients[: len(parameters)])
-        if total is not None:
-            self.apply(stage, total.flat, result, merged(fits))
-        if total is None or not total.flat[0].is_cuda:
-            result.settle()  # nothing to wait for
-        return result
+        return ([], []) if total is None else (total.flat, merged(fits))
+
+    def counts(self, stage: Stage, batch: Experience) -> list[Tensor]:
+        """What the sum of each of the stage's terms is divided by."""
+        return [term.count(batch) for term in stage.terms]
 
     def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], result: Update) -> Tensor | None:
-        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without gradient.
-
-        The first update of a run also looks for gradient at masked decisions.
-        """
+        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without terms."""
         view = self.view(stage, part)
         total: Tensor | None = None
         with self.autocast():
             for term, count in zip(stage.terms, counts, strict=True):
-                value: Loss = term(part, view)
+                value = self.value(term, part, view)
                 share = value.sum / count.clamp(min=1)
                 total = share if total is None else total + share
-                name = type(term).__name__
+                name = term.title
                 for metric, entry in value.metrics.items():
                     result.sums.setdefault(metric, []).append(entry)
                 result.sums.setdefault(f"loss/{name}", []).append((value.sum.detach(), value.count))
-                if self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, part.mask):
+                if self.leaks(term, value, view):
                     result.leaks.append(name)
-        return total if total is not None and total.requires_grad else None
+        return total
+
+    def value(self, term: Term, part: Experience, view: StageView) -> Loss:
+        """One term's loss."""
+        return term(part, view)
+
+    def leaks(self, term: Term, value: Loss, view: StageView) -> bool:
+        """Whether a term's loss has a gradient at masked decisions. Checked in a run's first update only: the answer
+        depends on the code, not on the data, and costs a backward pass.
+        """
+        return self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, view.batch.mask)
 
     def view(self, stage: Stage, part: Experience) -> StageView:
         """What the stage's terms look at on one micro-batch."""
@@ -294,23 +294,25 @@ class Engine:
         """Clips and steps by one flat gradient for each model. One that is not finite becomes NaN everywhere, which a
         steady optimizer ignores; it never reaches another.
         """
-        everything = [*gradients, *(fit.gradient for fit in fits)]
-        norm = torch.stack([g.norm() for g in everything]).norm() if len(everything) > 1 else everything[0].norm()
-        result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
+        self.clip(stage, [*gradients, *(fit.gradient for fit in fits)], result)
         if fits or not isinstance(stage.optimizer, Steady):
-            result.settle()
+            result.settle()  # the host waits: these optimizers may not see NaN
             if result.fault:
                 return
-        limit = stage.optimizer.clip_norm or torch.inf
-        scale = torch.where(norm.isfinite(), (limit / norm.double()).clamp(max=1.0), torch.nan)
-        for gradient in everything:
-            gradient.mul_(scale.to(gradient.dtype))
         with torch.no_grad():
             state = self.optimizers[stage.name]
             stage.optimizer.step([self.flats[name].values for name in stage.trains], gradients, result.sums, state)
             if fits:
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)
+
+    def clip(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
+        """Scales the gradients down to a joint norm of `clip_norm`, in place, and records the norm before that."""
+        norm = torch.stack([g.norm() for g in gradients]).norm() if len(gradients) > 1 else gradients[0].norm()
+        result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
+        scale = clip_scale(norm, stage.optimizer.clip_norm)
+        for gradient in gradients:
+            gradient.mul_(scale.to(gradient.dtype))
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> Sums:
@@ -326,7 +328,7 @@ class Engine:
                     goes = copy.gate(self.models, self.gates[name])
                     self.flats[name].follow_where(goes, self.flats[copy.of], copy.rate)
                     sums[f"followed/{name}"] = [(goes.sum(), torch.tensor(goes.numel()))]
-        self.updates += 1
+        self.updates += 1  # here, because every batch ends with `follow`: stages and copies see the same number
         return sums
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
@@ -336,29 +338,21 @@ class Engine:
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
 
 
+def clip_scale(norm: Tensor, limit: float) -> Tensor:
+    """What a gradient of this norm is multiplied by: min(1, limit / norm), without limit at 0; NaN if it is not finite.
+
+    All on the device: to ask whether a norm is finite would make the host wait for every update. In float64, so that
+    limit / norm has one rounding when it becomes float32.
+    """
+    return torch.where(norm.isfinite(), ((limit or torch.inf) / norm.double()).clamp(max=1.0), torch.nan)
+
+
 def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
     """Whether the loss has a gradient at decisions that the mask leaves out."""
     if not loss.requires_grad or not logp.requires_grad:
         return False
     (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
     return bool((slope[~mask] != 0).any())
-
-
-def origin_of_fault(batch: Experience, sums: Sums) -> str:
-    """Where numbers that are not finite can be seen: columns of the batch and losses."""
-    columns = [
-        f"column {name} has {int((~torch.isfinite(column[batch.mask])).sum())}"
-        for name, column in batch.per_decision()
-        if column.is_floating_point() and not bool(torch.isfinite(column[batch.mask]).all())
-    ]
-    losses = [
-        f"{name} is {float(value)}"
-        for name, entries in sums.items()
-        for value, _ in entries
-        if not bool(torch.isfinite(value))
-    ]
-    found = [*columns, *losses]
-    return f" ({'; '.join(found)})" if found else " (losses and columns are finite: it overflowed in the backward pass)"
 
 
 def overwrite(mine: State, saved: Mapping[str, Any]) -> None:

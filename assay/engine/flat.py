@@ -29,7 +29,7 @@ class Flat:
         self.values = joined([tensor.detach() for tensor in self.tensors], device)
         self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
         for tensor, place in zip(self.tensors, self.split(self.values), strict=True):
-            tensor.data = place
+            tensor.data = place  # through .data the parameter stays the leaf that modules and autograd know
 
     def split(self, values: Tensor) -> list[Tensor]:
         """Views of a flat tensor, one for each parameter."""
@@ -50,7 +50,7 @@ class Flat:
 
     def follow(self, other: Flat, rate: float) -> None:
         """Goes a share of the way to another model of the same kind; all of it at rate 1."""
-        self.values.lerp_(other.values, rate)
+        self.values.lerp_(other.values, rate)  # one kernel for all parameters; exactly the other's at rate 1
         for mine, theirs in zip(self.grown.values(), other.grown.values(), strict=True):
             mine.follow(theirs, rate)
 
@@ -69,6 +69,7 @@ class Flat:
 
 def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
     """The model, with the frozen parameters of another of the same kind in place of its own: they never differ."""
+    # A target network of a model with adapters would otherwise hold the whole base model a second time.
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
         if not theirs.requires_grad:
             mine.data = theirs.data
@@ -91,6 +92,7 @@ class Gradient:
         """Those of one micro-batch, one for each parameter; the first are copied, so that they keep their bits."""
         there = [(place, own) for place, own in zip(self.places, gradients, strict=True) if own is not None]
         if there:
+            # One call for all parameters: small models spend more time on launching kernels than in them.
             into, new = ([pair[side] for pair in there] for side in (0, 1))
             (torch._foreach_copy_ if self.is_empty else torch._foreach_add_)(into, new)
         self.is_empty = False

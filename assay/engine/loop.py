@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
+from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
-from assay.core.slots import Scene, Task
+from assay.core.slots import Sampled, Scene, Task
 from assay.core.slots.scene import DISCARDED, NO_STARTS
-from assay.engine.engine import Engine, Placement, Update
+from assay.engine.engine import Engine
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
+from assay.engine.placement import Placement
+from assay.engine.updates import Update
 from assay.ops import groups
-from assay.sampling import release
 
 REWARDED = "rewarded"
 """Column [B]: the row went through the recipe's rewards."""
@@ -100,30 +101,39 @@ class Loop:
         scene = Scene(self.task, self.engine, draw, self.progress)
         fresh = self.gather(recipe, scene, step) if recipe.rollout else None
         if fresh is not None:
-            release(self.engine.models[recipe.behaviour])  # the update needs the memory
+            who = self.engine.models[recipe.behaviour]
+            if isinstance(who, Sampled):
+                who.release()  # the update needs the memory
             fresh = self.prepare(recipe, fresh, scene, step)
             step.fresh = fresh
-        updates: list[Update] = []
-        found: list[Sums] = []
+
+        def batches(place: int, feed: Feed, own: Draw) -> Iterator[Experience]:
+            needs = feed.needs(recipe)
+            for batch in feed.source(scene.given(fresh=fresh, draw=own), self.states["sources"][place]):
+                yield self.engine.annotate(batch, needs)
+
         with step.timed("update"):
-            for place, feed in enumerate(recipe.feeds):
-                needs, copies = feed.needs(recipe), feed.copies(recipe)
-                own = draw.at(8, place) if place else draw
-                for batch in feed.source(scene.given(fresh=fresh, draw=own), self.states["sources"][place]):
-                    batch = self.engine.annotate(batch, needs)
-                    for stage in feed.stages:
-                        if self.engine.updates % stage.every == 0:
-                            updates.append(self.engine.update(stage, batch))
-                            found.append(updates[-1].sums)
-                    found.append(self.engine.follow(copies))
-            for update in updates:
-                update.settle()  # the host waits for the device here, once a step
-        self.progress = replace(self.progress, step=self.progress.step + 1, updates=self.engine.updates)
+            updates, found = learn(self.engine, recipe, draw, batches)
         step.metrics.update(averages(scene.metrics))
-        step.metrics.update(means(found))
         faults = tuple(update.fault for update in updates if update.fault)
-        self.watch(recipe, step, "updated", fresh, faults, tuple(name for update in updates for name in update.leaks))
+        leaks = tuple(name for update in updates for name in update.leaks)
+        self.finish(recipe, step, means(found), self.engine.updates, fresh, faults, leaks)
         return step
+
+    def finish(
+        self,
+        recipe: Recipe,
+        step: Step,
+        metrics: Mapping[str, float],
+        updates: int,
+        fresh: Experience | None = None,
+        faults: tuple[str, ...] = (),
+        leaks: tuple[str, ...] = (),
+    ) -> None:
+        """Counts the step, and shows the guards its metrics and what was wrong with its updates."""
+        self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
+        step.metrics.update(metrics)
+        self.watch(recipe, step, "updated", fresh, faults, leaks)
 
     def gather(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
         """Fresh, rewarded experience; gathers again where the recipe's selection asks for more.
@@ -221,6 +231,29 @@ class Loop:
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
 
 
+def learn(
+    engine: Engine, recipe: Recipe, draw: Draw, batches: Callable[[int, Feed, Draw], Iterable[Experience]]
+) -> tuple[list[Update], list[Sums]]:
+    """Steps every stage that is due on each of the recipe's batches, and moves the target networks after each batch.
+
+    `batches(place, feed, draw)` yields the annotated batches of one feed. Returns the updates and the step's metrics.
+    """
+    updates: list[Update] = []
+    found: list[Sums] = []
+    for place, feed in enumerate(recipe.feeds):
+        copies = feed.copies(recipe)
+        # The first feed has the step's own draw: recipes with one source keep their numbers if a second one is added.
+        for batch in batches(place, feed, draw.at(8, place) if place else draw):
+            for stage in feed.stages:
+                if engine.updates % stage.every == 0:
+                    updates.append(engine.update(stage, batch))
+                    found.append(updates[-1].sums)
+            found.append(engine.follow(copies))
+    for update in updates:
+        update.settle()  # the host waits for the device here, once a step
+    return updates, found
+
+
 def frozen(value: Any) -> Any:
     """A state tree with live objects (simulations) replaced by their snapshots."""
     if isinstance(value, dict):
@@ -282,7 +315,7 @@ def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, floa
         name: sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
         for name, some in numbers.items()
     }
-    squared = result.pop("ratio_squared", None)
+    squared = result.pop("ratio_squared", None)  # a mean of squares says little alone: it becomes (E r)^2 / E r^2
     if squared:
         result["effective_samples"] = result["ratio"] ** 2 / squared
     return result
@@ -290,6 +323,7 @@ def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, floa
 
 def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
     """Single numbers, read all at once from each device that they are on."""
+    # One transfer a device: each number read alone would make the host wait for it.
     by_device: dict[torch.device, list[int]] = {}
     for place, tensor in enumerate(tensors):
         by_device.setdefault(tensor.device, []).append(place)

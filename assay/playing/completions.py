@@ -12,11 +12,10 @@ import torch
 from assay.core.record import Draw, Experience
 from assay.core.spaces import Vocabulary
 from assay.ops import random
+from assay.ops.decoded import Stop, Written
 from assay.playing import text
 from assay.playing.decoding import decode_together, neighbours
-from assay.sampling.narrowing import LOGP_MODEL
-from assay.sampling.pages import Written
-from assay.sampling.stops import Stop
+from assay.playing.narrowing import LOGP_MODEL
 
 
 @torch.no_grad()

@@ -7,14 +7,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from assay.core.spaces import Vocabulary
 from assay.ops import distributions
-from assay.sampling import sampled
-from assay.sampling.narrowing import NarrowedDecoder
-from assay.sampling.pages import Written
-from assay.sampling.stops import Stop
+from assay.ops.decoded import Stop, Written
+from assay.playing.narrowing import NarrowedDecoder, unwrapped
 
 COMPACT_BELOW = 0.8
 """The batch is packed anew when fewer than this share of its rows is unfinished."""
@@ -36,11 +34,23 @@ def decode_together(
     """
     numbers = None if uniform_BN is None else uniform_BN[rows]
     before = [said[row] for row in rows.tolist()] if said else ()
-    found = sampled(actor, prompts, repeats, numbers, vocabulary, max_tokens, stop=stop, said=before)
+    found: Written | None = None
+    inner, narrowing = unwrapped(actor)
+    if is_on_gpu(inner):
+        from assay import sampling  # here, so that a run on a CPU loads no kernel
+
+        found = sampling.sampled(
+            inner, prompts, repeats, numbers, vocabulary, max_tokens, narrowing=narrowing, stop=stop, said=before
+        )
     if found is None:
         decoder = actor.decoder(prompts, repeats, max_tokens)
         return decode(decoder, rows, uniform_BN, max_tokens, vocabulary, stop, said)
     return found.rows(torch.argsort(rows))
+
+
+def is_on_gpu(actor: Any) -> bool:
+    """Whether the actor is a model on a GPU, where a sampler may decode for it."""
+    return isinstance(actor, nn.Module) and next(actor.parameters(), torch.empty(0)).is_cuda
 
 
 def decode(

@@ -8,7 +8,7 @@ read at once, and rows keep their pages from turn to turn.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,12 +17,13 @@ from torch import Tensor
 from assay.core.record import Draw, Experience
 from assay.core.spaces import Vocabulary
 from assay.ops import distributions, random
+from assay.playing import decoding
 from assay.playing.decoding import COMPACT_BELOW, neighbours
+from assay.playing.narrowing import LOGP_MODEL, NarrowedDecoder, Narrowing, unwrapped
 from assay.playing.turns import Answer, Conversations, Limits, utterances
-from assay.sampling import on_the_host, session_for
-from assay.sampling.narrowing import LOGP_MODEL, NarrowedDecoder, Narrowing
-from assay.sampling.pages import Way
-from assay.sampling.sessions import Session
+
+if TYPE_CHECKING:
+    from assay.sampling.sessions import Session
 
 
 @torch.no_grad()
@@ -60,13 +61,18 @@ def converse(
     times = np.arange(limits.turns * limits.tokens)[None]
     numbers = random.uniform(draw, starts[:, None], samples[:, None], times)
     uniform = None if greedy else random.as_open_float32(numbers)
-    found = session_for(actor, shown, repeats, limits.columns)
-    if found is None:
+    inner, narrowing = unwrapped(actor)
+    opened: Session | None = None
+    if decoding.is_on_gpu(inner):
+        from assay import sampling  # here, so that a run on a CPU loads no kernel
+
+        opened = sampling.session_for(inner, shown, repeats, limits.columns)
+    if opened is None:
         since = decoded(actor.decoder(shown, repeats, limits.columns), rows, uniform, talks, answer)
     else:
-        with found[0] as session:
+        with opened as session:
             session.open(shown, repeats)
-            since = talked(session, rows, uniform, talks, answer, found[1])
+            since = talked(session, rows, uniform, talks, answer, narrowing)
     return recorded(begun, told, since, talks, samples)
 
 
@@ -96,6 +102,9 @@ def talked(
     narrowing: Narrowing,
 ) -> Since:
     """All turns by the rows of a session, which stand at `rows` of the results; turn by turn, whoever is in it."""
+    from assay.sampling import on_the_host
+    from assay.sampling.pages import Way
+
     since, place = Since(len(rows), talks.limits.columns, narrowing.changes), torch.argsort(rows)
     column, way = torch.zeros(len(rows), dtype=torch.long), Way(talks.eos, uniform_BN is None, narrowing)
     while not bool(talks.done.all()):

@@ -23,7 +23,7 @@ from assay.core.errors import AssayError
 
 Examples = Mapping[str, Sequence[Mapping[str, Any]]]
 
-PLACES = ("parts", "models", "methods", "core.schedules")
+PLACES = ("parts", "models", "methods", "core.schedules", "core.optimizers", "core.verifier")
 """Folders and modules of `assay` that hold parts."""
 WITHOUT_PARTS = (".claims", ".pretrained")
 """Modules (by their last name) and folders that hold none: claims are about parts, pretrained models need a folder."""

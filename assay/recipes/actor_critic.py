@@ -6,15 +6,17 @@ from dataclasses import replace
 
 from assay.core.recipe import Recipe, Stage
 from assay.parts.credit.temporal import Whiten
-from assay.parts.critics.value import ValueLoss
+from assay.parts.critics.td import Td
 from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip, NoTrust
+from assay.parts.predictions import OfState
 from assay.parts.regularizers.divergence import EntropyBonus
-from assay.recipes.worlds import CONTROL, World
+from assay.parts.targets.recorded import Column
+from assay.recipes.defaults import CONTROL, Defaults
 
 
-def ppo(world: World = CONTROL) -> Recipe:
+def ppo(world: Defaults = CONTROL) -> Recipe:
     """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several
     epochs.
     """
@@ -23,10 +25,10 @@ def ppo(world: World = CONTROL) -> Recipe:
             "policy",
             trains=("actor",),
             objective=(PolicyGradient(trust=Clip(0.2, 0.2)),),
-            regularizers=(EntropyBonus(0.003),),
+            regularizers=(EntropyBonus(world.entropy),),
             optimizer=world.optimizer,
         ),
-        Stage("value", trains=("value",), critic=(ValueLoss(),), optimizer=world.optimizer),
+        Stage("value", trains=("value",), critic=(Td(Column(), of=OfState()),), optimizer=world.optimizer),
     )
     return Recipe(
         name="ppo",
@@ -41,7 +43,7 @@ def ppo(world: World = CONTROL) -> Recipe:
     )
 
 
-def a2c(world: World = CONTROL) -> Recipe:
+def a2c(world: Defaults = CONTROL) -> Recipe:
     """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio.
 
     Without a ratio a batch serves one step, so steps are many and batches small: an eighth of PPO's on CartPole.

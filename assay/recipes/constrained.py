@@ -7,11 +7,13 @@ from dataclasses import replace
 from assay.core.recipe import Recipe, Stage
 from assay.core.slots import Constraint
 from assay.parts.constraints.cost import CostCritic
-from assay.parts.constraints.pid import PidLagrange
-from assay.parts.critics.value import ValueLoss
+from assay.parts.constraints.multiplier import Multiplier, Pid
+from assay.parts.critics.td import Td
+from assay.parts.predictions import OfState
 from assay.parts.rewards.cost import LengthCost
+from assay.parts.targets.recorded import Column
 from assay.recipes.actor_critic import ppo
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 
 def constrained(base: Recipe, constraint: Constraint, max_length: int = 64) -> Recipe:
@@ -19,15 +21,15 @@ def constrained(base: Recipe, constraint: Constraint, max_length: int = 64) -> R
     return replace(base, rewards=(*base.rewards, LengthCost(max_length)), constraints=(*base.constraints, constraint))
 
 
-def with_cost_critic(base: Recipe, world: World) -> Recipe:
+def with_cost_critic(base: Recipe, world: Defaults) -> Recipe:
     """The base with a critic `cost_value` and its stage, for constraints whose credit is a CostCritic."""
-    loss = ValueLoss(critic="cost_value", target="cost_return")
+    loss = Td(Column("cost_return"), of=OfState("cost_value"))
     stage = Stage("cost value", trains=("cost_value",), critic=(loss,), optimizer=world.optimizer)
     return replace(base, critics={**base.critics, "cost_value": world.value}, stages=(*base.stages, stage))
 
 
-def safe_ppo(world: World = CONTROL) -> Recipe:
+def safe_ppo(world: Defaults = CONTROL) -> Recipe:
     """PPO whose cost a PID-controlled multiplier holds at a limit (arXiv:2007.03964), with a critic of costs."""
     credit = CostCritic(world.gae.discount, world.gae.decay)
-    base = constrained(with_cost_critic(ppo(world), world), PidLagrange(credit=credit))
+    base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit))
     return replace(base, name="safe-rl-review")

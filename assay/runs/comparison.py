@@ -20,20 +20,20 @@ from typing import Any
 
 import numpy as np
 
-from assay.runs import catalogue
 from assay.core import store
-from assay.runs.machine import describe_machine
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.settings import numbered
+from assay.engine.machine import describe_machine
 from assay.evidence.intervals import Estimate, difference_interval, mean_interval
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
-from assay.proof.fingerprints import code_of, modules_of
+from assay.parts.rollouts.episodes import Fragments
+from assay.runs import catalogue
+from assay.runs.code import code_of, modules_of
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
 from assay.runs.plan import Plan, make_plan
-from assay.core.recipe import Recipe
-from assay.parts.rollouts.episodes import Fragments
-from assay.core.settings import numbered
-from assay.core.errors import AssayError
 
 AUTO = SequentialTest(size=5, interims=4)
 """Seeds an interim, and interims at most: between 5 and 20 seeds an arm."""
@@ -49,11 +49,15 @@ class Arm:
 
 
 def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
-    """Arms as they are written on a command line: NAME, or NAME:path=value,path=value. Equal words are arms of their
-    own."""
+    """Arms as they are written on a command line: NAME or NAME:VARIANT, then :path=value,path=value for settings.
+
+    Equal words are arms of their own.
+    """
     arms = []
     for name, word in zip(numbered(words), words, strict=True):
-        method, _, changes = word.partition(":")
+        pieces = word.split(":")
+        is_variant = len(pieces) > 1 and bool(pieces[1]) and "=" not in pieces[1]
+        method, changes = ":".join(pieces[: 1 + is_variant]), ":".join(pieces[1 + is_variant :])
         settings = {}
         for change in filter(None, changes.split(",")):
             path, sign, value = change.partition("=")

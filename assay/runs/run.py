@@ -18,23 +18,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.engine import evaluation
 from assay.core import store
-from assay.runs.machine import describe_machine, tuned
-from assay.engine.engine import Placement
-from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.core.errors import AssayError
+from assay.core.recipe import Phase, Recipe
+from assay.core.record import Certified, State
+from assay.core.slots import Task
+from assay.engine import evaluation
 from assay.engine.flat import weights_of
 from assay.engine.guards import Alarm, GuardError
 from assay.engine.loop import Loop, Step
-from assay.runs.plan import WARMUP, Plan, differing, recorded, make_plan, phase_plan, phases_of, plan_of, repeat_command
-from assay.core.recipe import Phase, Recipe
-from assay.app.report import plot
-from assay.app.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
-from assay.app.report.progress import Display, Mode, Noted
+from assay.engine.machine import describe_machine, tuned
+from assay.engine.placement import Placement
+from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.runs import plot
+from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
+from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, recorded, repeat_command
+from assay.runs.progress import Display, Mode, Noted
 from assay.runs.signals import Stopped, resume_command, stop_signals
-from assay.core.slots import Task
-from assay.core.errors import AssayError
-from assay.core.record import Certified, State
 from assay.version import __version__
 
 SAMPLES = 8
@@ -184,7 +184,7 @@ def states_of(folder: Path, phase: Phase) -> dict[str, Any]:
         return {}
     checkpoint = store.load(folder / "checkpoints")
     if checkpoint is None:
-        raise AssayError(f"phase '{phase.name}' hands on data, but {folder} has no checkpoint left. Start the run again")
+        raise AssayError(f"phase '{phase.name}' hands on data, but {folder} has no checkpoint. Start the run again")
     found = {}
     for path, name in phase.data.items():
         value = checkpoint.tree["loop"]["states"]
@@ -398,6 +398,7 @@ def train(
     placement: Placement = Placement(),
     model: str | None = None,
     data: Sequence[str] = (),
+    preset: str | None = None,
     mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
@@ -406,6 +407,7 @@ def train(
     with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
     demonstrations; with `model`, a folder or hub id, a pretrained language model takes the small transformer's place.
     `data` are files of recorded decisions (see `assay.datasets.files`) that take the place of the recipe's logs.
+    `preset` names the method's defaults: classic, mujoco or d4rl; None takes those of the task.
     """
     plan = make_plan(
         method,
@@ -418,6 +420,7 @@ def train(
         placement=placement,
         model=model,
         data=data,
+        preset=preset,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
     return execute(plan, folder, mode=mode)

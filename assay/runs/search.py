@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from assay.runs import catalogue
 from assay.core import store
+from assay.core.errors import AssayError
 from assay.evidence.tuning import Choice, Report, Settings, Space, Uniform, Whole
+from assay.runs import catalogue
 from assay.runs.jobs import Failure, Job, run_jobs
 from assay.runs.plan import make_plan
-from assay.core.errors import AssayError
 
 
 def parsed_space(words: Sequence[str]) -> Space:

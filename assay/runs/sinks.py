@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from assay.core.extras import require
 from assay.core.errors import AssayError
+from assay.core.extras import require
 
 
 class Sink(Protocol):

@@ -4,59 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from assay.core.slots import Sampled
 from assay.core.spaces import Vocabulary
-from assay.sampling.narrowing import Narrowing, unwrapped
-from assay.sampling.pages import Way, Written
+from assay.ops.decoded import Stop, Written
+from assay.sampling.kernels import Changed
+from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.sessions import Session
 from assay.sampling.stacks import Stack, stack_of
-from assay.sampling.stops import Stop
 
 SHARE = 0.5
 """Of the memory that is free when a sampler is made: what its pages may take."""
 MOST_ROWS = 1024
 
-SAMPLERS: WeakKeyDictionary[nn.Module, Sampler] = WeakKeyDictionary()
 
-
-def sampler_for(
-    actor: nn.Module, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int
-) -> Sampler | None:
+def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int) -> Sampler | None:
     """The actor's sampler, made when it is first needed and again when it has become too small; None where its layers
     are of an unknown kind or size, or it is not on a GPU.
     """
-    stack = stack_of(actor)
+    stack = stack_of(actor) if isinstance(actor, Sampled) else None
     if stack is None or not stack.weight.is_cuda or not fits_kernels(stack):
         return None
-    rows = min(MOST_ROWS, max(8, sum(repeats)))
+    rows = min(MOST_ROWS, max(8, sum(repeats)))  # more rows than that decode no faster, only with more memory
     reach = max(longest, max(map(len, prompts)) + longest)
-    known = SAMPLERS.get(actor)
+    known: Sampler | None = actor.sampler.held
     fits = known is not None and known.num_rows >= rows and known.longest >= reach
     if known is not None and fits and known.stack.identity == stack.identity:
         return known
-    SAMPLERS.pop(actor, None)
-    page = 64
+    actor.sampler.held = None  # before the free memory is read, which should count what it held
+    known, page = None, 64
     weight = stack.weight
     size = 2 * stack.num_layers * page * stack.num_key_heads * stack.head_size * weight.element_size()
     needed = 1 + sum(-(-len(prompt) // page) for prompt in prompts) + sum(repeats) * (-(-longest // page) + 1)
+    # Not more than is needed, because the update shares the memory; not more than is free, because rows can wait.
     room = int(SHARE * torch.cuda.mem_get_info(weight.device)[0] / size)
     made = Sampler(stack, rows=rows, pages=max(8, min(needed, room)), longest=reach, page=page)
-    SAMPLERS[actor] = made
+    actor.sampler.held = made
     return made
-
-
-def release(actor: Any) -> None:
-    """Frees what the actor's sampler holds of the cache, for whoever needs the memory next (an update); nothing to do
-    where it has none. The next sampling allocates it again.
-    """
-    known = SAMPLERS.get(unwrapped(actor)[0])
-    if known is not None:
-        known.release()
 
 
 def fits_kernels(stack: Stack) -> bool:
@@ -73,12 +61,12 @@ def sampled(
     vocabulary: Vocabulary,
     longest: int,
     *,
+    narrowing: Changed | None = None,
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
 ) -> Written | None:
     """Results on the CPU, rows in the order of prompts, padded; None without a sampler. See `Sampler.sample`."""
-    inner, narrowing = unwrapped(actor)
-    sampler = sampler_for(inner, prompts, repeats, longest)
+    sampler = sampler_for(actor, prompts, repeats, longest)
     if sampler is None:
         return None
     limit, way = torch.full((sum(repeats),), longest), Way(vocabulary.eos, uniform_BN is None, narrowing)
@@ -114,15 +102,10 @@ def in_common(
     return [shared for shared, _ in groups], [sum(repeats[m] for m in members) for _, members in groups], forced
 
 
-def session_for(
-    actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int
-) -> tuple[Session, Narrowing] | None:
-    """A session of the actor's sampler, with room for `longest` tokens after each prompt, and how it draws tokens; None
-    without a sampler.
-    """
-    inner, narrowing = unwrapped(actor)
-    sampler = sampler_for(inner, prompts, repeats, longest)
-    return None if sampler is None else (Session(sampler), narrowing)
+def session_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int) -> Session | None:
+    """A session of the actor's sampler, with room for `longest` tokens after each prompt; None without a sampler."""
+    sampler = sampler_for(actor, prompts, repeats, longest)
+    return None if sampler is None else Session(sampler)
 
 
 def on_the_host(found: Written, pad: int) -> Written:

@@ -27,7 +27,7 @@ class Graphs:
 
     def replay(self, way: Hashable, place: Tensor, rows: Tensor, prompt: Tensor, num: int) -> None:
         """`num` steps of the rows at `place`."""
-        key = (len(place), len(rows), way)
+        key = (len(place), len(rows), way)  # how tokens are drawn is code of the graph, not an input of it
         if key not in self.known:
             self.known[key] = self.record(place, rows, prompt)
         graph, inputs = self.known[key]
@@ -38,6 +38,7 @@ class Graphs:
 
     def record(self, place: Tensor, rows: Tensor, prompt: Tensor) -> tuple[Any, tuple[Tensor, Tensor, Tensor]]:
         """Warms the kernels up on nobody's rows, then captures the step."""
+        # Warming up runs the step for real: on the place that no row has, it changes nothing that is read.
         nobody = torch.full_like(place, self.nobody), rows, torch.full_like(prompt, self.nobody)
         inputs = tuple(some.to(self.device) for some in nobody)
         stream = torch.cuda.Stream()

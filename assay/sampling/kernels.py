@@ -92,7 +92,11 @@ def merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------- sampling
 class Changed(Protocol):
-    """What a narrowing says; see `narrowing.Narrowing`."""
+    """What a narrowing says; see `playing.narrowing.Narrowing`."""
+
+    @property
+    def changes(self) -> bool:
+        """Whether the tokens come from another distribution than the model's."""
 
     @property
     def temperature(self) -> float:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from assay.sampling.narrowing import Narrowing
+from assay.sampling.kernels import Changed
 
 
 @dataclass(eq=False)
@@ -54,7 +54,12 @@ class Way(NamedTuple):
 
     eos: int
     is_greedy: bool = False
-    narrowing: Narrowing = Narrowing()
+    narrowing: Changed | None = None
+
+    @property
+    def change(self) -> Changed | None:
+        """The narrowing, if it changes the distribution."""
+        return self.narrowing if self.narrowing is not None and self.narrowing.changes else None
 
 
 class Look(NamedTuple):
@@ -70,30 +75,13 @@ class Look(NamedTuple):
     uniform: Tensor | None = None
 
 
-class Written(NamedTuple):
-    """B results of up to N tokens: tokens and their log-probabilities [B, N], tokens of each [B], whether it ended by
-    its own decision (end token, stop string) and not at its limit [B]; where a narrowing made the behaviour another
-    than the model, what the model itself says of the tokens [B, N].
-    """
-
-    tokens: Tensor
-    logp: Tensor
-    length: Tensor
-    has_ended: Tensor
-    logp_model: Tensor | None = None
-
-    def rows(self, index: Tensor) -> Written:
-        """The results at `index`."""
-        model = None if self.logp_model is None else self.logp_model[index]
-        return Written(self.tokens[index], self.logp[index], self.length[index], self.has_ended[index], model)
-
-
 class Ledger:
     """Free pages and places; prompts in the cache, and rows that rest there without decoding."""
 
     def __init__(self, rows: int, pages: int, page: int) -> None:
         self.page, self.num_pages = page, pages
         self.free = list(range(pages - 1, 0, -1))  # page 0 is where padding writes
+        # Dictionaries as ordered sets: what rests longest is evicted first, the same in every run.
         self.places, self.prompt_places = list(range(rows - 1, -1, -1)), list(range(rows - 1, -1, -1))
         self.resting: dict[Row, None] = {}
         self.prompts: dict[Prompt, None] = {}
@@ -132,7 +120,7 @@ class Ledger:
 
     def rest(self, row: Row) -> None:
         """The row's text stays in the cache; its last token has not been read yet, and pages beyond are free."""
-        row.read = row.length = len(row.own) - 1
+        row.read = row.length = len(row.own) - 1  # a token's keys are computed when the next one is drawn
         held = self.pages_for(row.read)
         self.free += row.pages[held:]
         row.pages = row.pages[:held]
@@ -140,7 +128,7 @@ class Ledger:
 
     def cost(self, row: Row, is_new: bool) -> int:
         """Pages that a row needs to join: for what it knows and writes first, and for its prompt where that is new."""
-        own = self.pages_for(len(row.own)) + 1 - len(row.pages)
+        own = self.pages_for(len(row.own)) + 1 - len(row.pages)  # one more: a row must be able to write
         return own + (self.pages_for(len(row.prompt.tokens)) if is_new else 0)
 
     def clear(self) -> None:
@@ -154,6 +142,7 @@ class Ledger:
         """Another row than this that rests loses its pages, or a prompt that nobody reads now; false where there is
         none.
         """
+        # Resting rows first: they need reading again only if they go on, a prompt for every row that joins it.
         row = next((row for row in self.resting if row is not but), None)
         if row is not None:
             self.part(row)
@@ -167,6 +156,7 @@ class Ledger:
         """The rows that come in while there are places and pages, and the prompts that are new with them."""
         rows: list[Row] = []
         fresh: dict[Prompt, None] = {}
+        # Rows that just began take their second page soon: given away now, they would have to wait again at once.
         promised = sum(len(row.pages) < 2 for row in active)
         while waiting:
             row = waiting[-1]

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.sampling.pages import Way, Written
+from assay.ops.decoded import Written
+from assay.sampling.pages import Way
 
 
 @dataclass
@@ -42,16 +43,17 @@ class Results:
             most = int(limit_B.max())
             self.uniform[: len(limit_B), :most].copy_(uniform_BN[:, :most])
         self.limit[: len(limit_B)].copy_(limit_B)
-        self.tokens.fill_(-1)
+        self.tokens.fill_(-1)  # no token: an end token of an older result would end a new one
 
     def written(self, num: int, most: int, cut: dict[int, int], way: Way) -> Written:
         """The first `num`; `cut` says where a stop string ended one."""
         tokens, logp, limit = self.tokens[:num, :most].clone(), self.logp[:num, :most].clone(), self.limit[:num]
+        # Ends are found here, once, and not step by step: the device never tells the host which token it drew.
         ends = (tokens == way.eos) & (torch.arange(most, device=tokens.device) < limit.unsqueeze(1))
         has_ended = ends.any(1)
         length = torch.where(has_ended, ends.long().argmax(1) + 1, limit)
         if cut:
             where, last = (torch.tensor(list(some), device=tokens.device) for some in (cut, cut.values()))
             length[where], has_ended[where] = last, True
-        model = self.logp_model[:num, :most].clone() if way.narrowing.changes else None
+        model = self.logp_model[:num, :most].clone() if way.change is not None else None
         return Written(tokens, logp, length, has_ended, model)

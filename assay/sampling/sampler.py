@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.ops.decoded import Stop, Written
 from assay.sampling import kernels
 from assay.sampling.graphs import SIZES, Graphs, clusters
-from assay.sampling.pages import Ledger, Look, Prompt, Row, Way, Written
+from assay.sampling.pages import Ledger, Look, Prompt, Row, Way
 from assay.sampling.results import Results
 from assay.sampling.stacks import Places, Stack
-from assay.sampling.stops import Stop
 
 PREFILL = 32_768
 """Tokens of prompts that go through the network at once."""
@@ -126,6 +126,7 @@ class Sampler:
         self.results.begin(uniform_BN, limit_B)
         for result, row in enumerate(rows):
             row.start(result, list(said[result]) if said else [])
+        # A stack of rows: the first is popped first, and a row that has to wait again comes back before the others.
         waiting, active, cut = list(rows)[::-1], list[Row](), dict[int, int]()
         try:
             while waiting or active:
@@ -133,6 +134,7 @@ class Sampler:
                 self.admit(waiting, active)
                 if not active:
                     continue
+                # The host looks at `done` every `interval` steps only: each look waits for the device.
                 steps = min(self.interval, max(1, most - min(row.time for row in active)))
                 self.make_room(active, waiting, steps)
                 self.steps(active, steps)
@@ -171,7 +173,7 @@ class Sampler:
 
     def heed(self, active: list[Row], place: Tensor, stop: Stop, cut: dict[int, int]) -> None:
         """Ends rows in whose new tokens a stop string is complete."""
-        since = [max(0, row.looked - stop.reach) for row in active]
+        since = [max(0, row.looked - stop.reach) for row in active]  # a stop string may have begun before the last look
         many = self.time[place].tolist()
         column = torch.arange(max(1, max(num - first for num, first in zip(many, since, strict=True))))
         where = (torch.tensor(since).unsqueeze(1) + column).clamp(max=self.results.tokens.shape[1] - 1).to(self.device)
@@ -227,7 +229,7 @@ class Sampler:
         """The row gives its pages back; when it joins again, what it wrote is part of a prompt of its own."""
         row.own += self.results.tokens[row.result, row.begun : row.time].tolist()
         row.begun = row.time
-        self.done[row.place] = True
+        self.done[row.place] = True  # or a graph would still write into pages that are another row's now
         self.ledger.part(row)
         waiting.append(row)
 
@@ -243,7 +245,7 @@ class Sampler:
         self.prompt_table[place, held] = page
         place, length = self.index([(prompt.place, len(prompt.tokens)) for prompt in prompts]).unbind(1)
         self.prompt_length[place] = length
-        left = sorted(prompts, key=lambda prompt: len(prompt.tokens))
+        left = sorted(prompts, key=lambda prompt: len(prompt.tokens))  # equal lengths together: little padding
         while left:
             longest = len(left[-1].tokens)
             some = [left.pop() for _ in range(min(len(left), max(1, PREFILL // longest)))]
@@ -326,10 +328,10 @@ class Sampler:
 
     def choose(self, place: Tensor, logits: Tensor, uniform: Tensor | None) -> None:
         """Chooses a token for each row, records it, and moves the row's time."""
-        narrowing, eos, limit = self.way.narrowing, self.way.eos, self.results.limit
-        token, logp, model = kernels.drawn(logits, uniform, narrowing if narrowing.changes else None)
+        narrowing, eos, limit = self.way.change, self.way.eos, self.results.limit
+        token, logp, model = kernels.drawn(logits, uniform, narrowing)
         records = [(self.results.tokens, token), (self.results.logp, logp), (self.results.logp_model, model)]
-        records = records if narrowing.changes else records[:2]
+        records = records if narrowing is not None else records[:2]
         note = kernels.compiled().note if logits.is_cuda else kernels.note
         note(place, records, self.result, self.time, self.done, self.last, limit, eos)
 
@@ -348,6 +350,7 @@ class Sampler:
         state = stack.embed(look.token)
         shared = (rows, self.prompt_table, prompt, self.prompt_length, prompt)
         own = (number.unsqueeze(1), self.table, place, look.seen, number)
+        # Few rows would leave most of the GPU idle: their keys are then read in parts, side by side.
         splits = max(1, min(8, 1024 // (len(place) * stack.num_key_heads)))
         for layer in range(stack.num_layers):
             keys, values = self.keys[layer], self.values[layer]
@@ -378,10 +381,10 @@ class Sampler:
 
     def steps(self, active: list[Row], num: int) -> None:
         """`num` steps of all active rows."""
-        active.sort(key=lambda row: row.prompt.place)
+        active.sort(key=lambda row: row.prompt.place)  # a cluster is of neighbours with one prompt
         sizes = (*SIZES, len(active)) if self.device.type == "cuda" else (len(active),)
         size = next(size for size in sizes if size >= len(active))
-        place = torch.full((size,), self.num_rows)
+        place = torch.full((size,), self.num_rows)  # padding up to a size whose graph is recorded
         place[: len(active)] = torch.tensor([row.place for row in active])
         rows, prompt = clusters([row.prompt.place for row in active], size, self.members, self.num_rows)
         if self.device.type == "cuda":
@@ -390,4 +393,4 @@ class Sampler:
             for _ in range(num):
                 self.step(place, rows, prompt)
         for row in active:
-            row.time, row.length = row.time + num, row.length + num
+            row.time, row.length = row.time + num, row.length + num  # upper bounds: the device stopped at a row's end

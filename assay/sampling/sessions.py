@@ -8,9 +8,9 @@ from types import TracebackType
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.sampling.pages import Prompt, Row, Way, Written
+from assay.ops.decoded import Stop, Written
+from assay.sampling.pages import Prompt, Row, Way
 from assay.sampling.sampler import Sampler
-from assay.sampling.stops import Stop
 
 
 class Session:
@@ -33,7 +33,7 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(range(len(self.rows)))
+        self.close(range(len(self.rows)))  # after the block weights may change, and pages would be of older ones
         self.is_open = False
 
     def check(self) -> None:
@@ -54,7 +54,7 @@ class Session:
         """What rows read next: replies, forced beginnings. It is context, and is computed when they go on."""
         self.check()
         for row, more in zip(rows, tokens, strict=True):
-            self.rows[row].own += more
+            self.rows[row].own += more  # read together with other rows' at the next `sample`: one pass for all
 
     def sample(
         self,

@@ -13,20 +13,21 @@ from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.core.slots import ALONE, Scene
+from assay.core.slots.scene import NoModels
 from assay.engine import evaluation
 from assay.engine.loop import Loop, averages
 from assay.methods import hc_rlhf
 from assay.methods.hc_rlhf.certificates import (
     CostCertificate,
     HoeffdingBound,
-    PessimisticLagrange,
     StudentBound,
     augmented_cost,
+    pessimistic,
 )
-from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.cost import LengthCost
 from assay.proof.laws.rollout import built, small_actor
-from assay.recipes.worlds import CONTROL, LANGUAGE
+from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.tasks.control.hazards import hazards
 from assay.tasks.language.addition import addition
 
@@ -93,11 +94,12 @@ def test_rows_of_one_episode_are_one_cost() -> None:
 def test_one_certificate_serves_tokens_and_control(task, world) -> None:
     actor = built(small_actor(task.spec), task.spec)
     recipe = hc_rlhf.recipe(world, CostCertificate(limit=50.0, num_starts=8))
-    said = evaluation.certified(recipe.certificate, recipe.rewards, actor, task)
+    states = [part.init(Scene(task)) for part in recipe.rewards]
+    said = evaluation.certified(recipe.certificate, recipe.rewards, actor, task, NoModels(), states)
     assert said.holds
     assert said.numbers["episodes"] == 8
     strict = CostCertificate(limit=-1.0, num_starts=8)
-    assert not evaluation.certified(strict, (LengthCost(0),), actor, task).holds
+    assert not evaluation.certified(strict, (LengthCost(0),), actor, task, NoModels(), [{}]).holds
 
 
 def test_a_task_without_costs_is_refused() -> None:
@@ -107,7 +109,7 @@ def test_a_task_without_costs_is_refused() -> None:
 
 # ---------------------------------------------------------------------------------------------------- pessimism
 def test_the_bound_and_the_price_as_written_down_by_hand() -> None:
-    part = PessimisticLagrange(CostCertificate(limit=1.0, failure=0.1, num_starts=10), now=4.0, later=2.0, rate=0.5)
+    part = pessimistic(CostCertificate(limit=1.0, failure=0.1, num_starts=10), now=4.0, later=2.0, rate=0.5)
     scene = Scene()
     state = part.init(scene)
     part(pulls([0.0, 1.0, 2.0, 3.0, 4.0]), scene, state)
@@ -119,7 +121,7 @@ def test_the_bound_and_the_price_as_written_down_by_hand() -> None:
 
 
 def test_without_pessimism_it_is_the_plain_multiplier() -> None:
-    part, plain = PessimisticLagrange(CostCertificate(limit=1.0), 0.0, 0.0, rate=0.3), Lagrange(1.0, rate=0.3)
+    part, plain = pessimistic(CostCertificate(limit=1.0), 0.0, 0.0, rate=0.3), Multiplier(1.0, Ascent(0.3))
     states = part.init(ALONE), plain.init(ALONE)
     for costs in ([3.0, 2.0], [0.0, 0.0], [4.0, 1.0], [0.0, 5.0]):
         part(pulls(costs), ALONE, states[0])
@@ -131,16 +133,16 @@ def test_without_pessimism_it_is_the_plain_multiplier() -> None:
 
 
 def test_the_cost_advantage_is_against_the_groups_others_and_equal_costs_give_none() -> None:
-    part, state = PessimisticLagrange(now=0.0, later=0.0), {"multiplier": 2.0}
+    part, state = pessimistic(now=0.0, later=0.0), {"multiplier": 2.0}
     merged = part(pulls([0.0, 4.0, 1.0, 1.0], members=2), ALONE, dict(state))
     assert merged.column("cost_advantage").squeeze(1).tolist() == [-4.0, 4.0, 0.0, 0.0]
     for costs in ([2.0, 2.0, 2.0], [2.0]):
-        same = PessimisticLagrange()(pulls(costs, members=len(costs)), ALONE, dict(state)).column("cost_advantage")
+        same = pessimistic()(pulls(costs, members=len(costs)), ALONE, dict(state)).column("cost_advantage")
         assert torch.isfinite(same).all()
-    assert not PessimisticLagrange()(pulls([2.0] * 3), ALONE, dict(state)).column("cost_advantage").any()
+    assert not pessimistic()(pulls([2.0] * 3), ALONE, dict(state)).column("cost_advantage").any()
     nothing = pulls([1.0, 2.0]).with_columns(mask=torch.zeros(2, 1, dtype=torch.bool))
     scene = Scene()
-    assert not PessimisticLagrange()(nothing, scene, dict(state)).column("advantage").any()
+    assert not pessimistic()(nothing, scene, dict(state)).column("advantage").any()
     assert averages(scene.metrics)["cost"] == 0.0
 
 

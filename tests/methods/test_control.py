@@ -17,29 +17,35 @@ from assay.core.recipe import Stage
 from assay.core.record import Draw, Experience, Origin, Scored
 from assay.core.slots import ALONE, Scene, View
 from assay.core.spaces import Box, Discrete, Spec
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.methods.dual_rl.base import cloned, f_dvl, recoil
-from assay.methods.safe_rl_review.lagrange import Lagrange
-from assay.methods.safe_rl_review.projection import Projection
-from assay.methods.stream_x.actor import Normalized, SparseQ
+from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl, TotalVariation
+from assay.methods.dual_rl.critics import MatchMixture
+from assay.methods.dual_rl.fits import ImplicitMaximum
+from assay.methods.safe_rl_review.projection import projection
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
 from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
-from assay.methods.stream_x.networks import sparse_perceptron
+from assay.methods.stream_x.models import Scaled, Sparse, sparse_perceptron
 from assay.methods.stream_x.objectives import TracePolicy
 from assay.methods.stream_x.rollout import Stream
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import ActionValue, Greedy
+from assay.models.model import Critic, Policy
 from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_cost
-from assay.parts.constraints.pid import PidLagrange
+from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
-from assay.parts.critics.conjugates import ChiSquare, ReverseKl, TotalVariation
-from assay.parts.critics.dual import ActionValue, ImplicitMaximum, MatchMixture
+from assay.parts.critics.td import Td
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
+from assay.parts.predictions import OfState
 from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.logged import Log, Logged
+from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
-from assay.recipes.worlds import CONTROL, EVERY, LANGUAGE
+from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.control.costs import slow_pendulum
 from assay.tasks.control.hazards import hazards
@@ -123,7 +129,7 @@ def test_averaging_moments_gives_mean_and_variance_of_all_that_was_seen() -> Non
         pair = seen.columns(t, t + 2)
         engine.update(recipe.stages[0], replace(pair, mask=torch.tensor([[True, False]])))
     after: Tensor = seen.context["observation"][0, 1:]
-    scale: Any = engine.models["actor"].scale
+    scale: Any = engine.models["actor"].body.scale
     assert torch.allclose(scale.mean, after.mean(0), atol=1e-5)
     assert torch.allclose(scale.square - scale.mean.square(), after.var(0, unbiased=False), atol=1e-5)
     assert torch.allclose(scale(after).std(0, unbiased=False), torch.ones(3), atol=1e-4)
@@ -140,7 +146,7 @@ def test_td_error_bootstraps_after_truncation_and_not_after_termination() -> Non
 
 
 def test_trace_q_marks_decisions_that_were_not_greedy() -> None:
-    actor: Any = SparseQ((8,)).build(SPEC).double()
+    actor: Any = Policy(Sparse((8,)), Greedy()).build(SPEC).double()
     batch = stream_of(6)
     greedy = actor.values(batch.context).argmax(-1)
     explored = replace(batch, action=torch.where(torch.arange(7) == 3, 1 - greedy, greedy))
@@ -203,12 +209,12 @@ def test_streams_go_on_bitwise_after_a_checkpoint(recipe: Any) -> None:
 
 
 def test_the_actor_inside_sees_scaled_observations_when_it_acts_and_when_it_scores() -> None:
-    actor: Any = Normalized().build(SPEC)
-    actor.scale.mean.data += 2.0
-    actor.scale.square.data += 8.0
+    actor: Any = Policy(Scaled()).build(SPEC)
+    actor.body.scale.mean.data += 2.0
+    actor.body.scale.square.data += 8.0
     context = {"observation": torch.tensor([[4.0, -1.0, 2.0]])}
     scaled = {"observation": (context["observation"] - 2.0) / 5.0**0.5}
-    assert torch.allclose(actor.act(context, None)[1], actor.actor.act(scaled, None)[1], atol=1e-5)
+    assert torch.allclose(actor.logits(context), actor.body.inner(scaled), atol=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------- constraints
@@ -222,7 +228,7 @@ def priced(costs: list[float], advantage: Tensor | None = None) -> Experience:
 
 
 def test_pid_is_the_papers_controller() -> None:
-    part, before, total = PidLagrange(2.0, 0.3, 0.1, 0.5), None, 0.0
+    part, before, total = Multiplier(2.0, Pid(0.3, 0.1, 0.5)), None, 0.0
     state = part.init(ALONE)
     for cost in (5.0, 7.0, 1.0, 0.0, 4.0):
         growth = 0.0 if before is None else max(0.0, cost - before)
@@ -234,7 +240,7 @@ def test_pid_is_the_papers_controller() -> None:
 
 def test_projection_is_the_nearest_allowed_advantage() -> None:
     """Against a search over all multiples and random directions: nothing allowed is nearer."""
-    part, batch = Projection(limit=1.0, rate=0.2), priced([3.0, 0.0, 1.0, 0.5, 2.0])
+    part, batch = projection(limit=1.0, rate=0.2), priced([3.0, 0.0, 1.0, 0.5, 2.0])
     state = part.init(ALONE)
     part(batch, ALONE, state)
     merged, mask = part(batch, ALONE, state), batch.mask
@@ -249,7 +255,7 @@ def test_projection_is_the_nearest_allowed_advantage() -> None:
             assert float((other - a).square().sum()) >= float((new - a).square().sum()) - 1e-9
 
 
-@pytest.mark.parametrize("part", [Lagrange(9.0), PidLagrange(9.0), Projection(9.0, rate=10.0)])
+@pytest.mark.parametrize("part", [Multiplier(9.0), Multiplier(9.0, Pid()), projection(9.0, rate=10.0)])
 def test_slack_leaves_the_advantage_as_it_is(part: Any) -> None:
     batch, state = priced([0.5, 0.0, 0.5]), part.init(ALONE)
     part(batch, ALONE, state)
@@ -259,7 +265,7 @@ def test_slack_leaves_the_advantage_as_it_is(part: Any) -> None:
 def test_no_decision_and_no_cost_stay_finite() -> None:
     batch = priced([0.0, 0.0])
     empty = replace(batch, mask=torch.zeros_like(batch.mask))
-    for part in (PidLagrange(), Projection()):
+    for part in (Multiplier(rule=Pid()), projection()):
         for each in (batch, empty):
             state = part.init(ALONE)
             part(each, ALONE, state)
@@ -268,10 +274,10 @@ def test_no_decision_and_no_cost_stay_finite() -> None:
 
 def test_a_perfect_cost_critic_sees_no_advantage_in_costs_that_are_certain() -> None:
     batch = priced([1.0, 2.0, 3.0]).add({"cost_value": torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64)})
-    columns = CostCritic(1.0, 0.9)(batch, batch.cost[..., 0] * batch.mask)
+    columns = CostCritic(1.0, 0.9)(batch, 0)
     assert torch.allclose(columns["cost_advantage"], torch.zeros(1, 4).double())
     assert torch.allclose(columns["cost_return"], torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64))
-    to_go = CostToGo(1.0)(batch, batch.cost[..., 0] * batch.mask)["cost_advantage"]
+    to_go = CostToGo(1.0)(batch, 0)["cost_advantage"]
     assert torch.allclose(to_go, centred(torch.tensor([[6.0, 5.0, 3.0, 0.0]]).double(), batch))
 
 
@@ -297,7 +303,9 @@ def test_length_costs_follow_the_tasks_own() -> None:
 SMALL = {"rollout.starts": 4, "rollout.members": 4, "rollout.instances": 8, "actor.width": 16, "value.width": 16}
 
 
-@pytest.mark.parametrize("constraint", [Lagrange(1.0), PidLagrange(), Projection()], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "constraint", [Multiplier(1.0), Multiplier(rule=Pid()), projection()], ids=["ascent", "pid", "projection"]
+)
 @pytest.mark.parametrize(("base", "world", "task"), [("ppo", CONTROL, "hazards"), ("grpo", LANGUAGE, "addition-1")])
 def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: str, world: Any, task: str) -> None:
     recipe = constrained(getattr(recipes, base)(world), constraint, max_length=2)
@@ -313,7 +321,7 @@ def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: st
 
 
 def test_grpo_pays_for_length_with_the_multiplier() -> None:
-    recipe = constrained(recipes.grpo(LANGUAGE), Lagrange(0.0, rate=10.0), max_length=2)
+    recipe = constrained(recipes.grpo(LANGUAGE), Multiplier(0.0, Ascent(10.0)), max_length=2)
     for path, value in SMALL.items():
         try:
             recipe = recipe.set(path, value)
@@ -331,7 +339,7 @@ def test_grpo_pays_for_length_with_the_multiplier() -> None:
 
 @pytest.mark.parametrize("world", EVERY, ids=lambda one: one.name)
 def test_a_cost_critic_can_be_added_in_every_world(world: Any) -> None:
-    recipe = with_cost_critic(recipes.ppo(world), world)
+    recipe = constrained(with_cost_critic(recipes.ppo(world), world), Multiplier(credit=CostCritic()))
     recipe.check()
     assert safe_ppo(world).critics["cost_value"] == world.value
 
@@ -415,14 +423,14 @@ def test_total_variation_bounds_what_a_transition_does_to_the_value() -> None:
             "value": lambda context: value.expand(1, 1),
             "q_target": lambda c, a: torch.full((2, 1, 1), q).double(),
         }
-        return float(torch.autograd.grad(part(batch, Models(models)).sum, value)[0])
+        return float(torch.autograd.grad(Td(RecordedAction(), part, OfState())(batch, Models(models)).sum, value)[0])
 
     assert pull(ImplicitMaximum(TotalVariation(), 0.8), 1e6) == pytest.approx(-0.6)
     assert pull(ImplicitMaximum(ReverseKl(), 0.5), 5.0) == pytest.approx(-0.5 * (np.exp(5.0) - 1.0))
 
 
 def test_recoils_critic_is_contrast_and_consistency() -> None:
-    q: Any = ActionValue((8,)).build(SPEC).double()
+    q: Any = Critic(Perceptron((8,)), ActionValue()).build(SPEC).double()
     rows = [replace(stream_of(1, terminal=[0] if k == 2 else ()), reward=torch.zeros(1, 2).double()) for k in range(4)]
     batch = replace(
         rows[0],

@@ -24,7 +24,7 @@ from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.fresh import FreshSequences
 from assay.playing import text
-from assay.recipes.worlds import world_of
+from assay.recipes.defaults import defaults_of
 from assay.runs import catalogue
 from assay.tasks.games.matrix import (
     COOPERATOR,
@@ -46,7 +46,7 @@ FORMS = ["prisoners-dilemma", "prisoners-dilemma-vector", "prisoners-dilemma-tok
 
 def actor_for(task):
     torch.manual_seed(5)
-    actor = world_of(task).actor.build(task.spec)
+    actor = defaults_of(task).actor.build(task.spec)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -183,7 +183,7 @@ def test_a_mixed_strategy_is_drawn_as_often_as_it_says() -> None:
 
 def test_players_are_evaluated_as_they_sample() -> None:
     task = catalogue.find_task("matching-pennies")
-    scores = evaluation.scores(world_of(task).actor.build(task.spec), task, num=50)
+    scores = evaluation.scores(defaults_of(task).actor.build(task.spec), task, num=50)
     assert len(scores) == 50
     assert np.std(scores) > 0
 
@@ -229,16 +229,18 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
     _, fresh = played("prisoners-dilemma")
     told_apart = (fresh.player == 1) & (torch.arange(10) == 9)
     outcome = told_apart.to(fresh.reward.dtype).unsqueeze(1) * fresh.mask
-    assert Informative()(replace(fresh, reward=outcome)).tolist() == (fresh.column("start") == 8).tolist()
+    fresh = fresh.add({"place": torch.arange(10)})
+    kept = Informative()(replace(fresh, reward=outcome))
+    assert kept.column("place").tolist() == (fresh.column("start") == 8).nonzero().squeeze(1).tolist()
     alone = fresh.rows(fresh.player == 1)
-    assert Informative()(replace(alone, reward=outcome[5:])).tolist() == [False, False, True, True, True]
-    assert not Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward))).any()
+    assert Informative()(replace(alone, reward=outcome[5:])).column("place").tolist() == [7, 8, 9]
+    assert len(Informative()(replace(fresh, reward=torch.zeros_like(fresh.reward)))) == 0
 
 
 @pytest.mark.parametrize("starts", [3, 4])
 def test_the_loop_gathers_whole_games_of_as_many_starts_as_were_asked_for(starts: int) -> None:
     task = catalogue.find_task("prisoners-dilemma")
-    recipe = recipes.dapo(world_of(task)).set("rollout.starts", starts).set("rollout.members", 3)
+    recipe = recipes.dapo(defaults_of(task)).set("rollout.starts", starts).set("rollout.members", 3)
     fresh = Loop(recipe, task, seed=0, num_steps=1).step().fresh
     assert len(fresh.column("start").unique()) == starts
     assert len(fresh) == starts * 3 * 2, "three games of two players at each"
@@ -363,7 +365,7 @@ def test_no_gradient_reaches_credit() -> None:
 def test_alignment_follows_generalised_advantages_in_both_worlds(name: str) -> None:
     task = catalogue.find_task(name)
     task = replace(task, rules=replace(task.rules, rounds=4))
-    base = recipes.ppo(world_of(task))
+    base = recipes.ppo(defaults_of(task))
     recipe = replace(
         base,
         rollout=Episodes(2, 3),
@@ -384,7 +386,7 @@ def test_naive_players_defect_and_aligned_ones_cooperate_and_retaliate() -> None
         loop = Loop(recipe, task, seed=0, num_steps=60)
         for _ in range(60):
             loop.step()
-        found[beta] = loop.actor.table.detach().softmax(-1)[:, 0]
+        found[beta] = loop.actor.body.table.detach().softmax(-1)[:, 0]
     assert bool((found[0.0] < 0.5).all())
     assert float(found[1.0][1]) > 0.7, "cooperates after mutual cooperation"
     assert float(found[1.0][4]) < 0.2, "defects after mutual defection"

@@ -17,18 +17,23 @@ from assay.core.slots import PathActor
 from assay.core.spaces import Box, Spec
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.fisor.base import fisor
+from assay.methods.fisor.base import fisor, least_harm
 from assay.methods.fisor.candidates import BestOf
-from assay.methods.fisor.critics import LowExpectile, WorstToCome
-from assay.methods.fisor.diffusion import Diffusion, alphas
+from assay.methods.fisor.models import Diffusion, alphas
 from assay.methods.fisor.objectives import Feasible
-from assay.methods.reinflow.actor import Flow
+from assay.methods.fisor.targets import WorstToCome
 from assay.methods.reinflow.base import flow_matching, reinflow
 from assay.methods.reinflow.claims import SPEC, nodes, small_actor, walked_record
-from assay.parts.critics.conservative import Expectile
+from assay.methods.reinflow.models import Flow
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Policy
+from assay.parts.critics.td import Td
+from assay.parts.fits.squared import Expectile
+from assay.parts.predictions import OfState
 from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import from_columns, transitions
+from assay.parts.targets.recorded import RecordedAction
 from assay.proof.laws import check_rollout
 from assay.proof.laws.laws import assert_laws
 from assay.tasks.control.pendulum import pendulum
@@ -68,7 +73,7 @@ def slow_flow_logp(actor: Any, observation: Tensor, path: Tensor) -> float:
 
 @pytest.mark.parametrize("steps", [1, 4])
 def test_path_likelihood_is_the_product_of_gaussians(steps: int) -> None:
-    actor, context = built(Flow((8,), steps)), seen(5)
+    actor, context = built(Policy(Perceptron((8,)), Flow(steps))), seen(5)
     action, logp, path = actor.walk(context, uniform(5, actor.num_draws))
     slow = [slow_flow_logp(actor, context["observation"][row], path[row]) for row in range(5)]
     assert logp.tolist() == pytest.approx(slow, abs=1e-12)
@@ -79,7 +84,7 @@ def test_path_likelihood_is_the_product_of_gaussians(steps: int) -> None:
 
 @torch.no_grad()
 def test_flow_without_noise_is_eulers_rule_and_noise_moves_it_in_proportion() -> None:
-    actor, context = built(Flow((8,), 3, noise=(0.1, 0.1))), seen(1)
+    actor, context = built(Policy(Perceptron((8,)), Flow(3, noise=(0.1, 0.1)))), seen(1)
     path = actor.walk(context, None)[2][0]
     point = torch.zeros(2).double()
     for k in range(3):
@@ -99,7 +104,7 @@ def test_flow_without_noise_is_eulers_rule_and_noise_moves_it_in_proportion() ->
 
 @torch.no_grad()
 def test_entropy_of_a_path_is_minus_its_mean_log_density() -> None:
-    actor = small_actor(replace(reinflow(), actor=Flow((8,), 2)))
+    actor = small_actor(replace(reinflow(), actor=Policy(Perceptron((8,)), Flow(2))))
     normal, weight = nodes(actor.num_draws, 8)
     record, _ = walked_record(actor, normal)
     scored = actor.score(record, NEEDS)
@@ -109,7 +114,7 @@ def test_entropy_of_a_path_is_minus_its_mean_log_density() -> None:
 @torch.no_grad()
 def test_density_of_paths_integrates_to_one() -> None:
     """One step of one number: a plane of paths."""
-    actor = small_actor(replace(reinflow(), actor=Flow((8,), 1, noise=(0.3, 0.9))))
+    actor = small_actor(replace(reinflow(), actor=Policy(Perceptron((8,)), Flow(1, noise=(0.3, 0.9)))))
     line = torch.linspace(-12.0, 12.0, 401, dtype=torch.float64)
     paths = torch.cartesian_prod(line, line)
     record, _ = walked_record(actor, torch.zeros(len(paths), 2).double())
@@ -120,7 +125,7 @@ def test_density_of_paths_integrates_to_one() -> None:
 def test_flow_matching_learns_a_conditional_distribution() -> None:
     """Two actions of different chance: what is generated is near them as often as they were shown."""
     torch.manual_seed(0)
-    actor = Flow((32, 32), 10, noise=(1e-4, 1e-4)).build(SPEC)
+    actor = Policy(Perceptron((32, 32)), Flow(10, noise=(1e-4, 1e-4))).build(SPEC)
     optimizer = torch.optim.Adam(actor.parameters(), 5e-3)
     context = {"observation": torch.zeros(256, 1, 3)}
     for _ in range(400):
@@ -136,11 +141,11 @@ def test_flow_matching_learns_a_conditional_distribution() -> None:
 @pytest.mark.parametrize("bad", [Flow(steps=0), Flow(noise=(0.4, 0.1)), Flow(noise=(0.0, 0.1)), Diffusion(steps=1)])
 def test_settings_that_cannot_work_are_refused(bad: Any) -> None:
     with pytest.raises(AssayError, match="needs"):
-        bad.build(TWO)
+        Policy(head=bad).build(TWO)
 
 
 # ---------------------------------------------------------------------------------------------------- the record
-@pytest.mark.parametrize("model", [Flow((8,), 3), Diffusion((8,), 3)])
+@pytest.mark.parametrize("model", [Policy(Perceptron((8,)), Flow(3)), Policy(Perceptron((8,)), Diffusion(3))])
 def test_what_is_recorded_while_gathering_is_scored_again(model: Any) -> None:
     for rollout in (Episodes(2, 2), Fragments(3, 12)):
         assert_laws(check_rollout(rollout, task=pendulum(), actor=model))
@@ -149,7 +154,7 @@ def test_what_is_recorded_while_gathering_is_scored_again(model: Any) -> None:
 def test_the_task_gets_the_end_of_the_path_and_the_record_keeps_both() -> None:
     task = pendulum()
     torch.manual_seed(1)
-    actor: Any = Flow((8,), 3).build(task.spec)
+    actor: Any = Policy(Perceptron((8,)), Flow(3)).build(task.spec)
     assert isinstance(actor, PathActor)
     starts = np.arange(3)
     played = task.play(actor, starts, starts * 0, Draw(1), split=0, greedy=False)
@@ -163,7 +168,7 @@ def test_the_task_gets_the_end_of_the_path_and_the_record_keeps_both() -> None:
 
 
 def test_a_plain_record_has_no_path_and_says_so() -> None:
-    actor, task = built(Flow((8,), 2), pendulum().spec).float(), pendulum()
+    actor, task = built(Policy(Perceptron((8,)), Flow(2)), pendulum().spec).float(), pendulum()
     shown = task.demonstrate(np.arange(2), 0)
     assert "path" not in shown.extra
     with pytest.raises(AssayError, match="no column 'path'"):
@@ -189,7 +194,7 @@ def test_flow_matching_runs_from_a_log() -> None:
 # ---------------------------------------------------------------------------------------------------- diffusion
 @torch.no_grad()
 def test_diffusion_path_is_ddpm_step_by_step() -> None:
-    actor, context = built(Diffusion((8,), 4)), seen(1)
+    actor, context = built(Policy(Perceptron((8,)), Diffusion(4))), seen(1)
     draws = uniform(1, actor.num_draws)
     noise = torch.special.ndtri(draws).view(4, 2)
     action, logp, path = actor.walk(context, draws)
@@ -249,12 +254,16 @@ def test_worst_to_come_by_hand() -> None:
     part, after = WorstToCome(0.9, harm=5.0), torch.tensor([[2.0], [-0.5], [9.0]]).double()
     batch = two_columns([0.0, 0.0, 1.0]).columns(0, 1)
     # -0.1 + 0.9 * 2;  -0.1 - 0.9 * 0.5;  0.5 + 0.9 * 9
-    assert part.target(batch, after).squeeze(1).tolist() == pytest.approx([1.7, -0.55, 8.6])
+    assert part.backed_up(batch, after).squeeze(1).tolist() == pytest.approx([1.7, -0.55, 8.6])
     ended = two_columns([0.0, 0.0, 1.0], terminal=True).columns(0, 1)
-    assert part.target(ended, after).squeeze(1).tolist() == [-1.0, -1.0, 5.0]
+    assert part.backed_up(ended, after).squeeze(1).tolist() == [-1.0, -1.0, 5.0]
     cut = two_columns([0.0, 0.0, 1.0], truncated=True).columns(0, 1)
-    assert torch.equal(part.target(cut, after), part.target(batch, after))
-    assert part.target(two_columns(None).columns(0, 1), -after.abs()).max() < 0
+    assert torch.equal(part.backed_up(cut, after), part.backed_up(batch, after))
+    assert part.backed_up(two_columns(None).columns(0, 1), -after.abs()).max() < 0
+
+
+def expectile(level: float) -> Td:
+    return Td(RecordedAction(), Expectile(level), OfState())
 
 
 def fitted(loss: Any, samples: Tensor) -> float:
@@ -286,20 +295,20 @@ class Named:
 
 def test_expectiles_reversed_and_in_the_limit() -> None:
     x = torch.randn(1, 40, 1, generator=torch.Generator().manual_seed(4)).double()
-    low = fitted(LowExpectile(0.8), x)
+    low = fitted(least_harm(0.8), x)
     side = torch.where(x < low, 0.8, 0.2)
     assert float((side * (x - low)).sum()) == pytest.approx(0.0, abs=1e-9)
-    assert low == pytest.approx(fitted(Expectile(0.2), x))
-    assert low == pytest.approx(-fitted(Expectile(0.8), -x))
-    assert fitted(LowExpectile(0.5), x) == pytest.approx(float(x.mean()))
-    assert fitted(LowExpectile(1 - 1e-7), x) == pytest.approx(float(x.min()), abs=1e-3)
+    assert low == pytest.approx(fitted(expectile(0.2), x))
+    assert low == pytest.approx(-fitted(expectile(0.8), -x))
+    assert fitted(least_harm(0.5), x) == pytest.approx(float(x.mean()))
+    assert fitted(least_harm(1 - 1e-7), x) == pytest.approx(float(x.min()), abs=1e-3)
 
 
 def test_twins_are_read_pessimistically() -> None:
     """Low values of reward, high values of harm."""
     view = judged(torch.zeros(1, 1).double(), torch.tensor([[[1.0]], [[3.0]]]).double())
-    assert float(Expectile(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.9)
-    assert float(LowExpectile(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.1 * 9.0)
+    assert float(expectile(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.9)
+    assert float(least_harm(0.9)(two_columns([0.0]), view).sum) == pytest.approx(0.1 * 9.0)
 
 
 def test_weights_of_feasible_and_infeasible_decisions() -> None:
@@ -321,7 +330,7 @@ def test_weights_of_feasible_and_infeasible_decisions() -> None:
 
 
 def test_the_safest_candidate_acts() -> None:
-    actor = built(Diffusion((8,), 3)).float()
+    actor = built(Policy(Perceptron((8,)), Diffusion(3))).float()
 
     def critic(context: Any, action: Tensor) -> Tensor:
         return action.sum(-1).expand(2, len(action))

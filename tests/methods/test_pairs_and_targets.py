@@ -17,6 +17,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Scored
+from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods import arenarl, copg, dpo_q_function, kl_bayes
 from assay.methods.arenarl.arena import Arena, FunctionJudge, JudgedAlone, OutcomeJudge
@@ -24,10 +25,11 @@ from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElim
 from assay.methods.copg.objectives import ContrastivePairs
 from assay.methods.dpo_q_function.credit import ImplicitReward
 from assay.methods.kl_bayes.credit import PosteriorWeight
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.playing.beam import BeamActor
 from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import TABLE
+from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from assay.tasks.language.addition import addition
 
@@ -211,16 +213,15 @@ def members_of_one(outcomes: list[float]) -> Experience:
 
 
 def test_arena_gives_quantiles_and_a_group_of_one_a_half() -> None:
-    task: Any = None
     batch = members_of_one([0.1, 0.9, 0.5, -3.0])
-    assert Arena()(batch, task, 0).reward.squeeze(1).tolist() == pytest.approx([1 / 3, 1.0, 2 / 3, 0.0])
-    assert Arena()(replace(batch, group=None), task, 0).reward.squeeze(1).tolist() == [0.5] * 4
+    assert Arena()(batch).reward.squeeze(1).tolist() == pytest.approx([1 / 3, 1.0, 2 / 3, 0.0])
+    assert Arena()(replace(batch, group=None)).reward.squeeze(1).tolist() == [0.5] * 4
     squashed = replace(batch, reward=batch.reward.tanh())
-    assert torch.equal(Arena()(squashed, task, 0).reward, Arena()(batch, task, 0).reward)
+    assert torch.equal(Arena()(squashed).reward, Arena()(batch).reward)
 
 
 def test_equal_outcomes_give_arenarl_no_advantage_under_a_round_robin() -> None:
-    batch = Arena(topology=RoundRobin())(members_of_one([1.0] * 5), None, 0)  # type: ignore[arg-type]
+    batch = Arena(topology=RoundRobin())(members_of_one([1.0] * 5))
     assert probes.credited(arenarl.recipe(), batch).column("advantage").abs().max() == 0.0
 
 
@@ -228,13 +229,13 @@ def test_equal_outcomes_give_arenarl_no_advantage_under_a_round_robin() -> None:
 @pytest.mark.parametrize("part", [Arena(OutcomeJudge(0.5)), JudgedAlone(OutcomeJudge(0.5))])
 def test_an_episode_is_rewarded_once_and_rows_that_left_not_at_all(name: str, part: Any) -> None:
     batch = BATCHES[name]
-    reward = part(batch, None, 0).reward
+    reward = part(batch).reward
     episodes = [rows for group in members(batch).values() for rows in group.values()]
     assert all(int((reward[rows] != 0).sum()) <= 1 for rows in episodes)
     assert not reward[~batch.mask].any()
     order = torch.arange(len(batch)).flip(0)
     if batch.episode is None:
-        assert torch.equal(part(batch.rows(order), None, 0).reward, reward[order])
+        assert torch.equal(part(batch.rows(order)).reward, reward[order])
 
 
 def test_noise_of_a_judge_is_repeated_and_has_its_size() -> None:
@@ -258,7 +259,8 @@ def test_a_users_judge_is_asked_in_both_orders() -> None:
 
     scores = FunctionJudge(prefers_the_first)(together, task, torch.tensor([0, 1]), torch.tensor([1, 2]))
     assert torch.equal(scores[:, 0] - scores[:, 1], torch.zeros(2).double())
-    assert Arena(FunctionJudge(prefers_the_first), RoundRobin())(together, task, 0).reward.sum() == pytest.approx(1.5)
+    arena = Arena(FunctionJudge(prefers_the_first), RoundRobin())
+    assert arena(together, Scene(task)).reward.sum() == pytest.approx(1.5)
 
 
 @pytest.mark.parametrize("task", ["cartpole", "bandit"])
@@ -334,7 +336,7 @@ def test_a_beam_on_a_table_is_greedy_at_width_one_and_exact_when_wide() -> None:
 def small_language_model() -> tuple[Any, Any]:
     task = addition(1)
     torch.manual_seed(3)
-    actor = Transformer(16, 1, 2).build(task.spec)
+    actor = Policy(Transformer(16, 1, 2)).build(task.spec)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))

@@ -11,19 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
 from assay.core.settings import is_schedule
 from assay.core.slots import Scene, TaskChange, UncertainTask
 from assay.engine import evaluation
-from assay.methods.iwocs.actor import MaxMin, MaxMinQ
 from assay.methods.iwocs.base import assembled, iwocs, quick_dqn, trained_before
 from assay.methods.iwocs.claims import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
+from assay.methods.iwocs.models import MaxMin, MaxMinQ
 from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime, discounted_return
-from assay.models.q_network import QNetwork
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 from assay.runs.run import Run, train
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.stepping import Scripted
@@ -109,7 +111,7 @@ def test_a_mixture_draws_every_pole() -> None:
 
 # ---------------------------------------------------------------------------------------------------- parts
 def test_max_min_takes_the_action_whose_lowest_value_is_highest() -> None:
-    actor = MaxMin(QNetwork((8,)), num=3).build(cartpole().spec)
+    actor = MaxMin(Policy(Perceptron((8,)), Greedy()), num=3).build(cartpole().spec)
     context = {"observation": torch.randn(7, 4)}
     values = torch.stack([member.values(context) for member in actor.members]).detach()
     expected = [max(range(2), key=lambda a, r=row: float(values[:, r, a].min())) for row in range(7)]
@@ -133,18 +135,18 @@ class FromTables(MaxMinQ):
 def test_the_search_by_rollouts_takes_the_steps_of_the_exact_one() -> None:
     """Nominal first; then the strongest wind; then, since the policy expects what it gets, nothing."""
     task, search = walk_task(), WorstRegime(starts=400, tolerance=1.0)
-    first = search(task, None, Draw(0))
+    first = search(Scene(task))
     assert first is not None
     assert first.name == task.under(WINDS[0]).name
     tables = [action_values(windy_table(0.0), 0.99)]
-    second = search(task, FromTables(tables), Draw(0))
+    second = search(Scene(task, actor=FromTables(tables)))
     assert second is not None
     assert second.name == task.under(WINDS[-1]).name
     tables.append(action_values(windy_table(WINDS[-1][0]), 0.99))
-    assert search(task, FromTables(tables), Draw(0)) is None
-    assert AnyRegime()(task, None, Draw(0)).name == "walk-in-wind-0.075"
+    assert search(Scene(task, actor=FromTables(tables))) is None
+    assert AnyRegime()(Scene(task)).name == "walk-in-wind-0.075"
     with pytest.raises(AssayError, match="'cartpole' has one regime"):
-        search(cartpole(), None, Draw(0))
+        search(Scene(cartpole()))
 
 
 def test_regimes_that_are_held_can_defeat_the_search() -> None:

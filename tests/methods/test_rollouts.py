@@ -21,8 +21,8 @@ from assay.methods.prefixrl.rollout import FromPrefixes
 from assay.methods.spo.credit import SegmentCredit, Uncertain, WithCredit
 from assay.methods.spo.rollout import Chain, Tree
 from assay.methods.t_ppo.credit import ExtendedGae, WithoutTail
-from assay.methods.t_ppo.critics import FinishedValueLoss
 from assay.methods.t_ppo.rollout import Windows
+from assay.methods.t_ppo.targets import Finished
 from assay.ops import groups
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.temporal import Gae
@@ -316,7 +316,7 @@ def test_a_long_window_is_episodes() -> None:
 
 
 def test_every_decision_of_a_finished_answer_teaches_the_critic_once() -> None:
-    task, part, loss = countdown(2), Windows(slots=5, window=3), FinishedValueLoss()
+    task, part, loss = countdown(2), Windows(slots=5, window=3), Finished()
     actor, state = actor_of(task), part.init(Scene(task))
     learned = decided = waiting = 0
     for _ in range(10):
@@ -408,9 +408,9 @@ def test_the_last_place_of_a_window_is_dropped_whatever_was_decided_and_the_crit
     kept = WithoutTail(1)(fresh)
     assert int(kept.mask.sum(1).max()) == 2
     assert torch.equal(kept.mask, fresh.mask & (fresh.mask.long().cumsum(1) < 3))
-    assert torch.equal(FinishedValueLoss().weigh(kept), FinishedValueLoss().weigh(fresh))
+    assert torch.equal(Finished().weigh(kept), Finished().weigh(fresh))
     lost = with_outcomes(fresh, [InfraFault("lost")] * 40)
-    assert not FinishedValueLoss().weigh(lost).any()
+    assert not Finished().weigh(lost).any()
 
 
 # ---------------------------------------------------------------------------------------------------- chunks

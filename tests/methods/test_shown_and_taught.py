@@ -12,8 +12,9 @@ from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need, Origin, Score
 from assay.core.slots import Scene
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop, outcome_metrics
+from assay.engine.placement import Placement
 from assay.methods import rl_plus, sdpo
 from assay.methods.rl_plus.objectives import HybridPolicy, LogpWhenShown
 from assay.methods.rl_plus.rollout import WithDemonstrations

@@ -16,11 +16,14 @@ from assay.engine.loop import Loop
 from assay.methods.archer import turns
 from assay.methods.archer.base import turn_critic
 from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.critics import TokenQ, TurnTd, TurnValueLoss
 from assay.methods.archer.source import ReplaySequences
+from assay.methods.archer.targets import TURN_VALUE, turn_td
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic
 from assay.parts.credit.judged import ActionValues
 from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import EVERY, LANGUAGE
+from assay.recipes.defaults import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit
 from tests.scenes import feeding
@@ -103,7 +106,7 @@ def test_without_a_decision_there_is_no_turn() -> None:
     assert not turns.turn_begins(record).any()
     assert not turns.turn_ends(record).any()
     assert not turns.over_turn(numbers(record, 1), record).any()
-    assert int(TurnTd().count(record)) == int(TurnValueLoss().count(record)) == 0
+    assert int(turn_td().count(record)) == int(TURN_VALUE.count(record)) == 0
 
 
 # ---------------------------------------------------------------------------------------------------- critics
@@ -111,7 +114,7 @@ def test_without_a_decision_there_is_no_turn() -> None:
 def test_turn_td_against_a_slow_reference(place: int) -> None:
     record = RECORDS[place]
     q, value = Numbers(numbers(record, 2, 2)), numbers(record, 3)
-    loss = TurnTd(0.9)(record, Models(q=q, value_target=lambda context: value))
+    loss = turn_td(0.9)(record, Models(q=q, value_target=lambda context: value))
     expected, count = 0.0, 0
     for row in range(len(record)):
         walked = slow_turns(record, row)
@@ -136,7 +139,7 @@ def test_turn_values_against_a_slow_reference(place: int) -> None:
     record = RECORDS[place]
     q, value, logp = numbers(record, 2, 2), Numbers(numbers(record, 3)), record.logp + 0.5 * numbers(record, 4)
     models = Models(q_target=lambda context, action: q, value=value, actor=Scoring(logp * record.mask))
-    loss = TurnValueLoss()(record, models)
+    loss = TURN_VALUE(record, models)
     expected = 0.0
     for row in range(len(record)):
         for columns in slow_turns(record, row):
@@ -146,7 +149,7 @@ def test_turn_values_against_a_slow_reference(place: int) -> None:
     assert float(loss.sum.detach()) == pytest.approx(expected)
     own = Models(q_target=lambda context, action: q, value=value, actor=Scoring(record.logp))
     plain = 0.5 * (value.values - turns.over_turn(q.amin(0) * turns.turn_ends(record), record)).square()
-    assert float(TurnValueLoss()(record, own).sum.detach()) == pytest.approx(
+    assert float(TURN_VALUE(record, own).sum.detach()) == pytest.approx(
         float(plain[turns.turn_begins(record)].sum().detach())
     )
 
@@ -162,7 +165,7 @@ def test_exact_values_are_where_the_critics_rest(length: int) -> None:
         value=value,
         actor=Scoring(record.logp),
     )
-    assert float(TurnTd(1.0)(record, models).sum) == pytest.approx(0.0, abs=1e-20)
+    assert float(turn_td(1.0)(record, models).sum) == pytest.approx(0.0, abs=1e-20)
     chance = record.logp.sum(1).exp()
     error = (record.column("value") - turns.over_turn(q[0] * turns.turn_ends(record), record)) * turns.turn_begins(
         record
@@ -174,8 +177,8 @@ def test_exact_values_are_where_the_critics_rest(length: int) -> None:
 
 def test_a_token_critic_reads_the_utterance_and_nothing_after_it() -> None:
     task = catalogue.find_task("twenty-questions-2")
-    model = TokenQ(16, 1, 2).build(task.spec)
-    torch.nn.init.normal_(model.heads)
+    model = Critic(Transformer(16, 1, 2), ActionValue()).build(task.spec)
+    torch.nn.init.normal_(model.get_parameter("body.layers"))
     record = task.demonstrate(np.arange(3), 0)
     plain = model(record.context, record.action)
     end = int(turns.turn_ends(record)[0].nonzero()[0])
@@ -243,7 +246,7 @@ def test_archer_finds_the_best_arm_through_its_critics() -> None:
     loop = Loop(recipe, task, seed=0, num_steps=60)
     for _ in range(60):
         loop.step()
-    assert float(loop.actor.table.detach().softmax(-1)[0, -1]) > 0.8
+    assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) > 0.8
 
 
 def test_archer_takes_a_step_on_conversations() -> None:
@@ -257,5 +260,5 @@ def test_archer_takes_a_step_on_conversations() -> None:
     alarms = [alarm for _ in range(2) for alarm in loop.step().alarms]
     assert not [alarm for alarm in alarms if alarm.stop]
     assert loop.engine.updates == 2 * 3
-    assert isinstance(recipe.critics["q"], TokenQ)
+    assert recipe.critics["q"] == Critic(Transformer(16, layers=1), ActionValue())
     assert LANGUAGE in catalogue.methods()["archer"].worlds

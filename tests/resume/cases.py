@@ -15,9 +15,9 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need, State
 from assay.core.slots import Objective, Simulation
 from assay.core.spaces import Context
-from assay.methods.safe_rl_review.lagrange import Lagrange
+from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.function import FromFunction
-from assay.recipes.worlds import CONTROL, TABLE
+from assay.recipes.defaults import CONTROL, TABLE
 from assay.runs import catalogue
 from assay.runs.plan import Plan, make_plan
 from assay.tasks.control.cartpole import cartpole
@@ -93,7 +93,7 @@ def constrained() -> Plan:
     """PPO on CartPole where pushing right costs, under a limit that is broken from the first step on."""
     inner = cartpole()
     task = SteppedTask("priced-cartpole", replace(inner.spec, num_costs=1), partial(priced, inner.make))
-    recipe = replace(recipes.ppo(CONTROL), constraints=(Lagrange(limit=1.0, rate=0.1),))
+    recipe = replace(recipes.ppo(CONTROL), constraints=(Multiplier(1.0, Ascent(0.1)),))
     for path in ("rollout.instances", "rollout.steps", "actor.hidden", "critics.value.hidden", "source.epochs"):
         recipe = recipe.set(path, SMALL[path])
     return replace(make_plan(recipe, task, steps=4, seed=11, evaluations=2), save_every=2)

@@ -122,7 +122,7 @@ def evaluated(stages: Sequence[Stage], experience: Experience, view: TensorView)
     left_out: list[str] = []
     for stage in stages:
         for term in stage.terms:
-            name = free_name(type(term).__name__, [*sums, *left_out])
+            name = free_name(term.title, [*sums, *left_out])
             value = term_or_none(term, term in stage.critic, experience, view)
             if value is None:
                 left_out.append(name)

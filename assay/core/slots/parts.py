@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from assay.core.record import Certified, Experience, Fit, Loss, Need, Progress, State, Sums
+from assay.core.record import Certified, Experience, Fit, Loss, Need, Progress, Regressed, State, Sums
 from assay.core.slots.models import View
 from assay.core.slots.scene import ALONE, Scene
 from assay.core.slots.tasks import Task
@@ -173,6 +173,11 @@ class Annotation(Protocol):
     def model(self) -> str:
         """The model that computes it: `actor`, a critic, or a target network."""
 
+    @property
+    def of_decisions(self) -> bool:
+        """Whether it speaks of decisions and is zero where masked; values of contexts are not."""
+        return True
+
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """Returns the column, [B, T, ...]."""
 
@@ -181,7 +186,7 @@ class Term(Protocol):
     """A loss of one stage: `(batch, view) -> (sum, count, metrics)`.
 
     Laws: sums and counts over micro-batches add up to the whole (rows that share `together` stay in one micro-batch);
-    never divides by itself; `count` needs no model.
+    never divides by itself; `count` needs no model; every model it reads is a setting (`q: str = model_name("q")`).
     """
 
     @property
@@ -196,6 +201,11 @@ class Term(Protocol):
     @property
     def together(self) -> str | None:
         """Name of the column whose equal rows must not be separated; None where rows are independent."""
+
+    @property
+    def title(self) -> str:
+        """The name of its loss among the metrics."""
+        return type(self).__name__
 
     def count(self, batch: Experience) -> Tensor:
         """The denominator that belongs to this batch."""
@@ -230,6 +240,62 @@ class CriticLoss(Term, Protocol):
     """
 
     slot: ClassVar[str] = "critic_loss"
+
+
+class Target(Protocol):
+    """The value that a critic's prediction is fitted to.
+
+    Laws: it carries no gradient; terminal steps do not bootstrap, truncated ones do; padding, order and precision
+    change nothing; every model it reads is a setting.
+    """
+
+    slot: ClassVar[str] = "target"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of `extra` that it reads and that another part writes."""
+        return ()
+
+    def rows(self, batch: Experience) -> Experience:
+        """The decisions that have a target: those with a column after them, unless the target says otherwise."""
+        return batch.now
+
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """The targets of the decisions in `rows`: [B, T], or [N, B, T] with one for each member of an ensemble."""
+
+
+class Prediction(Protocol):
+    """Which output of which model a loss fits: a state value, the value of the action taken."""
+
+    slot: ClassVar[str] = "prediction"
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+
+    @property
+    def title(self) -> str:
+        """What the value is called among the metrics."""
+        return self.model
+
+    def __call__(self, critic: Any, rows: Experience) -> Tensor:
+        """Values [..., B, T] of the decisions."""
+
+    def outputs(self, critic: Any, rows: Experience) -> Tensor:
+        """What the values are computed from, [..., B, T, M]: logits over bins, for a critic that has them."""
+
+
+class Regression(Protocol):
+    """How a prediction is fitted to a target: the loss of each decision.
+
+    Laws: no gradient into the target; a decision's loss depends on its own prediction and target alone; the gradient
+    moves the prediction towards the target, from either side.
+    """
+
+    slot: ClassVar[str] = "fit"
+
+    def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
+        """The loss and the predicted value of each decision."""
 
 
 class Aggregation(Protocol):
@@ -413,6 +479,16 @@ def number(setting: float | Schedule) -> float:
     """A setting as a number; the loop has replaced schedules by their values before any part runs."""
     assert isinstance(setting, int | float), f"{setting} was not resolved: call recipe.at(progress) first"
     return float(setting)
+
+
+class Choice(Protocol):
+    """A choice inside a part: a frozen value that says how one thing is done (which decisions learn, which bound).
+
+    The part that asks declares what it calls, as a protocol that inherits this one. Laws: equal settings are equal
+    choices and behave equally; equal inputs give equal outputs and are not modified; settings are described as JSON.
+    """
+
+    slot: ClassVar[str] = "choice"
 
 
 class RowStatistic(Protocol):

@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 
 def distance_from_ppo_at_ratio_one() -> torch.Tensor:
@@ -27,6 +27,8 @@ METHOD = Method(
     recipe=recipes.a2c,
     worlds=EVERY,
     home="cartpole",
+    family="policy gradient",
+    base=recipes.ppo,
     departs=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
     claims=(
         Exact("at ratio one its gradient is ppo's", distance_from_ppo_at_ratio_one, equals=0.0),

@@ -19,7 +19,7 @@ from assay.parts.rewards.combine import ByLabel, Product, StandardisedInGroup, W
 from assay.parts.rewards.noisy import Jittered
 from assay.parts.rewards.scaled import Floored
 from assay.parts.rewards.text import Matches, Says
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.tasks.language import refusing
 
 FORM = Matches(r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>")
@@ -39,7 +39,7 @@ def with_help(base: Recipe, form: Reward, refusal: Reward, help_paid: Reward) ->
 
 
 def recipe(
-    world: World = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
+    world: Defaults = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
 ) -> Recipe:
     base = replace(recipes.ppo(world), name="alphaalign", rollout=world.episodes)
     return with_help(base, form, refusal, Floored(StandardisedInGroup(helpfulness)))
@@ -54,7 +54,7 @@ RAW = with_help(replace(SMALL, name="alphaalign-raw"), *SIGNS, TEN)
 BUDGET = {"seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 80}
 
 METHOD = Method(
-    "arXiv:2507.14987", recipe, worlds=(LANGUAGE,), home="refusing",
+    "arXiv:2507.14987", recipe, worlds=(LANGUAGE,), home="refusing", family="safe", base=recipes.ppo,
     departs=(
         "weights 0.5 and 1, groups of 8 and the deviation of n - 1: the paper's numbers could not be read",
         "helpfulness is the task's own score unless given; eight phrases of refusal instead of about twenty",

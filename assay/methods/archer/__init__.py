@@ -17,13 +17,13 @@ from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.archer.base import turn_critic
 from assay.methods.archer.credit import TurnAdvantage
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
 
 
-def recipe(world: World = LANGUAGE) -> Recipe:
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
     return replace(turn_critic(world), name="archer")
 
 
@@ -61,6 +61,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="twenty-questions",
+    family="credit assignment",
+    base=recipes.reinforce,
     departs=(
         "V is fitted on recorded utterances weighed by min(1, pi / mu); the paper samples new ones at replayed states",
         "one V for the smaller of two Q, in a network of its own; the authors' code has two of each on one encoder",

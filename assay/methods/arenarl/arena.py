@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Reward, Scene, Task
+from assay.core.slots import Choice, Reward, Scene, Task
 from assay.methods.arenarl.tournaments import Pairs, SeededElimination, Topology
 from assay.ops import distributions, groups, random
 
@@ -22,7 +22,7 @@ Scores = Callable[[Tensor, Tensor], Tensor]
 """scores(first_M, second_M): [M, 2], of the rows `first_M` and `second_M`; the larger one wins."""
 
 
-class PairwiseJudge(Protocol):
+class PairwiseJudge(Choice, Protocol):
     """Compares two sequences of one group. Law: it knows rows by what they are, not by where they stand."""
 
     def scores(self, experience: Experience, task: Task) -> Scores:
@@ -44,7 +44,6 @@ class OutcomeJudge(PairwiseJudge):
 
     noise: float = 0.0
     seed: int = 0
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def scores(self, experience: Experience, task: Task) -> Scores:
         """Two scores a match."""
@@ -68,7 +67,6 @@ class FunctionJudge(PairwiseJudge):
     """
 
     function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def scores(self, experience: Experience, task: Task) -> Scores:
         """Two scores a match."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Protocol
+
+from assay.core.slots import Choice
 
 Pairs = Sequence[tuple[int, int]]
 Match = Callable[[Pairs], list[tuple[float, float]]]
 """Members in, the judge's score of each side out."""
 
 
-class Topology(Protocol):
+class Topology(Choice, Protocol):
     """Who meets whom, and what follows from it."""
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
@@ -19,14 +21,12 @@ class Topology(Protocol):
 
 
 @dataclass(frozen=True)
-class SeededElimination:
+class SeededElimination(Topology):
     """All meet member 0, the anchor; that seeds a bracket in which strong meets weak and the loser is out: 2 (n - 1)
     matches (ArenaRL, arXiv:2601.06487). Ranked by rounds won, then by the mean score of all matches.
 
     A tie counts half a round for both, and the better seed goes on. Members without an opponent go on too.
     """
-
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
         """Ranks."""
@@ -53,10 +53,8 @@ class SeededElimination:
 
 
 @dataclass(frozen=True)
-class RoundRobin:
+class RoundRobin(Topology):
     """All meet all: n (n - 1) / 2 matches; ranked by wins, a tie is half a win."""
-
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
         """Ranks."""
@@ -70,10 +68,8 @@ class RoundRobin:
 
 
 @dataclass(frozen=True)
-class AnchorOnly:
+class AnchorOnly(Topology):
     """All meet member 0: n - 1 matches; ranked by the score there, the anchor by its mean score."""
-
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
         """Ranks."""

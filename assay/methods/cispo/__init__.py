@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.zeros(2)
 
@@ -28,6 +28,8 @@ METHOD = Method(
     recipe=recipes.cispo,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
     departs=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
     claims=(
         Exact("inside the bound the weight is the ratio", lambda: push_at(3.0), equals=3.0),

@@ -12,7 +12,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Expect, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.zeros(2)
 
@@ -37,6 +37,8 @@ METHOD = Method(
     recipe=recipes.dapo,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
     departs=(
         "at most three rounds of dynamic sampling a step",
         "the soft length penalty is the part OverlongPenalty, off by default",

@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.sampling.narrowing import Decodes
+from assay.core.slots import Wrapper
+from assay.playing.narrowing import Decodes
 
 
 @dataclass(frozen=True)
-class InChunks:
+class InChunks(Wrapper):
     """Completions are decided as the rollout `Chunks` has them: `chunk` tokens after the prompt, then again and again
     `chunk` - `carry` tokens after the prompt and the last `carry` tokens.
 
@@ -24,7 +25,6 @@ class InChunks:
 
     chunk: int = 4
     carry: int = 2
-    not_a_part: ClassVar[str] = "the frame of the rollout `Chunks`"
     actor: ClassVar[str] = "actor"
     reads: ClassVar[tuple[str, ...]] = ("actor",)
 

@@ -13,7 +13,7 @@ from assay.core.spaces import Vocabulary
 from assay.methods.delethink.in_chunks import InChunks
 from assay.parts.rollouts.episodes import group_rows
 from assay.playing import text
-from assay.sampling.narrowing import LOGP_MODEL
+from assay.playing.narrowing import LOGP_MODEL
 
 OWN = ("start", "sample", "split", LOGP_MODEL)
 """Columns of a chunk. `answer` is not one of them: what is verified are the decisions of all chunks, each once."""

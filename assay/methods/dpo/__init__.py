@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
-from assay.recipes.worlds import EVERY, PREFERENCES
+from assay.recipes.defaults import EVERY, PREFERENCES
 
 LOGITS_A = torch.tensor([0.5, -0.5])
 
@@ -34,6 +34,7 @@ METHOD = Method(
     recipe=recipes.dpo,
     worlds=(*EVERY, PREFERENCES),
     home="countdown",
+    family="preference",
     departs=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
     claims=(
         Exact("at the reference a pair costs log 2", lambda: at_the_reference().loss, equals=math.log(2.0)),

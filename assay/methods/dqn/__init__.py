@@ -10,8 +10,8 @@ import torch
 from assay import recipes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.record import Experience
-from assay.parts.critics.q import one_step_target
-from assay.recipes.worlds import CONTROL
+from assay.parts.targets.one_step import one_step_target
+from assay.recipes.defaults import CONTROL
 
 
 def target(terminal: bool, truncated: bool) -> torch.Tensor:
@@ -28,6 +28,8 @@ METHOD = Method(
     recipe=recipes.dqn,
     worlds=(CONTROL,),
     home="cartpole",
+    family="value-based",
+    aliases=("double-dqn",),
     departs=(
         "squared error instead of a clipped one",
         "8 environments, 32 steps and 128 updates in turn",

@@ -7,14 +7,17 @@
 Sikchi et al. 2024. XQL is F = exp, whose pull on V is unbounded; chi-square and total variation bound its order.
 """
 
+from functools import partial
+
 import torch
 
+from assay import recipes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.methods.dual_rl.base import XQL, cloned, f_dvl, recoil
 from assay.methods.dual_rl.claims import Process, minimised, policies_of_two_states
-from assay.parts.critics.conjugates import ChiSquare, ReverseKl
-from assay.parts.critics.dual import ImplicitMaximum
-from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
+from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl
+from assay.methods.dual_rl.fits import ImplicitMaximum
+from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
 
 P = torch.tensor([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9]]], dtype=torch.float64)
 PROCESS = Process(P, torch.tensor([[0.0, 1.0], [0.3, -0.5]]).double(), torch.tensor([0.7, 0.3]).double(), 0.9)
@@ -47,6 +50,10 @@ METHOD = Method(
     recipe=f_dvl,
     worlds=(CONTROL, CONTINUOUS, TABLE),
     home="gridworld",
+    family="offline",
+    base=recipes.iql,
+    aliases=("f-dvl",),
+    variants={"recoil": recoil, "xql": partial(f_dvl, maximum=XQL)},
     departs=(
         "chi-square's surrogate is 0 below 0; the authors' code lets it rise again below -4, which loses the maximum",
         "XQL has its authors' clip but not their rescaling by the batch's largest exponent; squared, not Huber, errors",

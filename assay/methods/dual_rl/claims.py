@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from assay.parts.critics.conjugates import Conjugate
+from assay.methods.dual_rl.conjugates import Conjugate
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,25 +13,26 @@ from dataclasses import replace
 
 import torch
 
+from assay import recipes
 from assay.claims.claim import Exact, Expect, Final, Measured, Method
-from assay.methods.fisor.base import cloned_diffusion, fisor
+from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
 from assay.methods.fisor.claims import feasible_overlap
-from assay.methods.fisor.critics import LowExpectile, WorstToCome
 from assay.methods.fisor.reach import overlap, random_process, safe_set, worst_values
-from assay.recipes.worlds import CONTINUOUS
+from assay.methods.fisor.targets import WorstToCome
+from assay.recipes.defaults import CONTINUOUS
 
 
 def least_overlap() -> float:
     """Of learned and enumerated safe sets, over 30 random processes of 12 states."""
     part, drawn = WorstToCome(0.9, harm=5.0), [random_process(seed) for seed in range(30)]
-    return min(overlap(worst_values(part.target, *process) <= 0, safe_set(*process)) for process in drawn)
+    return min(overlap(worst_values(part.backed_up, *process) <= 0, safe_set(*process)) for process in drawn)
 
 
 def horizon_error() -> torch.Tensor:
     """V k forced decisions before a violation, against g^k (harm + 1) - 1, in a chain that ends in a bad loop."""
     num, part = 90, WorstToCome(0.95, harm=25.0)
     successor = (torch.arange(num) + 1).clamp(max=num - 1).unsqueeze(1)
-    value = worst_values(part.target, successor, successor == num - 1)
+    value = worst_values(part.backed_up, successor, successor == num - 1)
     ahead = (num - 2 - torch.arange(num)).clamp(min=0).double()
     seen = int((value > 0).sum()) - (1 + math.ceil(math.log(26.0) / -math.log(0.95)))
     return (value - (0.95**ahead * 26.0 - 1.0)).abs().max() + abs(seen)
@@ -39,13 +40,13 @@ def horizon_error() -> torch.Tensor:
 
 def harm_without_costs() -> torch.Tensor:
     """How far from -1 any value is where nothing costs: every state feasible, and the weights are IQL's."""
-    return (worst_values(WorstToCome(0.9).target, random_process(0)[0], torch.zeros(12, 2) > 0) + 1.0).abs().max()
+    return (worst_values(WorstToCome(0.9).backed_up, random_process(0)[0], torch.zeros(12, 2) > 0) + 1.0).abs().max()
 
 
 def known_safe(seed: int, level: float = 0.98) -> float:
     """Overlap with the states that can be kept safe, of critics of harm alone whose V_h has this level."""
     *_, value, q = fisor().stages
-    stages = replace(value, critic=(LowExpectile(level),)), q
+    stages = replace(value, critic=(least_harm(level),)), q
     return feasible_overlap(replace(fisor(), stages=stages, steps=150), seed)
 
 
@@ -58,6 +59,9 @@ METHOD = Method(
     recipe=fisor,
     worlds=(CONTINUOUS,),
     home="steered-hazards",
+    family="safe",
+    base=recipes.iql,
+    variants={"diffusion-bc": cloned_diffusion},
     departs=(
         "a cut episode bootstraps; the authors treat time limits as ends, which calls doomed states safe there",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",

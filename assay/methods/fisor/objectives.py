@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.record import Experience
+from assay.core.settings import model_name
 from assay.core.slots import View
+from assay.parts.objectives.denoising import Weight
 from assay.parts.objectives.weighted import exponential_weight
 
 
 @dataclass(frozen=True)
-class Feasible:
+class Feasible(Weight):
     """Rewarding decisions among those that stay safe, and where nothing is safe the least harmful ones:
 
         V_h(s) <= 0:  [Q_h(s, a) <= 0] * min(exp(sharpness * (Q(s, a) - V(s))), limit)
         else:         min(exp(caution * (V_h(s) - Q_h(s, a))), harm_limit)
 
-    FISOR (arXiv:2401.10700). Q = min_i, Q_h = max_i of the copies `q_target`, `harm_q_target`; V and V_h of the critics
-    `value` and `harm`. A safe state in which nothing recorded is safe has weight 0: nothing is learned there.
+    FISOR (arXiv:2401.10700). Q = min_i, Q_h = max_i; `gain` and `harm` name the critics (Q, V) and (Q_h, V_h). A safe
+    state in which nothing recorded is safe has weight 0: nothing is learned there.
     """
 
     sharpness: float = 3.0
     caution: float = 5.0
     limit: float = 100.0
     harm_limit: float = 150.0
-    not_a_part: ClassVar[str] = "a setting of an objective"
+    gain: tuple[str, str] = model_name(("q_target", "value"))
+    harm: tuple[str, str] = model_name(("harm_q_target", "harm"))
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """The weights."""
         context, action = batch.context, batch.action
-        harm, harm_q = view.model("harm")(context), view.model("harm_q_target")(context, action).amax(0)
-        gain = view.model("q_target")(context, action).amin(0) - view.model("value")(context)
-        safe = exponential_weight(gain, self.sharpness, self.limit) * (harm_q <= 0)
-        least = exponential_weight(harm - harm_q, self.caution, self.harm_limit)
-        return torch.where(harm <= 0, safe, least)
+        (q, value), (harm_q, harm) = ([view.model(name) for name in pair] for pair in (self.gain, self.harm))
+        worst, least_worst = harm_q(context, action).amax(0), harm(context)
+        gain = q(context, action).amin(0) - value(context)
+        safe = exponential_weight(gain, self.sharpness, self.limit) * (worst <= 0)
+        least = exponential_weight(least_worst - worst, self.caution, self.harm_limit)
+        return torch.where(least_worst <= 0, safe, least)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -15,14 +15,14 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Fit, State, Sums
-from assay.core.slots import Optimizer, Schedule, number
+from assay.core.slots import Choice, Optimizer, Schedule, number
 from assay.methods.gbrl.splits import Conditions, conditions, leaf_means, leaf_numbers, separation
 
 NOWHERE = 3e38
 """The value of a level at which no condition separates anything."""
 
 
-class Score(Protocol):
+class Score(Choice, Protocol):
     """How good a condition is, from the sums of squares that it separates."""
 
     def scaled(self, gradient_RP: Tensor) -> Tensor:
@@ -33,13 +33,11 @@ class Score(Protocol):
 
 
 @dataclass(frozen=True)
-class Cosine:
+class Cosine(Score):
     """sqrt(|S_L|^2 / n_L + |S_R|^2 / n_R): (sum of G . leaf) / |leaf|, the cosine of gradients and leaves up to |G|.
 
     Outputs with larger gradients choose the tree.
     """
-
-    not_a_part: ClassVar[str] = "a setting of Boost"
 
     def scaled(self, gradient_RP: Tensor) -> Tensor:
         """As they are."""
@@ -51,10 +49,8 @@ class Cosine:
 
 
 @dataclass(frozen=True)
-class SquaredError:
+class SquaredError(Score):
     """How much a split lowers the squared error of the gradients, every output in units of its own deviation."""
-
-    not_a_part: ClassVar[str] = "a setting of Boost"
 
     def scaled(self, gradient_RP: Tensor) -> Tensor:
         """Centred, over their standard deviation (n - 1); an output without spread is centred only."""
@@ -68,14 +64,12 @@ class SquaredError:
 
 
 @dataclass(frozen=True)
-class Oblivious:
+class Oblivious(Choice):
     """A tree with one condition a level: the one with the largest sum of scores over the level's nodes.
 
     Conditions are values of this batch, at most `bins` a numeric feature; none comes twice. A level at which none is
     left separates nothing.
     """
-
-    not_a_part: ClassVar[str] = "a setting of Boost"
 
     depth: int = 4
     bins: int = 256

@@ -12,7 +12,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
 REWARD_A = torch.tensor([1.0, 0.0])
@@ -43,6 +43,8 @@ METHOD = Method(
     recipe=recipes.grpo,
     worlds=EVERY,
     home="countdown",
+    family="policy gradient",
+    base=recipes.reinforce,
     departs=(
         "no KL to a reference by default; add KlToReference",
         "two minibatches a step instead of one epoch of many",

@@ -6,22 +6,22 @@ Axes: B sequences, N episodes, T decisions, K costs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
 
-from assay.core.record import Certified, Experience, Need, State
-from assay.core.slots import Annotation, Certificate, Constraint, Scene
+from assay.core.record import Certified, Experience, Need
+from assay.core.slots import Annotation, Certificate, Choice
 from assay.evidence.student import student_quantile
 from assay.ops import groups
-from assay.parts.constraints.cost import channel_of, priced
+from assay.parts.constraints.cost import CostCredit, channel_of
+from assay.parts.constraints.multiplier import Ascent, Multiplier
 
 
 # ---------------------------------------------------------------------------------------------------- bounds
-class UpperBound(Protocol):
+class UpperBound(Choice, Protocol):
     """What a mean is at most, but for a chance of `failure`."""
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
@@ -29,10 +29,8 @@ class UpperBound(Protocol):
 
 
 @dataclass(frozen=True)
-class StudentBound:
+class StudentBound(UpperBound):
     """mean + t(1 - failure, n - 1) s / sqrt(n): exact for normal costs, nearly so for many; infinite for one."""
-
-    not_a_part: ClassVar[str] = "a setting of a certificate"
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
         """s with n - 1."""
@@ -42,14 +40,13 @@ class StudentBound:
 
 
 @dataclass(frozen=True)
-class HoeffdingBound:
+class HoeffdingBound(UpperBound):
     """mean + largest sqrt(log(1 / failure) / 2n): holds for all costs between 0 and `largest`, whatever they are like.
 
     A cost outside that range says nothing: infinite.
     """
 
     largest: float = 1.0
-    not_a_part: ClassVar[str] = "a setting of a certificate"
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
         """Wider than Student's, and never wrong more often than it says."""
@@ -113,33 +110,28 @@ def augmented_cost(cost: Tensor, mean: float, deviation: float, factor: float) -
 
 
 @dataclass(frozen=True)
-class PessimisticLagrange(Constraint):
-    """Prices a cost so that a later test will pass: the multiplier holds an inflated bound at the limit, not the mean.
+class Pessimistic(CostCredit):
+    """Holds an inflated bound of the cost at the limit, not its mean, so that a later test will pass:
 
+        bound = mean + factor * s
         factor = now * t(1 - failure, n - 1) / sqrt(n) + later * t(1 - failure, m - 1) / sqrt(m)
-        multiplier <- max(0, multiplier + rate * (mean + factor * s - limit))
-        advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier)
 
     HC-RLHF (arXiv:2506.08266). n episodes are in this batch, m = `test.num_starts` in the test to come. The deviation s
     has a gradient too: the cost advantage is of `augmented_cost`, against the mean of the group's others (of the
-    batch's where there are no groups), the same on every decision. Rows are whole episodes. now = later = 0 is the
-    plain multiplier. Follows the credit.
+    batch's where there are no groups), the same on every decision. Rows are whole episodes. With now = later = 0 it is
+    the mean that is held.
     """
 
     test: CostCertificate = CostCertificate()
     now: float = 4.0
     later: float = 2.0
-    rate: float = 0.01
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
-    writes: ClassVar[tuple[str, ...]] = ("advantage", "cost_advantage")
+    writes: ClassVar[tuple[str, ...]] = ("cost_advantage",)
+    not_a_part: ClassVar[str] = "a setting of a constraint"
 
-    def init(self, scene: Scene) -> State:
-        """The multiplier starts at 0."""
-        return {"multiplier": 0.0}
-
-    def statistics(self, experience: Experience) -> tuple[float, float, float]:
+    def statistics(self, experience: Experience, channel: int) -> tuple[float, float, float]:
         """Mean and deviation of the episodes' costs in this batch, and the factor of the deviation."""
-        cost = episode_costs(experience, self.test.channel).double()
+        cost = episode_costs(experience, channel).double()
         share = groups.row_groups(experience).share
         num = float(share.sum())
         mean = float((cost * share).sum()) / max(1.0, num)
@@ -151,23 +143,22 @@ class PessimisticLagrange(Constraint):
         failure = self.test.failure
         return self.now * student_width(failure, num) + self.later * student_width(failure, self.test.num_starts)
 
-    @torch.no_grad()
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Merges the cost into `advantage`."""
-        mean, deviation, factor = self.statistics(experience)
-        cost = augmented_cost(episode_costs(experience, self.test.channel), mean, deviation, factor)
+    def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
+        """Each episode's augmented cost against the others'."""
+        cost = augmented_cost(episode_costs(experience, channel), *self.statistics(experience, channel))
         alone = experience.with_columns(group=torch.zeros_like(experience.mask[:, 0], dtype=torch.long))
         others = groups.row_groups(experience if experience.group is not None else alone)
-        caused = (cost - groups.mean_of_others(cost, others)).unsqueeze(1) * experience.mask
-        advantage = priced(experience, state["multiplier"], caused)
-        merged = experience.add({"cost_advantage": caused, "advantage": advantage})
-        for name, value in self.move(merged, state).items():
-            scene.log(name, value)
-        return merged
+        return {"cost_advantage": (cost - groups.mean_of_others(cost, others)).unsqueeze(1) * experience.mask}
 
-    def move(self, experience: Experience, state: State) -> Mapping[str, float]:
-        """Moves the multiplier by how far the inflated bound is from the limit."""
-        mean, deviation, factor = self.statistics(experience)
+    def level(self, experience: Experience, channel: int) -> tuple[float, dict[str, float]]:
+        """The inflated bound."""
+        mean, deviation, factor = self.statistics(experience, channel)
         bound = mean + factor * deviation
-        state["multiplier"] = max(0.0, state["multiplier"] + self.rate * (bound - self.test.limit))
-        return {"cost": mean, "cost_bound": bound, "multiplier": state["multiplier"]}
+        return bound, {"cost": mean, "cost_bound": bound}
+
+
+def pessimistic(
+    test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0, rate: float = 0.01
+) -> Multiplier:
+    """A multiplier that holds the bound at the limit of the test."""
+    return Multiplier(test.limit, Ascent(rate), Pessimistic(test, now, later), channel=test.channel)

@@ -8,17 +8,17 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe
 from assay.core.schedules import Linear
 from assay.core.slots import TaskChange
-from assay.methods.iwocs.actor import MaxMin
+from assay.methods.iwocs.models import MaxMin
 from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy
 from assay.parts.sources.fresh import FreshSequences
 from assay.parts.sources.replay import Replay
+from assay.recipes.defaults import CONTROL, Defaults
 from assay.recipes.off_policy import dqn
-from assay.recipes.worlds import CONTROL, World
 
 
-def quick_dqn(world: World = CONTROL) -> Recipe:
+def quick_dqn(world: Defaults = CONTROL) -> Recipe:
     """dqn for small problems: narrow networks, few updates a step."""
     base = dqn(world)
     return replace(
@@ -37,7 +37,7 @@ def assembled(name: str, num: int) -> Recipe:
     return Recipe(name, actor=MaxMin(num=num), stages=(), source=FreshSequences(), rollout=rollout, steps=1)
 
 
-def iwocs(world: World = CONTROL, problems: int = 3, steps: int = 200) -> Recipe:
+def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200) -> Recipe:
     """IWOCS (arXiv:2410.06212) around dqn: at most `problems` of them, each in the worst regime for the policy so far.
 
     Each network is handed to its own place and all later ones, which so hold nothing new until it is their turn.

@@ -17,13 +17,13 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.methods.ma_rlhf.credit import SegmentGae, Spans
 from assay.parts.credit.temporal import Gae, Whiten
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
 
 
-def recipe(world: World = LANGUAGE, length: int = 5) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
     credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.decay), Whiten())
     return replace(recipes.ppo(world), name="ma-rlhf", credit=credit)
 
@@ -64,6 +64,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="sorting",
+    family="credit assignment",
+    base=recipes.ppo,
     departs=(
         "a macro action's value is that of its first state; the authors' mean over its states biases the gradient",
         "rewards inside a macro action are summed, as in the paper; the authors' code takes their mean",

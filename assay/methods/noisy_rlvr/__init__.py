@@ -19,21 +19,21 @@ from assay.methods.noisy_rlvr import claims
 from assay.methods.noisy_rlvr.parts import Backward, Forward
 from assay.parts.credit.outcome import LeaveOneOut, NoBaseline, OutcomeCredit
 from assay.parts.rewards.noisy import ByLabelRates, NoisyChannel, Rates
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 EVERYWHERE = {"": Rates(0.1, 0.2)}
 """The paper's synthetic noise, the same for all prompts."""
 
 
 def recipe(
-    world: World = LANGUAGE, rates: ByLabelRates = EVERYWHERE, label: str = "", reward: Reward = Verifier()
+    world: Defaults = LANGUAGE, rates: ByLabelRates = EVERYWHERE, label: str = "", reward: Reward = Verifier()
 ) -> Recipe:
     corrected, credit = Backward(rates, label, reward), OutcomeCredit(LeaveOneOut())
     return replace(recipes.grpo(world), name="noisy-rlvr", rewards=(corrected,), credit=(credit,))
 
 
 def forward(
-    world: World = LANGUAGE, share: float = 0.0, judge: Reward = Verifier(), reward: Reward = Verifier()
+    world: Defaults = LANGUAGE, share: float = 0.0, judge: Reward = Verifier(), reward: Reward = Verifier()
 ) -> Recipe:
     """The signed weights without a baseline; with a `share` above 0 the rate comes from appeals to `judge`."""
     weights = Forward(EVERYWHERE[""].false_negative, share=share, judge=judge, reward=reward)
@@ -49,7 +49,8 @@ CONTROL = replace(PER_KIND, name="noisy-rlvr-control", rewards=(CHANNEL,))
 BUDGET = {"metric": Average("clean/hard", 0.34), "seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 100}
 
 METHOD = Method(
-    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), home="levels",
+    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), home="levels", family="policy gradient", base=recipes.grpo,
+    variants={"forward": forward},
     departs=(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
         "advantages have no scale (the fixed scale is 1); rewards of steps are left out",

@@ -19,11 +19,11 @@ from assay.methods.open_rs import claims
 from assay.parts.rewards.combine import Weighted, WeightedSum
 from assay.parts.rewards.lengths import CosineLength
 from assay.parts.rewards.text import Matches
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 
 def recipe(
-    world: World = LANGUAGE,
+    world: Defaults = LANGUAGE,
     max_length: int = 3584,
     tag: str = "\n</think>\n",
     wrong: tuple[float, float] = (0.0, -0.5),
@@ -41,7 +41,7 @@ ACCURACY = replace(SHORT, name="open-rs-accuracy", rewards=(
 BUDGET = {"seeds": 5, "minutes": 3.0, "steps": 60, "warmup": 80}
 
 METHOD = Method(
-    "arXiv:2503.16219", recipe, worlds=(LANGUAGE,), home="thinking",
+    "arXiv:2503.16219", recipe, worlds=(LANGUAGE,), home="thinking", family="policy gradient", base=recipes.grpo,
     departs=(
         "n counts tokens and is clamped at max_length; the authors count characters, unclamped, so that the cosine "
         "pays a text of 2 max_length like an empty one",

@@ -8,14 +8,16 @@ afterwards, 0 where s is the goal. Over long ways a one-step value is flat and n
 option takes one discount for n steps. Its rivals: n = 1, and one step with discount^(1/n), the same horizon.
 """
 
+from functools import partial
+
 import torch
 
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.methods.ota.base import ota
 from assay.methods.ota.claims import line_values
-from assay.methods.ota.critics import ExpectileTd
 from assay.parts.sources.relabelled import Relabelled
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.parts.targets.one_step import NextValue
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 LENGTH = 31
 AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).clamp(min=0).double()
@@ -24,7 +26,7 @@ AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).c
 
 def values(jump: int, discount: float) -> torch.Tensor:
     """V of all places and goals ahead, at the fixed point."""
-    return line_values(Relabelled(jump=jump), ExpectileTd("high_value", discount), LENGTH)
+    return line_values(Relabelled(jump=jump), NextValue(discount), LENGTH)
 
 
 def one_step_gap() -> torch.Tensor:
@@ -46,11 +48,18 @@ def wrong_signs() -> torch.Tensor:
     return (gain[AWAY[:-10] >= 10] <= 0).sum()
 
 
+HIQL = partial(ota, option=1)
+"""One step an option: HIQL (arXiv:2307.11949)."""
+
+
 METHOD = Method(
     paper="arXiv:2505.12737",
     recipe=ota,
     worlds=(CONTROL, CONTINUOUS),
     home="pointmaze-medium",
+    family="goal-conditioned",
+    base=HIQL,
+    variants={"hiql": HIQL},
     departs=(
         "an option costs 1 unless it begins at the goal, so that n = 1 is HIQL; in the authors' code the arriving one "
         "costs 0: V = -1 + discount * theirs, the same order",

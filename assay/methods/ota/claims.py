@@ -49,11 +49,10 @@ def line_rows(source: Relabelled, length: int) -> Experience:
     return record.with_columns(reward=record.reward.double())
 
 
-def line_values(source: Relabelled, loss: Any, length: int) -> Tensor:
-    """V [L, L] at the fixed point of a critic loss's targets on a line, for goals ahead; exact after L sweeps."""
+def line_values(source: Relabelled, target: Any, length: int) -> Tensor:
+    """V [L, L] at the fixed point of a target on a line, for goals ahead; exact after L sweeps."""
     table, rows = torch.zeros(length, length, dtype=torch.float64), line_rows(source, length)
     place, goal = (rows.context[name][:, 0, 0].long() for name in ("observation", "goal"))
     for _ in range(length + 1):
-        target, _ = loss.target(rows, LineView(table.clone()))
-        table[place, goal] = target[0, :, 0]
+        table[place, goal] = target(rows, LineView(table.clone()))[0, :, 0]
     return table

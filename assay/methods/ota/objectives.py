@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.core.spaces import Context
 from assay.parts.aggregations import OverTransitions
@@ -33,7 +34,8 @@ class TowardsSubgoal(OverTransitions, Objective):
 
     sharpness: float = 3.0
     limit: float = 100.0
-    critic: str = "value"
+    critic: str = model_name("value")
+    actor: str = model_name("actor")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
 
@@ -42,7 +44,7 @@ class TowardsSubgoal(OverTransitions, Objective):
         now, gain = batch.now, gains(batch, view, self.critic)
         with torch.no_grad():
             subgoal = view.model(self.critic).represent(now.context)
-        logp = view.model("actor").score_towards(now, subgoal, frozenset({Need.LOGP})).logp
+        logp = view.model(self.actor).score_towards(now, subgoal, frozenset({Need.LOGP})).logp
         weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
         return Loss(-(weight * logp).sum(), self.count(batch), {"gain": ((gain * now.weight).sum(), now.num_decisions)})
 
@@ -52,15 +54,17 @@ class ProposeSubgoal(OverTransitions, Objective):
     """-min(exp(sharpness * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high level,
     without the normal's constant.
 
-    Rows jump k steps to s', whose place in the space of goals is `achieved`; phi is that of the model `value`, V_h that
+    Rows jump k steps to s', whose place in the space of goals is `achieved`; phi is that of the model `phi`, V_h that
     of `critic`. sharpness 0 clones the subgoals of the data. `right_signs` is the share of rows on which A has the sign
     that the true distance gives it, of those that are further than `far` from the goal, where distances are known.
     """
 
     sharpness: float = 3.0
     limit: float = 100.0
-    critic: str = "high_value"
+    critic: str = model_name("high_value")
     far: float = 0.0
+    phi: str = model_name("value")
+    actor: str = model_name("actor")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
 
@@ -69,8 +73,8 @@ class ProposeSubgoal(OverTransitions, Objective):
         now, gain = batch.now, gains(batch, view, self.critic)
         there: Context = {"observation": now.context["observation"], "goal": batch.after.context["achieved"]}
         with torch.no_grad():
-            reached = view.model("value").represent(there)
-        apart = 0.5 * (view.model("actor").propose(now.context) - reached).square().sum(-1)
+            reached = view.model(self.phi).represent(there)
+        apart = 0.5 * (view.model(self.actor).propose(now.context) - reached).square().sum(-1)
         weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
         return Loss((weight * apart).sum(), self.count(batch), self.signs(now, gain))
 

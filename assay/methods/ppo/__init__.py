@@ -13,7 +13,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
 from assay.parts.credit.temporal import Gae
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 EPISODES = probes.token_episodes(lambda tokens: sum(tokens) / 3, num_tokens=2, horizon=3)
 
@@ -31,6 +31,7 @@ METHOD = Method(
     recipe=recipes.ppo,
     worlds=EVERY,
     home="cartpole",
+    family="policy gradient",
     departs=(
         "advantages are whitened over the whole batch, not over each minibatch",
         "actor and critic have their own networks, optimizers and gradient clipping",

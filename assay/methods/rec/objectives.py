@@ -13,18 +13,18 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor
 
-from assay.core.slots import TrustRegion
+from assay.core.slots import Choice, TrustRegion
 from assay.parts.objectives.trust import LARGEST_LOG_RATIO, bounded_ratio
 
 
-class Keeps(Protocol):
+class Keeps(Choice, Protocol):
     """Which decisions learn."""
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """Bool [B, T]; true at ratio one."""
 
 
-class Weight(Protocol):
+class Weight(Choice, Protocol):
     """What a decision weighs."""
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
@@ -33,10 +33,8 @@ class Weight(Protocol):
 
 # ---------------------------------------------------------------------------------------------------- which learn
 @dataclass(frozen=True)
-class EveryDecision:
+class EveryDecision(Keeps):
     """All of them: plain REINFORCE, whatever the data."""
-
-    not_a_part: ClassVar[str] = "a choice inside MaskedScore"
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """True."""
@@ -44,7 +42,7 @@ class EveryDecision:
 
 
 @dataclass(frozen=True)
-class OneSide:
+class OneSide(Keeps):
     """Those that have not yet gone as far as they are pushed: ratio <= 1 + high for A > 0, >= 1 - low for A < 0.
 
     A = 0 pushes nowhere: all of those are kept.
@@ -52,7 +50,6 @@ class OneSide:
 
     low: float = 0.2
     high: float = 0.2
-    not_a_part: ClassVar[str] = "a choice inside MaskedScore"
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """What PPO's clip leaves a gradient."""
@@ -61,12 +58,11 @@ class OneSide:
 
 
 @dataclass(frozen=True)
-class TwoSide:
+class TwoSide(Keeps):
     """Those with a ratio in [1 - low, 1 + high], whichever way they are pushed."""
 
     low: float = 0.2
     high: float = 0.2
-    not_a_part: ClassVar[str] = "a choice inside MaskedScore"
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """Inside the range."""
@@ -74,7 +70,7 @@ class TwoSide:
 
 
 @dataclass(frozen=True)
-class Ring:
+class Ring(Keeps):
     """TwoSide, and those far out that are pushed back in: ratio <= 1 - far_low for A >= 0, >= 1 + far_high for
     A <= 0. What lies between near and far does not learn.
     """
@@ -83,7 +79,6 @@ class Ring:
     high: float = 0.2
     far_low: float = 0.6
     far_high: float = 2.0
-    not_a_part: ClassVar[str] = "a choice inside MaskedScore"
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """Near, or far on the side from which it is called back."""
@@ -94,10 +89,8 @@ class Ring:
 
 # ---------------------------------------------------------------------------------------------------- what they weigh
 @dataclass(frozen=True)
-class Even:
+class Even(Weight):
     """1: no importance sampling."""
-
-    not_a_part: ClassVar[str] = "a choice inside MaskedScore"
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """Ones."""
@@ -105,10 +98,8 @@ class Even:
 
 
 @dataclass(frozen=True)
-class Importance:
+class Importance(Weight):
     """The ratio itself."""
-
-    not_a_part: ClassVar[str] = "a choice inside MaskedScore"
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:
         """Importance sampling."""
@@ -116,11 +107,10 @@ class Importance:
 
 
 @dataclass(frozen=True)
-class ExpAdvantage:
+class ExpAdvantage(Weight):
     """exp(A / temperature), at most e^20: good samples count more than bad ones ("RED-Weight")."""
 
     temperature: float = 1.0
-    not_a_part: ClassVar[str] = "a choice inside MaskedScore"
     breaks: ClassVar[dict[str, str]] = {"first_order": "the data are weighed on purpose, at ratio one too"}
 
     def __call__(self, ratio: Tensor, advantage: Tensor) -> Tensor:

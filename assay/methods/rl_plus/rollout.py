@@ -12,7 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State, concatenate
 from assay.core.slots import DemonstratedTask, Rollout, Scene, Wrapper, frame_of
 from assay.parts.rollouts.episodes import Episodes
-from assay.sampling.narrowing import LOGP_MODEL
+from assay.playing.narrowing import LOGP_MODEL
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Expect, Measured, Method
+from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.slots import ALONE
-from assay.methods.safe_rl_review.lagrange import Lagrange
-from assay.methods.safe_rl_review.projection import Projection
-from assay.parts.constraints.pid import PidLagrange
+from assay.methods.safe_rl_review.projection import projection
+from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.recipes.constrained import constrained, safe_ppo
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import CONTROL, EVERY, Defaults
 
-WATCHED = constrained(recipes.ppo(), Lagrange(limit=1.0, rate=0.0))
+WATCHED = constrained(recipes.ppo(), Multiplier(1.0, Ascent(0.0)))
 """ppo with a multiplier that stays 0: it only reports the cost."""
 
 
@@ -36,7 +36,7 @@ def costly(costs: list[float]) -> Experience:
 
 def pid_minus_lagrange() -> float:
     """How far an integral-only controller ever is from gradient ascent on the dual."""
-    pid, ascent, apart = PidLagrange(1.0, 0.0, 0.3, 0.0), Lagrange(1.0, rate=0.3), 0.0
+    pid, ascent, apart = Multiplier(1.0, Pid(0.0, 0.3, 0.0)), Multiplier(1.0, Ascent(0.3)), 0.0
     states = pid.init(ALONE), ascent.init(ALONE)
     for cost in (3.0, 0.0, 0.0, 2.0, 5.0, 0.0, 0.0, 0.0, 0.0):
         batch = costly([cost, cost])
@@ -48,11 +48,21 @@ def pid_minus_lagrange() -> float:
 
 def projected_cost() -> torch.Tensor:
     """First-order change of the cost along a projected advantage, plus what the limit asks it to fall by: at most 0."""
-    part, batch = Projection(limit=1.0, rate=0.1), costly([4.0, 0.0, 3.0, 1.0])
+    part, batch = projection(limit=1.0, rate=0.1), costly([4.0, 0.0, 3.0, 1.0])
     state = part.init(ALONE)
     part(batch, ALONE, state)
     merged = part(batch, ALONE, state)
     return (merged.column("advantage") * merged.column("cost_advantage")).mean() + 0.1 * (2.0 - 1.0)
+
+
+def lagrange(world: Defaults = CONTROL) -> Recipe:
+    """Gradient ascent on the dual in place of the PID controller."""
+    return constrained(recipes.ppo(world), Multiplier())
+
+
+def projected(world: Defaults = CONTROL) -> Recipe:
+    """The nearest advantage along which the cost falls, in place of a multiplier."""
+    return constrained(recipes.ppo(world), projection())
 
 
 METHOD = Method(
@@ -60,6 +70,10 @@ METHOD = Method(
     recipe=safe_ppo,
     worlds=EVERY,
     home="hazards",
+    family="safe",
+    base=recipes.ppo,
+    aliases=("pid-lagrange", "safe-ppo"),
+    variants={"lagrange": lagrange, "projection": projected},
     departs=(
         "a survey: of its map, Lagrangian, PID, projection and early termination; no shields, Lyapunov or models",
         "projection uses the plain metric on advantages, not the Fisher metric on parameters",

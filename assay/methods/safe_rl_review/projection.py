@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
+from torch import Tensor
 
-from assay.core.record import Experience, Need, State
-from assay.core.slots import Annotation, Constraint, Scene
-from assay.parts.constraints.cost import CostCredit, CostToGo, channel_of, episode_cost, mean_product
+from assay.core.record import Experience, State
+from assay.parts.constraints.cost import CostCredit, CostToGo
+from assay.parts.constraints.multiplier import Multiplier
 
 
 @dataclass(frozen=True)
-class Projection(Constraint):
+class Violation:
+    """multiplier <- max(0, J_C - limit): no memory beyond the batch before."""
+
+    not_a_part: ClassVar[str] = "a setting of a constraint"
+
+    def init(self, limit: float) -> State:
+        """As if nothing had cost anything."""
+        return {"multiplier": 0.0, "excess": -limit}
+
+    def move(self, level: float, limit: float, state: State) -> None:
+        """Notes how far the episodes' cost is from the limit."""
+        state["excess"] = level - limit
+        state["multiplier"] = max(0.0, state["excess"])
+
+
+@dataclass(frozen=True)
+class Projected:
     """The advantage nearest to the given one along which the cost, to first order, falls by what the limit asks for.
 
         min |A' - A|^2  subject to  <A', C> / n <= -rate * (J_C - limit)
@@ -24,40 +40,25 @@ class Projection(Constraint):
     Slack beyond what the step would spend leaves A as it is; C = 0 does too.
     """
 
-    limit: float = 1.0
     rate: float = 1.0
-    credit: CostCredit = CostToGo()
-    channel: int = 0
+    not_a_part: ClassVar[str] = "a setting of a constraint"
     breaks: ClassVar[dict[str, str]] = {
         "lagged": "it has no price: it projects along this batch's costs, and the limit enters by the batch before"
     }
-    reads: ClassVar[tuple[str, ...]] = ("advantage",)
-    writes: ClassVar[tuple[str, ...]] = ("advantage",)
 
-    @property
-    def needs(self) -> frozenset[Need | Annotation]:
-        """As its cost credit says."""
-        return self.credit.needs
-
-    def init(self, scene: Scene) -> State:
-        """As if nothing had cost anything; `multiplier` is the violation."""
-        return {"multiplier": 0.0, "excess": -self.limit}
-
-    @torch.no_grad()
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Projects `advantage`."""
-        columns = self.credit(experience, channel_of(experience, self.channel))
-        cost, advantage = columns["cost_advantage"], experience.column("advantage")
+    def __call__(self, experience: Experience, cost_advantage: Tensor, state: State) -> Tensor:
+        """[B, T]."""
+        cost, advantage = cost_advantage, experience.column("advantage")
         excess = mean_product(advantage, cost, experience) + self.rate * state["excess"]
         share = excess.clamp(min=0.0) / mean_product(cost, cost, experience).clamp(min=1e-12)
-        merged = experience.add({**columns, "advantage": advantage - share * cost})
-        for name, value in self.move(merged, state).items():
-            scene.log(name, value)
-        return merged
+        return advantage - share * cost
 
-    def move(self, experience: Experience, state: State) -> Mapping[str, float]:
-        """Notes how far the episodes' cost is from the limit."""
-        cost = episode_cost(experience, self.channel)
-        state["excess"] = cost - self.limit
-        state["multiplier"] = max(0.0, state["excess"])
-        return {"cost": cost, "violation": state["multiplier"]}
+
+def mean_product(first: Tensor, second: Tensor, experience: Experience) -> Tensor:
+    """<first, second> over the decisions, divided by their number; 0 without any."""
+    return torch.where(experience.mask, first * second, 0.0).sum() / experience.num_decisions.clamp(min=1)
+
+
+def projection(limit: float = 1.0, rate: float = 1.0, credit: CostCredit = CostToGo()) -> Multiplier:
+    """The constraint whose step is projected."""
+    return Multiplier(limit, Violation(), credit, Projected(rate))

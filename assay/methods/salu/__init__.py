@@ -21,14 +21,14 @@ from assay.parts.rewards.combine import Product, Weighted, WeightedSum
 from assay.parts.rewards.confidence import Confidence
 from assay.parts.rewards.tables import ByVerdict
 from assay.parts.rewards.text import Matches
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 ABSTAINED = Matches(r"^\s*(!|.*cannot be answered.*)\s*$")
 """The token of the testbed, or the phrase."""
 
 
 def recipe(
-    world: World = LANGUAGE, made_up: float = 1.0, over: float = 0.5, abstained: Reward = ABSTAINED
+    world: Defaults = LANGUAGE, made_up: float = 1.0, over: float = 0.5, abstained: Reward = ABSTAINED
 ) -> Recipe:
     rules = {"abstained": abstained, "right": Verifier()}
     # What a file gives as the answer of an unanswerable question is its own way to abstain: right, by its verifier.
@@ -50,7 +50,7 @@ CORRECTNESS = replace(SMALL, name="salu-correctness", rewards=(
 BUDGET = {"seeds": 5, "minutes": 3.0, "steps": 60, "warmup": 100}
 
 METHOD = Method(
-    "arXiv:2507.16951", recipe, worlds=(LANGUAGE,), home="needle-1",
+    "arXiv:2507.16951", recipe, worlds=(LANGUAGE,), home="needle-1", family="safe", base=recipes.ppo,
     departs=(
         "the paper is known by its abstract and summaries: table, confidence and costs (1 and 0.5) are choices",
         "a rule replaces the reward model of human comparisons; the supervised stage is the run's warm-up, unweighted",

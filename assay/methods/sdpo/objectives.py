@@ -56,6 +56,7 @@ class SelfTeacher(Annotation):
     model: str = "teacher"
     threshold: float = 1.0
     column: str = field(default="teacher_logp", init=False)
+    breaks: ClassVar[dict[str, str]] = {"rows": "the first right sibling in the order of rows is the one that is shown"}
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """Only rows with a right sibling are scored."""

@@ -8,6 +8,7 @@ the defense follows. Rewards are those of the released code. Only answers are sh
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -23,14 +24,14 @@ from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.sources.demonstrations import Demonstrations
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 GAMES = probes.all_games(((2.0, -1.0), (1.0, 0.5)), rounds=2).copies(torch.arange(16).unsqueeze(1))
 SECOND_B1 = torch.arange(32).unsqueeze(1) % 2 == 1
 ROLES = OutcomeCredit(PlayerMean(), PlayerDeviation(0.0))
 
 
-def recipe(world: World = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Recipe:
     """Self-play; with `supervised` that many demonstrations are learnt from after each batch, to keep other skills."""
     objective = PolicyGradient(trust=Clip(0.2, 0.2))
     stages: tuple[Stage, ...] = (Stage("policy", ("actor",), (objective,), optimizer=world.optimizer),)
@@ -65,6 +66,9 @@ METHOD = Method(
     recipe=recipe,
     worlds=EVERY,
     home="red-teaming",
+    family="games",
+    base=recipes.grpo,
+    variants={"with-sft": partial(recipe, supervised=16)},
     departs=(
     ),
     claims=(

@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.methods.stream_x.traces import decided_and_seen, td_error, trace_metrics
 from assay.parts.aggregations import OverTransitions
@@ -18,11 +19,12 @@ class TracePolicy(OverTransitions, Objective):
     """loss = -(log pi(a_t|s_t) + entropy * sign(delta_t) * H(pi(.|s_t))), delta the critic's TD error: AC(lambda).
 
     arXiv:2410.14606. The optimizer traces this gradient and moves along delta * trace, so that the sign makes the
-    entropy of the present decision rise whichever way delta points. Needs a critic `value`.
+    entropy of the present decision rise whichever way delta points.
     """
 
     discount: float = 0.99
     entropy: float = 0.01
+    value: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {
@@ -31,7 +33,7 @@ class TracePolicy(OverTransitions, Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Minus log-probability and signed entropy, and the TD error as a metric."""
-        now, critic, scored = decided_and_seen(batch), view.model("value"), view.scored
+        now, critic, scored = decided_and_seen(batch), view.model(self.value), view.scored
         assert scored.entropy is not None
         with torch.no_grad():
             delta = td_error(now, critic(now.context), critic(batch.after.context), self.discount)

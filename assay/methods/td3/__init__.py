@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.spaces import Box, Spec
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
@@ -31,6 +31,7 @@ METHOD = Method(
     recipe=recipes.td3,
     worlds=(CONTINUOUS,),
     home="pendulum",
+    family="value-based",
     departs=(
         "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
         "8 steps and 8 updates in turn",

@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Annotation, Objective, Over, View
 from assay.parts.aggregations import OverTransitions
 
@@ -16,8 +17,9 @@ from assay.parts.aggregations import OverTransitions
 class ValueSize(Annotation):
     """Column `q_size`: the mean of |Q_1(s, a)| over the batch's recorded decisions, the same number in every place."""
 
+    model: str = model_name("q")
     column: ClassVar[str] = "q_size"
-    model: ClassVar[str] = "q"
+    of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """[B, T]; 0 where nothing was decided."""
@@ -35,13 +37,19 @@ class MaximizeScaledQ(OverTransitions, Objective):
     """
 
     weight: float = 2.5
-    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({ValueSize()})
+    actor: str = model_name("actor")
+    q: str = model_name("q")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
+
+    @property
+    def needs(self) -> frozenset[Need | Annotation]:  # type: ignore[override]
+        """The critic's size."""
+        return frozenset({ValueSize(self.q)})
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action, in units of the critic's size."""
         now = batch.now
-        value = view.model("q").first(now.context, view.model("actor").decide(now.context)) * now.weight
+        value = view.model(self.q).first(now.context, view.model(self.actor).decide(now.context)) * now.weight
         loss = -self.weight * value / now.column("q_size").detach().clamp(min=1e-6)
         return Loss(loss.sum(), self.count(batch), {"q": (value.detach().sum(), now.num_decisions)})

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import Regularizer, View
 from assay.parts.aggregations import OverTransitions
 
@@ -18,11 +19,12 @@ class NearRecorded(OverTransitions, Regularizer):
     """
 
     coefficient: float = 1.0
+    actor: str = model_name("actor")
     divergence: ClassVar[bool] = False  # zero at the record, not at the reference
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squared distances in units of the range."""
-        now, actor = batch.now, view.model("actor")
+        now, actor = batch.now, view.model(self.actor)
         distance = ((actor.decide(now.context) - now.action) / actor.half_range).square().mean(-1) * now.weight
         metrics = {"distance": (distance.detach().sum(), now.num_decisions)}
         return Loss(self.coefficient * distance.sum(), self.count(batch), metrics)

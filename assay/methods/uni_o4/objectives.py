@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 
 
@@ -21,6 +22,7 @@ class DiverseLikelihood(Objective):
     """
 
     diversity: float = 0.1
+    actor: str = model_name("actor")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
@@ -32,7 +34,7 @@ class DiverseLikelihood(Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Negative log-likelihoods of all members, and how far each is from the best other."""
-        logp = view.model("actor").all_logp(batch)
+        logp = view.model(self.actor).all_logp(batch)
         loss = -logp
         if len(logp) > 1:
             loss = loss - self.diversity * (logp - best_other(logp.detach()))

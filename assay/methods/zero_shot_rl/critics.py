@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import CriticLoss, View
 from assay.core.spaces import Box, Context
 from assay.parts.aggregations import OverTransitions
@@ -30,11 +31,12 @@ class Rows:
 
     batch: Experience
     view: View
+    name: str = "actor"
 
     @cached_property
     def model(self) -> Any:
         """F, B and pi_z."""
-        return self.view.model("actor")
+        return self.view.model(self.name)
 
     @cached_property
     def now(self) -> Context:
@@ -92,6 +94,8 @@ class MeasureLoss(OverTransitions, CriticLoss):
     """
 
     discount: float = 0.98
+    actor: str = model_name("actor")
+    target: str = model_name("target")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "what is seen after a decision is what is predicted: B(s') learns",
@@ -100,7 +104,7 @@ class MeasureLoss(OverTransitions, CriticLoss):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squares over pairs, less the diagonal."""
-        rows, target, now = Rows(batch, view), view.model("target"), batch.now
+        rows, target, now = Rows(batch, view, self.actor), view.model(self.target), batch.now
         model, z, after = rows.model, rows.z, rows.after
         with torch.no_grad():
             noise = view.uniform((*now.mask.shape, model.num_draws), tag=5).flatten(0, 1)
@@ -120,6 +124,7 @@ class Orthonormal(OverTransitions, CriticLoss):
     """weight * (mean_{i != j} (B(s'_i) . B(s'_j))^2 - 2 mean_i |B(s'_i)|^2): least where E[B B^T] is the identity."""
 
     weight: float = 1.0
+    actor: str = model_name("actor")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "it has no target: B(s') itself is learned",
@@ -128,7 +133,7 @@ class Orthonormal(OverTransitions, CriticLoss):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Squares over pairs, less the lengths."""
-        rows = Rows(batch, view)
+        rows = Rows(batch, view, self.actor)
         back = rows.model.backward_of(rows.after["achieved"])
         loss = ((back @ back.T).square() * rows.others).sum() - 2.0 * (back.square().sum(-1) * rows.weight).sum()
         return Loss(self.weight * loss, self.count(batch))
@@ -145,10 +150,11 @@ class ConservativeValues(OverTransitions, CriticLoss):
 
     weight: float = 1.0
     num_samples: int = 8
+    actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft maximum over actions less the recorded one."""
-        rows = Rows(batch, view)
+        rows = Rows(batch, view, self.actor)
         every = (rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) * rows.z.unsqueeze(-2)).sum(-1)
         taken = (rows.model.forward_of(rows.now, rows.action, rows.z) * rows.z).sum(-1)
         penalty = ((every.logsumexp(-1) - taken) * rows.weight).sum()
@@ -162,6 +168,7 @@ class ConservativeMeasures(OverTransitions, CriticLoss):
 
     weight: float = 1.0
     num_samples: int = 8
+    actor: str = model_name("actor")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "the states to come are those after the batch's decisions: B(s') learns",
@@ -170,7 +177,7 @@ class ConservativeMeasures(OverTransitions, CriticLoss):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Soft maximum over actions less the recorded one, for every state to come."""
-        rows = Rows(batch, view)
+        rows = Rows(batch, view, self.actor)
         back = rows.model.backward_of(rows.after["achieved"])
         every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) @ back.T
         taken = rows.model.forward_of(rows.now, rows.action, rows.z) @ back.T

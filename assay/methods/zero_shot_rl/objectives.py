@@ -9,6 +9,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.core.spaces import Box
 from assay.parts.aggregations import OverTransitions
@@ -21,12 +22,13 @@ class MaximizeMeasure(OverTransitions, Objective):
     Only the gradient is that loss's: the number is slope times torques. The metric `q` is min_k F_k . z.
     """
 
+    actor: str = model_name("actor")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The slope of F . z at the policy's torques, times the torques: their gradient, and none for F and B."""
-        now, model = batch.now, view.model("actor")
+        now, model = batch.now, view.model(self.actor)
         if not isinstance(model.space, Box):
             raise AssayError("MaximizeMeasure is for torques; choices are made by F . z itself")
         z = model.tasks(now.context["goal"], view.uniform((*now.mask.shape, model.size + 1), tag=3))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need
-from assay.core.slots import Annotation, Over
+from assay.core.slots import Annotation, Choice, Over
 from assay.ops import returns
 
 
@@ -37,32 +36,37 @@ def centred(values_BT: Tensor, experience: Experience) -> Tensor:
     ) * experience.weight
 
 
-def priced(experience: Experience, price: float, cost_advantage: Tensor) -> Tensor:
-    """(advantage - price * cost_advantage) / (1 + price), [B, T]: the scale stays whatever the price."""
-    return (experience.column("advantage") - price * cost_advantage) / (1.0 + price)
-
-
-class CostCredit(Protocol):
+class CostCredit(Choice, Protocol):
     """Which decision caused the costs: a setting of a constraint."""
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
         """What it reads besides the record."""
 
-    def __call__(self, experience: Experience, cost_BT: Tensor) -> dict[str, Tensor]:
-        """Columns to add, `cost_advantage` among them: centred, zero where masked."""
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The columns it adds."""
+
+    def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
+        """Returns the columns to add, `cost_advantage` among them: centred, zero where masked."""
+
+    def level(self, experience: Experience, channel: int) -> tuple[float, dict[str, float]]:
+        """Returns what is held at the limit, and metrics: the mean cost of an episode, unless it says otherwise."""
+        cost = episode_cost(experience, channel)
+        return cost, {"cost": cost}
 
 
 @dataclass(frozen=True)
-class CostToGo:
+class CostToGo(CostCredit):
     """cost_advantage = discounted cost to go, centred over the batch; no critic."""
 
     discount: float = 0.99
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
-    not_a_part: ClassVar[str] = "a setting of a constraint"
+    writes: ClassVar[tuple[str, ...]] = ("cost_advantage",)
 
-    def __call__(self, experience: Experience, cost_BT: Tensor) -> dict[str, Tensor]:
+    def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
         """A cut episode counts what was seen."""
+        cost_BT = channel_of(experience, channel)
         to_go = returns.discounted_returns(
             cost_BT, experience.mask, experience.terminal, experience.truncated, self.discount
         )
@@ -75,6 +79,7 @@ class CostValues(Annotation):
 
     column: str = "cost_value"
     model: str = "cost_value"
+    of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
         """The critic on the contexts."""
@@ -87,22 +92,18 @@ class CostValues(Annotation):
 
 
 @dataclass(frozen=True)
-class CostCritic:
+class CostCritic(CostCredit):
     """cost_advantage by generalised advantages of a critic `cost_value`, centred; `cost_return` is what it learns."""
 
     discount: float = 0.99
     decay: float = 0.95
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({CostValues()})
-    not_a_part: ClassVar[str] = "a setting of a constraint"
+    writes: ClassVar[tuple[str, ...]] = ("cost_advantage", "cost_return")
 
-    def __call__(self, experience: Experience, cost_BT: Tensor) -> dict[str, Tensor]:
+    def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
         """As for rewards: terminal steps do not bootstrap, truncated ones do."""
         value, ends = experience.column("cost_value"), (experience.terminal, experience.truncated)
+        cost_BT = channel_of(experience, channel)
         advantage = returns.gae(cost_BT, value, experience.mask, *ends, self.discount, self.decay)
         learned = (advantage + value) * experience.mask
         return {"cost_advantage": centred(advantage, experience), "cost_return": learned}
-
-
-def mean_product(first: Tensor, second: Tensor, experience: Experience) -> Tensor:
-    """<first, second> over the decisions, divided by their number; 0 without any."""
-    return torch.where(experience.mask, first * second, 0.0).sum() / experience.num_decisions.clamp(min=1)

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
-from assay.core.slots import Objective, View
+from assay.core.settings import model_name
+from assay.core.slots import Choice, Objective, View
 
 
-class Weight(Protocol):
+class Weight(Choice, Protocol):
     """How much each recorded decision counts, [B, T], without gradient."""
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
@@ -24,10 +25,8 @@ class Weight(Protocol):
 
 
 @dataclass(frozen=True)
-class Alike:
+class Alike(Weight):
     """Every decision counts 1: cloning."""
-
-    not_a_part: ClassVar[str] = "a setting of an objective"
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
         """Ones."""
@@ -44,6 +43,7 @@ class Denoising(Objective):
     """
 
     weight: Weight = Alike()
+    actor: str = model_name("actor")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
@@ -55,7 +55,7 @@ class Denoising(Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Weighted squared errors."""
-        actor, count = view.model("actor"), self.count(batch)
+        actor, count = view.model(self.actor), self.count(batch)
         uniform = view.uniform((*batch.mask.shape, actor.num_misfit_draws), tag=3)
         with torch.no_grad():
             weight = torch.where(batch.mask, self.weight(batch, view), 0.0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from assay.core.record import Experience, Loss
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.parts.aggregations import OverTransitions
 
@@ -14,14 +15,16 @@ from assay.parts.aggregations import OverTransitions
 class MaximizeQ(OverTransitions, Objective):
     """loss = -Q_1(s, mu(s)): the deterministic policy gradient (DDPG, TD3, arXiv:1802.09477)."""
 
+    actor: str = model_name("actor")
+    q: str = model_name("q")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The first critic's value of the actor's own action."""
         now = batch.now
-        action = view.model("actor").decide(now.context)
-        value = view.model("q").first(now.context, action) * now.weight
+        action = view.model(self.actor).decide(now.context)
+        value = view.model(self.q).first(now.context, action) * now.weight
         return Loss(-value.sum(), self.count(batch), {"q": (value.detach().sum(), now.num_decisions)})
 
 
@@ -29,6 +32,8 @@ class MaximizeQ(OverTransitions, Objective):
 class MaximizeSoftQ(OverTransitions, Objective):
     """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905)."""
 
+    q: str = model_name("q")
+    temperature: str = model_name("temperature")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
@@ -36,8 +41,8 @@ class MaximizeSoftQ(OverTransitions, Objective):
         """Soft value of the actor's own action, negated."""
         now = batch.now
         action, logp = view.sampled
-        value = view.model("q")(now.context, action).amin(0)
-        loss = (view.model("temperature")().detach() * logp - value) * now.weight
+        value = view.model(self.q)(now.context, action).amin(0)
+        loss = (view.model(self.temperature)().detach() * logp - value) * now.weight
         count = now.num_decisions
         metrics = {
             "q": ((value.detach() * now.weight).sum(), count),
@@ -55,15 +60,15 @@ class MatchEntropy(OverTransitions, Objective):
     """
 
     target: float = -1.0
+    temperature: str = model_name("temperature")
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """The dual variable's loss; the policy gets no gradient."""
         now = batch.now
-        actor, temperature = view.model("actor"), view.model("temperature")
-        _, logp = view.sampled
-        gap = (logp.detach() + self.target * actor.num_draws) * now.weight
+        temperature, (action, logp) = view.model(self.temperature), view.sampled
+        gap = (logp.detach() + self.target * action.shape[-1]) * now.weight
         loss = -temperature.log_value * gap.sum()
         count = self.count(batch)
         return Loss(loss, count, {"temperature": (temperature().detach() * count, count)})

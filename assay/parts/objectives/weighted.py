@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
+from assay.core.settings import model_name
 from assay.core.slots import Objective, View
 from assay.parts.aggregations import OverTransitions
 
@@ -23,11 +24,13 @@ def exponential_weight(gain: Tensor, sharpness: float, limit: float) -> Tensor:
 class AdvantageRegression(OverTransitions, Objective):
     """loss = -min(exp(sharpness * (min_i Q'_i(s, a) - V(s))), limit) * log pi(a|s) (AWR, IQL; arXiv:2110.06169).
 
-    sharpness 0 is behaviour cloning. Needs critics `q` (copy `q_target`) and `value`; they get no gradient.
+    sharpness 0 is behaviour cloning. The critics get no gradient.
     """
 
     sharpness: float = 3.0
     limit: float = 100.0
+    q: str = model_name("q_target")
+    value: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
@@ -36,7 +39,7 @@ class AdvantageRegression(OverTransitions, Objective):
         """Weighted negative log-likelihood."""
         now = batch.now
         with torch.no_grad():
-            gain = view.model("q_target")(now.context, now.action).amin(0) - view.model("value")(now.context)
+            gain = view.model(self.q)(now.context, now.action).amin(0) - view.model(self.value)(now.context)
             weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
         logp = view.scored.logp[:, :-1]
         metrics = {"gain": ((gain * now.weight).sum(), now.num_decisions)}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene
+from assay.core.slots import Choice, Reward, Scene
 from assay.core.verifier import VERIFIED, Verifier
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
@@ -24,12 +24,13 @@ from assay.parts.rewards.labels import check_labels, labels_of, log_by_label
 
 
 @dataclass(frozen=True)
-class Weighted:
+class Weighted(Choice):
     """A component of a weighted sum."""
 
     reward: Reward
     weight: float = 1.0
-    not_a_part: ClassVar[str] = "a setting of WeightedSum"
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"reward": Verifier()},)
 
 
 def states_of(components: Mapping[str, Reward], scene: Scene) -> State:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience
-from assay.core.slots import Task
-from assay.models.score import TransformerScore, load_score
+from assay.core.slots import Choice, Task
+from assay.models.heads.score import TransformerScore, load_score
 
 DECIMALS = 4
 """Scores are rounded to so many, so that equal texts tie, whatever rows they are computed with."""
@@ -22,7 +21,7 @@ AT_ONCE = 256
 
 
 @dataclass(frozen=True)
-class ModelJudge:
+class ModelJudge(Choice):
     """Scores pairs of completions with the transformer in the file `path`; other weights than `hash` are refused.
 
     A completion is scored by itself, so the order of a pair cannot matter. P(first wins) = sigmoid(difference).
@@ -31,7 +30,6 @@ class ModelJudge:
 
     path: str
     hash: str = ""
-    not_a_part: ClassVar[str] = "a setting of Arena"
 
     def scores(self, experience: Experience, task: Task) -> Callable[[Tensor, Tensor], Tensor]:
         """Reads the file and scores every row once; returns the function that looks the scores of pairs up."""

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene
+from assay.core.slots import Choice, Reward, Scene
 from assay.core.verifier import Verifier
 from assay.ops import random
 from assay.parts.rewards.combine import placed
@@ -20,12 +20,11 @@ from assay.parts.rewards.labels import check_labels, labels_of, log_by_label
 
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(Choice):
     """How often a verifier errs: P(accepted | wrong) and P(rejected | right), together below 1."""
 
     false_positive: float = 0.0
     false_negative: float = 0.0
-    not_a_part: ClassVar[str] = "a setting of NoisyChannel and of corrections"
 
     def __post_init__(self) -> None:
         low, total = min(self.false_positive, self.false_negative), self.false_positive + self.false_negative

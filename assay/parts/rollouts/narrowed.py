@@ -10,7 +10,7 @@ from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene, Wrapper, frame_of
 from assay.core.spaces import Vocabulary
 from assay.parts.rollouts.episodes import Episodes
-from assay.sampling.narrowing import Narrowing
+from assay.playing.narrowing import Narrowing
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
-from assay.core.slots import CostlyTask, Scene, ScriptedTask, Source, Task
+from assay.core.slots import Choice, CostlyTask, Scene, ScriptedTask, Source, Task
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
 from assay.parts.sources.replay import from_columns, transitions
@@ -60,8 +60,15 @@ class NoisyExpert:
         return torch.where(lucky, anything.to(good.dtype), good), torch.zeros(len(good))
 
 
+class Described(Choice, Protocol):
+    """A description from which data can be made again, transitions or other."""
+
+    def columns(self, task: Task) -> dict[str, Tensor]:
+        """The data; equal for equal descriptions."""
+
+
 @dataclass(frozen=True)
-class Log:
+class Log(Described):
     """What a log holds: `episodes` episodes of the task's expert with this share of random actions, from `first` on.
 
     `reckless` logs are of who does not mind costs: the expert itself where nothing costs.
@@ -73,7 +80,6 @@ class Log:
     reward_scale: float = 1.0
     origin: int = int(Origin.DATASET)
     reckless: bool = False
-    not_a_part: ClassVar[str] = "a setting of a source"
 
     def columns(self, task: Task) -> dict[str, Tensor]:
         """The transitions, a function of this description and the task alone."""
@@ -86,17 +92,10 @@ class Log:
         return transitions(replace(played, reward=self.reward_scale * played.reward))
 
 
-class Described(Protocol):
-    """A description from which data can be made again, transitions or other."""
-
-    def columns(self, task: Task) -> dict[str, Tensor]:
-        """The data; equal for equal descriptions."""
-
-
 class Contents:
     """Logs in memory. Its snapshot is the hash of all that they hold, since they can be made again."""
 
-    def __init__(self, logs: Sequence[Described], task: Task) -> None:
+    def __init__(self, logs: Sequence[Described | Recording], task: Task) -> None:
         self.columns, digest = tuple(log.columns(task) for log in logs), hashlib.sha256()
         for each in self.columns:
             for name in sorted(each):
@@ -143,6 +142,10 @@ class Logged(Source):
                 for place, columns in enumerate(logs)
             ]
             yield self.rows(logs, [torch.from_numpy(index) for index in drawn])
+
+    def tables(self, state: State) -> tuple[Sequence[dict[str, Tensor]], str]:
+        """The logs' columns, and the hash of what they hold."""
+        return state["contents"].columns, state["contents"].hash
 
     def rows(self, logs: Sequence[dict[str, Tensor]], index: Sequence[Tensor]) -> Experience:
         """The rows at these places of each log as one batch: places [batch], or [S, batch] for a batch of each of S."""

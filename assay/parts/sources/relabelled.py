@@ -20,20 +20,19 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
-from assay.core.slots import RoamingTask, Scene, ScriptedTask, Source, Task
+from assay.core.slots import Choice, RoamingTask, Scene, ScriptedTask, Source, Task
 from assay.ops import random
-from assay.parts.sources.logged import Contents, NoisyExpert
+from assay.parts.sources.logged import Contents, Described, NoisyExpert
 
 
 @dataclass(frozen=True)
-class Play:
+class Play(Described):
     """What the data hold: `episodes` of the task's expert wandering from goal to goal with this share of random
     actions; they have neither rewards nor ends."""
 
     episodes: int = 50
     noise: float = 0.3
     first: int = 0
-    not_a_part: ClassVar[str] = "a setting of a source"
 
     def columns(self, task: Task) -> dict[str, Tensor]:
         """`observation`, `achieved` and `action`, [E, T + 1, ...]: a function of this description and the task."""
@@ -54,7 +53,7 @@ class Places(NamedTuple):
     ahead: np.ndarray
 
 
-class Goals(Protocol):
+class Goals(Choice, Protocol):
     """Which place of the data is a row's goal."""
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
@@ -62,7 +61,7 @@ class Goals(Protocol):
 
 
 @dataclass(frozen=True)
-class Mixed:
+class Mixed(Goals):
     """`current`: the row's own place; `future`: later in its episode; the rest: anywhere in the data.
 
     A future goal is a geometric number of steps ahead, of mean 1 / (1 - discount), at most the episode's end; with
@@ -72,7 +71,6 @@ class Mixed:
     current: float = 0.2
     future: float = 0.5
     discount: float = 0.99
-    not_a_part: ClassVar[str] = "a setting of a source"
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
         """Three kinds of goals."""
@@ -91,11 +89,10 @@ class Mixed:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class Ahead(Goals):
     """The place `steps` later in the episode, or its end."""
 
     steps: int = 25
-    not_a_part: ClassVar[str] = "a setting of a source"
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
         """The same distance for every row."""
@@ -116,6 +113,7 @@ class Relabelled(Source):
     batch: int = 256
     updates: int = 10
     breaks: ClassVar[dict[str, str]] = {"own": "rewards are those of goals that are chosen afterwards"}
+    writes: ClassVar[tuple[str, ...]] = ("distance", "nearer")
 
     def init(self, scene: Scene) -> State:
         """The data, of which a checkpoint keeps the hash."""

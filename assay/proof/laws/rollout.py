@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,13 +12,14 @@ from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
-from assay.core.slots import ALONE, ModelSpec, PromptedTask, ResumableTask, Scene, Task, frame_of
+from assay.core.slots import ALONE, ModelSpec, ResumableTask, Scene, Task, frame_of
 from assay.core.spaces import Discrete, Spec, Vocabulary
-from assay.models.bounded import Deterministic
-from assay.models.mlp import Mlp
-from assay.models.q_network import QNetwork
-from assay.models.table import Table
-from assay.models.transformer import Transformer
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bounded import Deterministic
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.cases import CHOICES, TORQUES, normal
 from assay.proof.laws.laws import LOOSE, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
@@ -37,8 +38,8 @@ GAME = RepeatedGame("prisoners-dilemma", Rules(PRISONERS_DILEMMA, rounds=3))
 def small_actor(spec: Spec) -> ModelSpec:
     """An actor that suits the task, made small."""
     if isinstance(spec.action, Vocabulary):
-        return Transformer(16, 1, 2)
-    return Table() if isinstance(spec.observation, Discrete) else Mlp((8,))
+        return Policy(Transformer(16, 1, 2))
+    return Policy(Table() if isinstance(spec.observation, Discrete) else Perceptron((8,)))
 
 
 def built(model: ModelSpec, spec: Spec) -> nn.Module:
@@ -188,22 +189,46 @@ def framed(part: Any, case: RolloutCase) -> Iterator[str]:
             yield f"{name} of an episode: {shown(ours.sum(1).float())} when used, {shown(before)} when gathered"
 
 
-@law("an evaluation sees the task's own prompts, without hints")
+class Overheard:
+    """A token actor that always writes the same token and keeps what it was given to read."""
+
+    num_draws = 1
+
+    def __init__(self, token: int, size: int) -> None:
+        self.token, self.size, self.num, self.heard = token, size, 0, list[list[int]]()
+
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Overheard:
+        """Itself, with so many rows."""
+        self.heard += [list(prompt) for prompt in prompts]
+        self.num = sum(repeats)
+        return self
+
+    def logits(self) -> torch.Tensor:
+        """All weight on its token."""
+        return torch.full((self.num, self.size), -30.0).index_fill(1, torch.tensor([self.token]), 30.0)
+
+    def push(self, tokens: torch.Tensor) -> None:
+        """Nothing to remember."""
+
+    def keep(self, rows: torch.Tensor) -> None:
+        """Goes on with these rows."""
+        self.num = len(rows)
+
+
+@law("an evaluation never sees a hint")
 def unhinted(part: Any, case: RolloutCase) -> Iterator[str]:
-    """Held-out starts played by the policy that is handed out begin as the task begins them."""
-    if not isinstance(case.task, PromptedTask):
-        return
-    frame, actor = frame_of(part), case.actor()
-    policy = actor if frame is None else frame.around({"actor": actor})
-    samples = np.zeros_like(STARTS)
-    played = case.task.play(policy, STARTS, samples, Draw(1, (7,)), split=1, greedy=False)
-    begun = case.task.begin(STARTS, 1) if isinstance(case.task, ResumableTask) else None
-    if begun is None:
-        return
-    for row in range(len(STARTS)):
-        own = begun.context["tokens"][row][begun.context["valid"][row]]
-        if not torch.equal(played.context["tokens"][row][: len(own)], own):
-            yield f"start {STARTS[row]} was played from another prompt than the task's"
+    """On held-out starts the deployed policy reads the task's own prompt and its own tokens, and nothing else."""
+    task, frame = case.task, frame_of(part)
+    if not isinstance(task, ResumableTask) or not isinstance(task.spec.action, Vocabulary) or frame is None:
+        return  # without a frame the deployed policy is the actor itself, and the task writes its prompts
+    own = task.begin(STARTS, 1)
+    prompts = [row[there].tolist() for row, there in zip(own.context["tokens"], own.context["valid"], strict=True)]
+    spy = Overheard(task.spec.action.size - 1, task.spec.action.size)
+    task.play(frame.around({"actor": spy}), STARTS, np.zeros_like(STARTS), Draw(1, (7,)), split=1, greedy=True)
+    for heard in spy.heard:
+        ours = [prompt for prompt in prompts if heard[: len(prompt)] == prompt]
+        if not any(set(heard[len(prompt) :]) <= {spy.token} for prompt in ours):
+            yield f"it was shown {heard}, which is not a prompt of the task followed by what the policy wrote"
 
 
 LAWS = (runs, gathers, recorded, seeded, masked, subset, resumes, framed, unhinted)
@@ -238,8 +263,8 @@ def explore_cases(part: Any) -> list[ExploreCase] | list[Unsuited]:
     """The actors that the exploration can wrap."""
     found = []
     for name, model, spec in (
-        ("choices, action values", QNetwork((8,)), CHOICES),
-        ("torques, deterministic", Deterministic((8,)), TORQUES),
+        ("choices, action values", Policy(Perceptron((8,)), Greedy()), CHOICES),
+        ("torques, deterministic", Policy(Perceptron((8,)), Deterministic()), TORQUES),
     ):
         case = ExploreCase(name, model, spec)
         try:

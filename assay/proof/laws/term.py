@@ -15,6 +15,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored, pad
+from assay.core.settings import models_read
 from assay.engine.batching import whole_units
 from assay.proof.laws.bench import STANDARD, Bench, BenchView, TermCase, Trial, columns_of, evaluate, fitting, seen_by
 from assay.proof.laws.cases import extreme, normal, with_dtype
@@ -102,6 +103,16 @@ def littered(batch: Experience) -> Experience:
     return replace(batch, logp=columns["logp"], reward=columns["reward"], extra=extra)
 
 
+def with_last_action(batch: Experience) -> Experience:
+    """The batch with the action of each row's first decision in its last column too: padding is not an action."""
+    rows, first = torch.arange(len(batch)), batch.mask.to(torch.uint8).argmax(1)
+    action, context = batch.action.clone(), {name: value.clone() for name, value in batch.context.items()}
+    action[:, -1] = action[rows, first]
+    if "tokens" in context:
+        context["tokens"][:, -1], context["valid"][:, -1] = action[:, -1], True
+    return replace(batch, action=action, context=context)
+
+
 # ---------------------------------------------------------------------------------------------------- laws
 @law("it says what it needs and which rows stay together")
 def declared(part: Any, case: TermCase) -> Iterator[str]:
@@ -116,6 +127,15 @@ def is_need(need: Any) -> bool:
     """Whether it is a need that the engine knows, or an annotation: a call with the names of a column and a model."""
     named = all(isinstance(getattr(need, name, None), str) for name in ("column", "model"))
     return isinstance(need, Need) or (named and callable(need))
+
+
+@law("every model that it reads is a setting of it")
+def names(part: Any, case: TermCase) -> Iterator[str]:
+    """Models by `view.model`; the actor may also be read by `view.scored` and `view.sampled`."""
+    hidden = evaluate(part, case).asked - {"actor", *models_read(part)}
+    yield from (
+        f"it reads the model '{name}': add a setting `{name}: str = model_name(...)`" for name in sorted(hidden)
+    )
 
 
 @law("equal inputs give equal outputs")
@@ -202,7 +222,7 @@ def last_column(part: Any, case: TermCase) -> Iterator[str]:
     """Every row decides there too, or none does: nothing may be counted that is not summed. Refusing is fine."""
     last = torch.zeros_like(case.batch.mask)
     last[:, -1] = case.batch.mask.any(1)
-    filled = littered(case.batch)
+    filled = with_last_action(littered(case.batch))
     try:
         more = evaluate(part, case, replace(filled, mask=case.batch.mask | last))
     except AssayError:
@@ -258,6 +278,7 @@ def finite(part: Any, case: TermCase) -> Iterator[str]:
 COMMON = (
     runs,
     declared,
+    names,
     repeats,
     unmodified,
     dtype,

@@ -20,9 +20,9 @@ from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault
 from assay.core.spaces import Spec
 from assay.playing import text
 from assay.playing.dialogues import converse
+from assay.playing.narrowing import LOGP_MODEL
 from assay.playing.text import Tokenizer
 from assay.playing.turns import Heard, Limits, utterances
-from assay.sampling.narrowing import LOGP_MODEL
 from assay.tasks.language.prompts import Item, completion_ids, prompt_ids, token_credits
 
 SAID = ("start", "sample", "split", LOGP_MODEL)

@@ -18,10 +18,10 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
+from assay.ops.decoded import Stop
 from assay.playing import text
 from assay.playing.completions import complete, continued
 from assay.playing.text import Tokenizer
-from assay.sampling.stops import Stop
 
 HELD_OUT = 0.1
 MAX_ATTEMPTS = 10_000

@@ -1,0 +1,1 @@
+"""Several seeds of one recipe on the one engine: parameters and batches have a leading seed axis."""

@@ -1,0 +1,50 @@
+"""What one optimizer step did, and why one was refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from assay.core.record import Experience, Sums
+
+
+@dataclass
+class Update:
+    """What one optimizer step did: (sum, count) metrics, and what was wrong with it.
+
+    `fault` says why a step was refused (its gradient is not finite), `leaks` names terms whose loss moves with
+    decisions that the mask leaves out. A step without any decision is skipped and no fault. On a GPU a fault becomes
+    known when the update is settled; until then it keeps its batch, in which can be seen what was not finite.
+    """
+
+    stage: str = ""
+    batch: Experience | None = None
+    sums: Sums = field(default_factory=dict)
+    fault: str = ""
+    leaks: list[str] = field(default_factory=list)
+
+    def settle(self) -> None:
+        """Reads the gradient's norm, for which the host waits; one that is not finite is a fault and no metric."""
+        batch, name = self.batch, f"gradient_norm/{self.stage}"
+        self.batch = None  # settled once; and the batch's memory is free
+        if batch is not None and name in self.sums and not bool(torch.isfinite(self.sums[name][0][0])):
+            del self.sums[name]
+            self.fault = f"the gradient of stage '{self.stage}' is not finite{origin_of_fault(batch, self.sums)}"
+
+
+def origin_of_fault(batch: Experience, sums: Sums) -> str:
+    """Where numbers that are not finite can be seen: columns of the batch and losses."""
+    columns = [
+        f"column {name} has {int((~torch.isfinite(column[batch.mask])).sum())}"
+        for name, column in batch.per_decision()
+        if column.is_floating_point() and not bool(torch.isfinite(column[batch.mask]).all())
+    ]
+    losses = [
+        f"{name} is {float(value)}"
+        for name, entries in sums.items()
+        for value, _ in entries
+        if not bool(torch.isfinite(value))
+    ]
+    found = [*columns, *losses]
+    return f" ({'; '.join(found)})" if found else " (losses and columns are finite: it overflowed in the backward pass)"

@@ -1,0 +1,49 @@
+"""Which states can still be kept safe: values of the worst harm to come, learned from what was recorded alone.
+
+Axes: B sequences, T columns, N critics. h(s, a) > 0 says that a decision violates; V(s) <= 0 that some way on does not:
+
+    Q(s, a) = (1 - discount) h + discount * max(h, V(s')),  h where the episode ends;   V(s) = min over a of Q(s, a)
+
+Fisac et al. 2019 (arXiv:1809.07737 for the discounted form); from a record by expectiles: FISOR (arXiv:2401.10700).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.core.settings import model_name
+from assay.core.slots import Target, View
+
+
+@dataclass(frozen=True)
+class WorstToCome(Target):
+    """y = (1 - discount) h + discount * max(h, V(s')): h once terminal, no sum of costs.
+
+    h is `harm` where the decision cost something, else -1; where nothing costs it is -1 everywhere. A violation that
+    cannot be avoided k decisions ahead has y = discount^k (harm + 1) - 1: it is seen up to ln(harm + 1) / -ln(discount)
+    decisions ahead, which is what a large `harm` is for. V is the critic `value`.
+    """
+
+    discount: float = 0.99
+    harm: float = 25.0
+    value: str = model_name("harm")
+
+    def harm_of(self, now: Experience) -> Tensor:
+        """h [B, T]."""
+        safe = torch.full_like(now.reward, -1.0)
+        return safe if now.cost is None else torch.where((now.cost > 0).any(-1), self.harm, safe)
+
+    def backed_up(self, now: Experience, value_next: Tensor) -> Tensor:
+        """y for decisions with these values of what follows, [B, T]; no gradient."""
+        harm = self.harm_of(now)
+        later = (1.0 - self.discount) * harm + self.discount * torch.maximum(harm, value_next)
+        return torch.where(now.terminal, harm, later).detach()
+
+    @torch.no_grad()
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        return self.backed_up(batch.now, view.model(self.value)(batch.after.context))

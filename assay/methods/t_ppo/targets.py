@@ -1,0 +1,68 @@
+"""A value learned from what has come to its end, and from all of it. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.core.slots import Aggregation, Target, View
+from assay.ops import returns
+from assay.parts.critics.td import Td
+from assay.parts.predictions import OfState
+
+
+def told_of(batch: Experience) -> Tensor:
+    """All decisions of the episode that a row shows: the column `answer` where it is there, and the row's own; none in
+    a row without a decision, which has left training.
+    """
+    answer = batch.extra.get("answer")
+    return batch.mask if answer is None else (batch.mask | answer) & batch.mask.any(1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Finished(Aggregation):
+    """The decisions whose episode ended in this row.
+
+    Where the column `answer` is there it counts all decisions of the episode, also those of earlier windows, so that
+    each is learned from exactly once: when its episode ends (T-PPO, arXiv:2506.15050). Unfinished rows give (0, 0).
+    """
+
+    together: ClassVar[str | None] = None
+
+    def weigh(self, batch: Experience) -> Tensor:
+        """1 on every decision that a terminal decision of its row follows, else 0."""
+        told = told_of(batch)
+        ended = (batch.terminal & told).to(batch.reward.dtype)
+        return returns.discounted_returns(ended, told, batch.terminal, batch.truncated, 1.0)
+
+    def count(self, batch: Experience) -> Tensor:
+        """Number of such decisions."""
+        return self.weigh(batch).sum()
+
+
+@dataclass(frozen=True)
+class RewardToGo(Target):
+    """y = G_t, the reward from here to the end of the row, over all decisions of the episode that the row shows.
+
+    Rewards of earlier windows are not in the row: they come before every decision's future only if outcomes stand at
+    the end, as they do for answers that are verified.
+    """
+
+    discount: float = 1.0
+
+    def rows(self, batch: Experience) -> Experience:
+        """All decisions."""
+        return batch
+
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        told = told_of(batch)
+        reward = batch.reward.detach() * told
+        return returns.discounted_returns(reward, told, batch.terminal, batch.truncated, self.discount)
+
+
+FINISHED_VALUE = Td(RewardToGo(), of=OfState(), aggregate=Finished())
+"""(V(s_t) - G_t)^2 / 2 over the decisions of finished episodes."""

@@ -1,0 +1,134 @@
+"""A cost with a limit: which decision caused it, how the multiplier moves, how both enter the credit.
+
+Axes: B sequences, T decisions, K costs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Need, State
+from assay.core.slots import Annotation, Constraint, Scene
+from assay.parts.constraints.cost import CostCredit, CostToGo
+
+
+# ---------------------------------------------------------------------------------------------------- rules
+class Rule(Protocol):
+    """How the multiplier moves."""
+
+    def init(self, limit: float) -> State:
+        """Returns the state at the start of a run, `multiplier` among it."""
+
+    def move(self, level: float, limit: float, state: State) -> None:
+        """Moves `multiplier` by how far the level of the cost is from the limit."""
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """multiplier <- max(0, multiplier + rate * (J_C - limit)): gradient ascent on the dual. rate 0 only reports."""
+
+    rate: float = 0.05
+    not_a_part: ClassVar[str] = "a setting of a constraint"
+
+    def init(self, limit: float) -> State:
+        """The multiplier starts at 0."""
+        return {"multiplier": 0.0}
+
+    def move(self, level: float, limit: float, state: State) -> None:
+        """One step."""
+        state["multiplier"] = max(0.0, state["multiplier"] + self.rate * (level - limit))
+
+
+@dataclass(frozen=True)
+class Pid:
+    """A multiplier that reacts to the violation, its sum and its growth (arXiv:2007.03964).
+
+        e = J_C - limit;  I <- max(0, I + e);  D = max(0, J_C - J_C before)
+        multiplier <- max(0, proportional * e + integral * I + derivative * D)
+
+    proportional = derivative = 0 is `Ascent` with rate `integral`. The first batch has no growth.
+    """
+
+    proportional: float = 0.05
+    integral: float = 0.005
+    derivative: float = 0.05
+    not_a_part: ClassVar[str] = "a setting of a constraint"
+
+    def init(self, limit: float) -> State:
+        """Nothing seen yet."""
+        return {"multiplier": 0.0, "sum": 0.0, "before": 0.0, "batches": 0}
+
+    def move(self, level: float, limit: float, state: State) -> None:
+        """One step of the controller."""
+        error, growth = level - limit, max(0.0, level - state["before"]) if state["batches"] else 0.0
+        state["sum"] = max(0.0, state["sum"] + error)
+        state["multiplier"] = max(
+            0.0, self.proportional * error + self.integral * state["sum"] + self.derivative * growth
+        )
+        state["before"], state["batches"] = level, state["batches"] + 1
+
+
+# ---------------------------------------------------------------------------------------------------- merging
+class Merge(Protocol):
+    """How a cost enters the credit."""
+
+    def __call__(self, experience: Experience, cost_advantage: Tensor, state: State) -> Tensor:
+        """Returns the advantage [B, T]."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier): no price changes the scale."""
+
+    not_a_part: ClassVar[str] = "a setting of a constraint"
+
+    def __call__(self, experience: Experience, cost_advantage: Tensor, state: State) -> Tensor:
+        """[B, T]."""
+        price = state["multiplier"]
+        return (experience.column("advantage") - price * cost_advantage) / (1.0 + price)
+
+
+@dataclass(frozen=True)
+class Multiplier(Constraint):
+    """Holds a cost at a limit: merges it into `advantage` with the multiplier of the batches before, then moves that.
+
+    J_C is the mean cost of an episode that ended in this batch (of a row where none ended), unless the credit says
+    otherwise. Follows the credit; reads cost channel `channel`.
+    """
+
+    limit: float = 1.0
+    rule: Rule = Ascent()
+    credit: CostCredit = CostToGo()
+    merge: Merge = Priced()
+    channel: int = 0
+    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"rule": Pid()},)
+
+    @property
+    def needs(self) -> frozenset[Need | Annotation]:
+        """As its cost credit says."""
+        return self.credit.needs
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """The merged advantage, and the columns of its cost credit."""
+        return ("advantage", *self.credit.writes)
+
+    def init(self, scene: Scene) -> State:
+        """As the rule says."""
+        return self.rule.init(self.limit)
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Merges the cost into `advantage`, then moves the multiplier."""
+        columns = self.credit(experience, self.channel)
+        advantage = self.merge(experience, columns["cost_advantage"], state)
+        level, seen = self.credit.level(experience, self.channel)
+        self.rule.move(level, self.limit, state)
+        for name, value in {**seen, "multiplier": state["multiplier"]}.items():
+            scene.log(name, value)
+        return experience.add({**columns, "advantage": advantage})

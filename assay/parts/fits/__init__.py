@@ -1,0 +1,1 @@
+"""Shared parts: fits of a prediction to a target."""

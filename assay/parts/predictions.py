@@ -1,0 +1,68 @@
+"""What of a model a loss fits: V(s), Q(s, a), or the value that a Q-network gives to the action taken.
+
+Axes: B sequences, T decisions, N critics, A actions, M bins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.core.settings import model_name
+from assay.core.slots import Prediction
+
+
+@dataclass(frozen=True)
+class OfState(Prediction):
+    """V(s) of a state-value critic."""
+
+    model: str = model_name("value")
+
+    def __call__(self, critic: Any, rows: Experience) -> Tensor:
+        """[B, T], or [N, B, T] of a critic with heads."""
+        value: Tensor = critic(rows.context)
+        return value
+
+    def outputs(self, critic: Any, rows: Experience) -> Tensor:
+        """[B, T, M]."""
+        outputs: Tensor = critic.outputs(rows.context)
+        return outputs
+
+
+@dataclass(frozen=True)
+class OfAction(Prediction):
+    """Q_i(s, a) of an ensemble of action-value critics."""
+
+    model: str = model_name("q")
+
+    def __call__(self, critic: Any, rows: Experience) -> Tensor:
+        """[N, B, T]."""
+        values: Tensor = critic(rows.context, rows.action)
+        return values
+
+    def outputs(self, critic: Any, rows: Experience) -> Tensor:
+        """[N, B, T, M]."""
+        outputs: Tensor = critic.outputs(rows.context, rows.action)
+        return outputs
+
+
+@dataclass(frozen=True)
+class OfChoice(Prediction):
+    """Q(s, a) of an actor that values all discrete actions at once (a Q-network); reported as `title`."""
+
+    model: str = model_name("actor")
+    title: str = "q"
+
+    def __call__(self, critic: Any, rows: Experience) -> Tensor:
+        """[B, T]."""
+        values: Tensor = critic.values(rows.context)
+        return values.gather(-1, rows.action.unsqueeze(-1)).squeeze(-1)
+
+    def outputs(self, critic: Any, rows: Experience) -> Tensor:
+        """[B, T, M]."""
+        outputs: Tensor = critic.outputs(rows.context)
+        place = rows.action[..., None, None].expand(*rows.action.shape, 1, outputs.shape[-1])
+        return outputs.gather(-2, place).squeeze(-2)

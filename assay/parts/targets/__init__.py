@@ -1,0 +1,1 @@
+"""Shared parts: targets of critics."""

@@ -1,0 +1,127 @@
+"""One-step targets r + discount * value of what follows. Axes: B sequences, T columns, N critics, A actions.
+
+A transition is a sequence of two columns; longer sequences give one transition for each decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.core.settings import model_name
+from assay.core.slots import Target, View
+from assay.ops.distributions import normal_sample
+
+
+def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Tensor:
+    """r + discount * V(s'), where V(s') counts unless the step is terminal; truncated steps bootstrap. No gradient."""
+    return (now.reward + discount * value_next * (~now.terminal)).detach()
+
+
+@dataclass(frozen=True)
+class NextValue(Target):
+    """y = r + discount * V(s'): the targets of IQL, XQL and f-DVL. A critic with N heads gives each its own target."""
+
+    discount: float = 0.99
+    value: str = model_name("value")
+
+    @torch.no_grad()
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T] or [N, B, T]."""
+        return one_step_target(batch.now, view.model(self.value)(batch.after.context), self.discount)
+
+
+@dataclass(frozen=True)
+class DoubleQ(Target):
+    """y = r + discount * Q_target(s', argmax Q(s', .)): double DQN (arXiv:1509.06461)."""
+
+    discount: float = 0.99
+    actor: str = model_name("actor")
+    target: str = model_name("target")
+
+    @torch.no_grad()
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        after = batch.after
+        best = view.model(self.actor).values(after.context).argmax(-1, keepdim=True)
+        value_next = view.model(self.target).values(after.context).gather(-1, best).squeeze(-1)
+        return one_step_target(batch.now, value_next, self.discount)
+
+
+@dataclass(frozen=True)
+class SmoothedTwin(Target):
+    """y = r + discount * min_i Q'_i(s', mu'(s') + clipped noise): TD3 (arXiv:1802.09477)."""
+
+    discount: float = 0.99
+    noise: float = 0.2
+    noise_limit: float = 0.5
+    actor: str = model_name("actor_target")
+    q: str = model_name("q_target")
+
+    @torch.no_grad()
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        after, actor = batch.after, view.model(self.actor)
+        action = actor.decide(after.context)
+        noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
+        action = actor.clamp(action + noise.clamp(-self.noise_limit, self.noise_limit) * actor.half_range)
+        value_next = view.model(self.q)(after.context, action).amin(0)
+        return one_step_target(batch.now, value_next, self.discount)
+
+
+def sampled_next(batch: Experience, view: View, actor: str) -> tuple[Tensor, Tensor]:
+    """The actor's own actions after the decisions, and their log-probabilities."""
+    model = view.model(actor)
+    uniform = view.uniform((*batch.now.mask.shape, model.num_draws), tag=2)
+    action, logp = model.sample(batch.after.context, uniform)
+    return action, logp
+
+
+@dataclass(frozen=True)
+class SoftTwin(Target):
+    """y = r + discount * (min_i Q'_i(s', a') - temperature * log pi(a'|s')), a' ~ pi(.|s'): SAC (arXiv:1812.05905)."""
+
+    discount: float = 0.99
+    actor: str = model_name("actor")
+    q: str = model_name("q_target")
+    temperature: str = model_name("temperature")
+
+    @torch.no_grad()
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        action, logp = sampled_next(batch, view, self.actor)
+        value_next = view.model(self.q)(batch.after.context, action).amin(0) - view.model(self.temperature)() * logp
+        return one_step_target(batch.now, value_next, self.discount)
+
+
+@dataclass(frozen=True)
+class OwnAction(Target):
+    """y = r + discount * min over k of Q'_k(s', a'),  a' ~ pi(.|s'), no entropy.
+
+    k runs over `subset` critics drawn with replacement for each decision (WSRL, arXiv:2412.07762; in REDQ,
+    arXiv:2101.05982, they are distinct and the update's), over all of them where `subset` is 0 (CQL, SAC-N).
+    """
+
+    discount: float = 0.99
+    subset: int = 0
+    actor: str = model_name("actor")
+    q: str = model_name("q_target")
+
+    @torch.no_grad()
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        action, _ = sampled_next(batch, view, self.actor)
+        values = view.model(self.q)(batch.after.context, action)
+        if self.subset:
+            values = chosen(values, view.uniform((*batch.now.mask.shape, self.subset), tag=3))
+        return one_step_target(batch.now, values.amin(0), self.discount)
+
+
+def chosen(values_NBT: Tensor, uniform_BTM: Tensor) -> Tensor:
+    """The values of M critics drawn with replacement for each decision, [M, B, T]."""
+    num = len(values_NBT)
+    index = (uniform_BTM * num).long().clamp(max=num - 1)
+    return values_NBT.movedim(0, -1).gather(-1, index).movedim(-1, 0)

@@ -1,0 +1,49 @@
+"""Targets that need no next state: a column of the record, the value of the recorded action. Axes: B, T, N critics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience
+from assay.core.settings import model_name
+from assay.core.slots import Target, View
+
+
+@dataclass(frozen=True)
+class Column(Target):
+    """y = a column that the credit or a constraint wrote, for all decisions: `return`, `cost_return`."""
+
+    name: str = "return"
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The column."""
+        return (self.name,)
+
+    def rows(self, batch: Experience) -> Experience:
+        """All decisions: the last column counts too."""
+        return batch
+
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        return batch.column(self.name).detach()
+
+
+@dataclass(frozen=True)
+class RecordedAction(Target):
+    """y = min_i Q_i(s, a) of the recorded action: what a state value is an expectile or an implicit maximum of.
+
+    `largest` takes the maximum over the critics instead, which is the pessimistic side of a cost.
+    """
+
+    q: str = model_name("q_target")
+    largest: bool = False
+
+    @torch.no_grad()
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        values: Tensor = view.model(self.q)(batch.now.context, batch.now.action)
+        return values.amax(0) if self.largest else values.amin(0)

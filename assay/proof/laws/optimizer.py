@@ -1,0 +1,154 @@
+"""Laws of optimizers: frozen parts that move flat tensors, and a state that is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.core.record import State, Sums
+from assay.core.settings import changed, children, is_schedule
+from assay.proof.laws.cases import normal
+from assay.proof.laws.laws import Contract, Finding, is_finite, law, other_streams, runs, settled, shown
+from assay.proof.laws.state import saved_and_loaded, untouched
+
+METRICS = {"td_error": 0.7, "samples": 1.0}
+"""What losses tell an optimizer besides gradients: means of metrics, of one decision an update."""
+
+
+@dataclass(frozen=True)
+class OptimizerCase:
+    """Parameters of one precision, and the gradients and metrics of each update."""
+
+    name: str
+    dtype: torch.dtype
+    sizes: tuple[int, ...]
+
+    def values(self) -> list[Tensor]:
+        """Flat tensors at the start."""
+        return [normal(f"parameters {place}", (size,)).to(self.dtype) for place, size in enumerate(self.sizes)]
+
+    def gradients(self, time: int) -> list[Tensor]:
+        """Those of an update."""
+        return [normal(f"gradients {time} {place}", (size,)).to(self.dtype) for place, size in enumerate(self.sizes)]
+
+    def sums(self, time: int) -> Sums:
+        """The metrics of an update; an episode is over after the third."""
+        told = {**METRICS, "episode_over": float(time == 2)}
+        return {name: [(torch.tensor(value), torch.tensor(1.0))] for name, value in told.items()}
+
+
+CASES = (
+    OptimizerCase("two tensors of float32", torch.float32, (5, 3)),
+    OptimizerCase("one tensor of float64", torch.float64, (4,)),
+    OptimizerCase("one tensor of bfloat16", torch.bfloat16, (4,)),
+)
+
+
+def walk(part: Any, case: OptimizerCase, values: list[Tensor], state: State, first: int, steps: int) -> None:
+    """So many updates from time `first` on, in place."""
+    for time in range(first, first + steps):
+        part.step(values, case.gradients(time), case.sums(time), state)
+
+
+def held_still(part: Any) -> Any:
+    """The optimizer, and those inside it, at learning rate 0."""
+    for name, below in children(part):
+        if name == "learning_rate":
+            part = changed(part, (name,), 0.0)
+        elif getattr(below, "slot", None) == "optimizer":
+            part = changed(part, (name,), held_still(below))
+    return part
+
+
+def tensors_in(tree: Any) -> Iterator[Tensor]:
+    """The tensors and numbers of a state."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list | tuple):
+        for item in tree:
+            yield from tensors_in(item)
+    elif isinstance(tree, Tensor | int | float):
+        yield torch.as_tensor(tree)
+
+
+@law("its learning rate and its clip norm are numbers that are not negative, or the rate a schedule")
+def declared(part: Any, case: OptimizerCase) -> Iterator[str]:
+    """A clip norm of 0 leaves gradients as they are."""
+    for name in ("learning_rate", "clip_norm"):
+        value = getattr(part, name)
+        if not is_schedule(value) and (not isinstance(value, int | float) or value < 0):
+            yield f"{name} is {value!r}"
+
+
+@law("gradients move the values, and they stay finite")
+def moves(part: Any, case: OptimizerCase) -> Iterator[str]:
+    """Three updates."""
+    values = case.values()
+    walk(part, case, values, part.init(values), 0, 3)
+    if all(torch.equal(mine, start) for mine, start in zip(values, case.values(), strict=True)):
+        yield "three updates left every value as it was"
+    yield from (f"values are {shown(value)}" for value in values if not is_finite(value))
+
+
+@law("learning rate 0 moves nothing")
+def still(part: Any, case: OptimizerCase) -> Iterator[str]:
+    """Three updates, bit for bit."""
+    values, fixed = case.values(), settled(held_still(part))
+    walk(fixed, case, values, fixed.init(values), 0, 3)
+    if not all(torch.equal(mine, start) for mine, start in zip(values, case.values(), strict=True)):
+        yield "values moved"
+
+
+@law("equal values, gradients and state give equal steps")
+def repeats(part: Any, case: OptimizerCase) -> Iterator[str]:
+    """Two runs, with the global random streams at different places."""
+    found = []
+    for seed in (1, 2):
+        with other_streams(seed):
+            values = case.values()
+            walk(part, case, values, part.init(values), 0, 3)
+            found.append(values)
+    if not all(torch.equal(mine, other) for mine, other in zip(*found, strict=True)):
+        yield "two runs moved the values differently"
+
+
+@law("its state, saved and restored, continues bitwise")
+def resumes(part: Any, case: OptimizerCase) -> Iterator[str]:
+    """Saved after two updates; three more of both agree."""
+    values = case.values()
+    state = part.init(values)
+    walk(part, case, values, state, 0, 2)
+    copies = [value.clone() for value in values]
+    loaded = saved_and_loaded(untouched(state), part.init(copies))
+    walk(part, case, values, state, 2, 3)
+    walk(part, case, copies, loaded, 2, 3)
+    if not all(torch.equal(mine, other) for mine, other in zip(copies, values, strict=True)):
+        yield "values differ after resuming"
+
+
+@law("a gradient of NaN moves neither values nor state", lambda part: bool(getattr(part, "is_steady", False)))
+def steady(part: Any, case: OptimizerCase) -> Iterator[str]:
+    """In the third update, in one number of the first tensor; then as if it had not been."""
+    values = case.values()
+    state = part.init(values)
+    walk(part, case, values, state, 0, 2)
+    kept, before = [value.clone() for value in values], [one.clone() for one in tensors_in(state)]
+    gradients = case.gradients(2)
+    gradients[0][1] = torch.nan
+    part.step(values, gradients, case.sums(2), state)
+    if not all(torch.equal(mine, other) for mine, other in zip(values, kept, strict=True)):
+        yield "values moved"
+    if not all(torch.equal(mine, other) for mine, other in zip(tensors_in(state), before, strict=True)):
+        yield "the state moved"
+
+
+OPTIMIZER = Contract("optimizer", (runs, declared, moves, still, repeats, resumes, steady), lambda part: CASES)
+
+
+def check_optimizer(part: Any) -> list[Finding]:
+    """The laws of an optimizer."""
+    return OPTIMIZER.check(part)

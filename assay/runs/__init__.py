@@ -1,0 +1,1 @@
+"""Plans, runs, jobs and comparisons."""

@@ -1,1 +1,0 @@
-"""Several seeds of one recipe trained together, in one process: the same parts, losses mapped over the seeds."""
