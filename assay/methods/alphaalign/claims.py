@@ -15,7 +15,8 @@ LABELS = [str(item.facts["label"]) for item in TASK.items_of(torch.arange(20), 0
 SAID = ("<1>7", "7", "<1>!", "<1>8")
 """Answered, answered without the format, refused, answered."""
 RAW = (2.0, 1.0, -1.0, 4.0)
-Make, Signs = Callable[..., Recipe], tuple[Reward, Reward]
+Make = Callable[..., Recipe]
+Signs = tuple[Reward, Reward]
 
 
 def rewards(make: Make, signs: Signs, raw: Sequence[float], label: str, said: Sequence[str] = SAID) -> torch.Tensor:

@@ -43,10 +43,10 @@ def forward(
 KINDS = {"easy": Rates(0.0, 0.1), "hard": Rates(0.3, 0.3)}
 AVERAGED = dict.fromkeys(KINDS, Rates(0.15, 0.2))
 CHANNEL = NoisyChannel(KINDS, "kind")
-PER_KIND = recipe(rates=KINDS, label="kind", reward=CHANNEL).set("actor.width", 64).set("rollout.starts", 16)
+PER_KIND = recipe(rates=KINDS, label="kind", reward=CHANNEL).set("actor.width", 64)
 ONE_RATE = replace(PER_KIND, name="noisy-rlvr-averaged", rewards=(Backward(AVERAGED, "kind", CHANNEL),))
 CONTROL = replace(PER_KIND, name="noisy-rlvr-control", rewards=(CHANNEL,))
-BUDGET = {"metric": Average("clean/hard", 0.34), "seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 100}
+BUDGET = {"metric": Average("clean/hard", 0.34), "seeds": 5, "minutes": 5.0, "steps": 80, "warmup": 150}
 
 METHOD = Method(
     "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), home="levels", family="policy gradient", base=recipes.grpo,
@@ -55,6 +55,8 @@ METHOD = Method(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
         "advantages have no scale (the fixed scale is 1); rewards of steps are left out",
         "the testbed's clean score is that of fresh training prompts; refuted if the interval reaches 0",
+        "60 steps of 16 prompts after a warm-up of 100 gave d = -0.040 (-0.082 to 0.002); they were made 80 steps of 32 "
+        "after 150, since the control alone learned nothing on hard prompts there (0.14 to 0.18; now 0.25 to 0.5)",
     ),
     claims=(
         Exact("backward: 1.285714 if accepted, -0.142857 if rejected, so that its mean is the true reward",

@@ -11,7 +11,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.slots import ALONE, Scene
 from assay.core.verifier import Verifier
-from assay.methods.noisy_rlvr.parts import Forward
+from assay.methods.noisy_rlvr.parts import Backward, Forward
 from assay.parts.rewards.noisy import NoisyChannel
 from assay.parts.rewards.text import Matches
 from assay.tasks.language.mixture import easy_and_hard
@@ -30,11 +30,10 @@ def answered(is_right: Sequence[bool], starts: Sequence[int], faults: Sequence[i
 def worths(ours: Recipe, start: int) -> tuple[float, float]:
     """The reward of an accepted and of a rejected answer to a start; a row that left training must get none."""
     (part,) = ours.rewards
-    inner = getattr(part, "reward", None)
     if isinstance(part, NoisyChannel):
         part = part.reward
-    elif isinstance(inner, NoisyChannel):
-        part = replace(part, reward=inner.reward)  # type: ignore[call-arg]
+    elif isinstance(part, Backward | Forward) and isinstance(part.reward, NoisyChannel):
+        part = replace(part, reward=part.reward.reward)
     total = part(answered([True, False, True], [start] * 3, faults=[2]), Scene(TASK)).reward.sum(1)
     assert float(total[2]) == 0.0, total
     return float(total[0]), float(total[1])

@@ -18,10 +18,17 @@ CELLS = ((RIGHT, KNOWN), (WRONG, KNOWN), (ABSTAIN, KNOWN), (ABSTAIN, UNKNOWN), (
 """Right, wrong and abstained where there is an answer; abstained and made up where there is none."""
 
 
-def rewards(ours: Recipe, rows: Sequence[tuple[str, int]], prob: Sequence[float], **odd: Sequence[int]) -> torch.Tensor:
+def rewards(
+    ours: Recipe,
+    rows: Sequence[tuple[str, int]],
+    prob: Sequence[float],
+    cut: Sequence[int] = (),
+    faults: Sequence[int] = (),
+) -> torch.Tensor:
     """The rewards of (completion, start) pairs whose tokens had these probabilities."""
     said, starts = zip(*rows, strict=True)
-    return ours.rewards[0](probes.completed(TASK, said, starts, prob=prob, **odd), Scene(TASK)).reward.sum(1).double()
+    record = probes.completed(TASK, said, starts, cut=cut, faults=faults, prob=prob)
+    return ours.rewards[0](record, Scene(TASK)).reward.sum(1).double()
 
 
 def values(ours: Recipe, belief: float, skill: float) -> tuple[float, float]:

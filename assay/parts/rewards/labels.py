@@ -34,8 +34,8 @@ def labels_of(experience: Experience, scene: Scene, name: str, known: Collection
     unknown = [] if known is None else sorted(set(labels) - set(known))
     if unknown and known is not None:
         raise AssayError(
-            f"task '{scene.task.name}' has the {name or 'empty'} '{unknown[0]}', for which the reward has no entry "
-            f"(it has {sorted(known)}). Add one, or rename the {name or 'entry'} in the file"
+            f"task '{scene.task.name}': the reward has no entry for the {name or 'label'} '{unknown[0]}' (it has "
+            f"{sorted(known)}). Add one, or rename the {name or 'label'}"
         )
     return labels
 
