@@ -55,8 +55,8 @@ METHOD = Method(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
         "advantages have no scale (the fixed scale is 1); rewards of steps are left out",
         "the testbed's clean score is that of fresh training prompts; refuted if the interval reaches 0",
-        "60 steps of 16 prompts after a warm-up of 100 gave d = -0.040 (-0.082 to 0.002); they were made 80 steps of 32 "
-        "after 150, since the control alone learned nothing on hard prompts there (0.14 to 0.18; now 0.25 to 0.5)",
+        "60 steps of 16 prompts after a warm-up of 100 gave d = -0.040 (-0.082 to 0.002); now 80 of 32 after 150, "
+        "since there the control alone learned little on hard prompts (0.14 to 0.18; now 0.25 to 0.5)",
     ),
     claims=(
         Exact("backward: 1.285714 if accepted, -0.142857 if rejected, so that its mean is the true reward",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from assay.core.errors import AssayError
 from assay.core.record import Outcome, PolicyFault
 from assay.playing.text import CharacterTokenizer
 from assay.tasks.language.arithmetic import exact_match
@@ -17,7 +18,7 @@ STEP, MARK, SYMBOLS = ".", ";", "abcdefgh"
 
 @dataclass(frozen=True)
 class Thinking:
-    """Lists of `level` letters whose sorted form is written after 0 to `most` steps and one mark.
+    """Lists of `level` letters whose sorted form is written after `least` to `most` steps and one mark.
 
     Steps help nothing, and a completion that is cut before its answer is wrong: what a policy gains or loses by length
     is known. Demonstrations have each number of steps equally often. A text without exactly one mark has no answer.
@@ -25,6 +26,11 @@ class Thinking:
 
     level: int = 3
     most: int = 6
+    least: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= self.most:
+            raise AssayError(f"{self}: least (steps) must be 0 to most ({self.most})")
 
     @property
     def num_words(self) -> int:
@@ -34,7 +40,8 @@ class Thinking:
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
         """The list of these words, shown with as many steps as the last one says."""
         content, item = Sorting(self.level, SYMBOLS).propose(words[:-1])
-        return content, replace(item, demonstration=STEP * (words[-1] % (self.most + 1)) + MARK + item.answer)
+        num_steps = self.least + words[-1] % (self.most - self.least + 1)
+        return content, replace(item, demonstration=STEP * num_steps + MARK + item.answer)
 
     def item(self, ordinal: int, split: int) -> Item:
         """Item `ordinal` of the split."""
@@ -48,13 +55,15 @@ class Thinking:
         return exact_match(item.answer, before_and_after[1])
 
 
-def thinking(level: int = 3, most: int = 6) -> PromptTask:
-    """The task; the limit is the longest demonstration."""
-    items, name = Thinking(level, most), f"thinking-{most}" if level == 3 else f"thinking-{level}x{most}"
+def thinking(most: int = 6, least: int = 0, level: int = 3) -> PromptTask:
+    """The task; the limit is the longest demonstration, so that with a high `least` few tokens are left to spare."""
+    name = f"thinking-{most}" if not least else f"thinking-{least}-to-{most}"
+    items = Thinking(level, most, least)
     return PromptTask(name, items, CharacterTokenizer(), max_prompt=level + 2, max_tokens=most + level + 2)
 
 
 LEVELS: Mapping[str, Callable[[], PromptTask]] = {
     "thinking": thinking,
-    **{f"thinking-{most}": partial(thinking, 3, most) for most in (6, 12)},
+    "thinking-12": partial(thinking, 12),
+    "thinking-4-to-6": partial(thinking, 6, 4),
 }
