@@ -43,7 +43,7 @@ ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its
     "tasks.adapters": {"core", "ops", "models", "playing", "sampling"},
     "datasets": {"core", "ops", "engine", "models", "parts", "recipes", "tasks", "version"},
     "claims": {"core", "ops", "engine", "models", "parts", "playing", "recipes", "tasks", "evidence"},
-    "methods": SHARED,
+    "methods": SHARED | {"engine"},
     "runs": RUNNING,
     "proof": RUNNING | {"runs"},
     "app": RUNNING | {"runs", "proof", "__init__"},
@@ -69,7 +69,7 @@ INNER = {name.split(".")[-1] for name in OPTIONAL if "." in name}
 
 FUNCTION_LINES = {"*": 60, **dict.fromkeys(PARTS, 40), "models.pretrained": 60, "engine.loop": 80}  # no docstring
 MODULE_LINES = {"*": 400, **dict.fromkeys(PARTS, 200), "models.pretrained": 400}
-METHOD_LINES = 80  # of methods/KEY/__init__.py
+METHOD_LINES = 95  # of a method's __init__.py; aim 60
 SETTINGS = 6
 CLASS_DEPTH = 2  # the slot does not count
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "data"}
@@ -79,7 +79,7 @@ BLIND_TO_NAMES = (*PARTS, "engine")  # where no string may select behaviour
 SPEAKS_OF_NAMES = ("models.pretrained",)  # but here the names are another library's
 
 AT_MOST: dict[str, int] = {  # rules that are not yet kept: how many breaks are left; lower it, never raise it
-    "module_lines": 15,
+    "module_lines": 3,
     "world_identity": 9,
     "phrases": 130,
 }

@@ -208,7 +208,8 @@ FAMILIES = (
 class Method:
     """One method: its recipe as a function of the world, its paper, how it departs from it, what it claims.
 
-    `worlds` names the worlds it works in, `home` the task that it is shown on. The formula is the module's docstring.
+    `worlds` are the presets it works with, `default_task` is the task it is shown on. The formula is in the module's
+    docstring.
     `key` is its name where that is not the folder's with '-' for '_'. `base` makes the recipe that it is derived from,
     normally one of `assay.recipes`; None for a recipe that is a base itself. `aliases` are further names of the
     method, `variants` further recipes of the paper, each a function of the world.
@@ -217,8 +218,8 @@ class Method:
     paper: str
     recipe: Callable[..., Recipe]
     worlds: tuple[Defaults, ...]
-    home: str
-    departs: tuple[str, ...] = ()
+    default_task: str
+    departures: tuple[str, ...] = ()
     claims: tuple[Exact | Measured, ...] = ()
     key: str = ""
     family: str = ""

@@ -74,12 +74,25 @@ def read(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
+RENAMED = {
+    "members": "group_size",
+    "starts": "num_starts",
+    "instances": "num_envs",
+    "decay": "gae_lambda",
+    "sharpness": "inverse_temperature",
+}
+"""Settings of version 0.1 under the names that they have now; the old ones are refused with the new one named."""
+SYNONYMS = {"num_prompts": "num_starts"}
+"""Other words that mean a setting: a prompt is the start of a completion."""
+
+
 def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
     """The one full path that `path` can mean: its words in order, the last one at the end; a full path means itself.
 
     A setting of the recipe itself goes before one of its phases.
     """
     words = path.split(".")
+    words[-1] = SYNONYMS.get(words[-1], words[-1])
     known = settings(recipe)
     if tuple(words) in known:
         return tuple(words)
@@ -103,6 +116,8 @@ def why_unknown(recipe: Any, words: list[str], known: Iterable[tuple[str, ...]])
         settable = f" Its settings: {', '.join(below[:4])}{', ...' if len(below) > 4 else ''}." if below else ""
         swap = f"replace(recipe, {full[0]}=...)" if full[0] != "stages" else "replace(recipe, stages=(...))"
         return f"'{path}' is a part of recipe '{recipe.name}', not a number. Swap it in Python: {swap}.{settable}"
+    if words[-1] in RENAMED:
+        return f"the setting '{words[-1]}' is called '{RENAMED[words[-1]]}' since version 0.2; write that"
     names = [".".join(full) for full in known]
     near = get_close_matches(path, names, 1, 0.6)
     near = near or [name for name in names if name.rsplit(".", 1)[-1] in get_close_matches(words[-1], last(names), 1)]

@@ -18,7 +18,7 @@ from assay.core.errors import AssayError
 from assay.core.settings import children
 from assay.core.spaces import Box, Space, Spec, Vocabulary
 
-ROWS = ("instances", "starts", "members", "slots")
+ROWS = ("num_envs", "num_starts", "group_size", "slots")
 """Settings of a rollout whose product is the number of rows that it records."""
 FLAGS = 3 + 4 + 4  # mask, terminal, truncated; reward and log-probability in float32
 

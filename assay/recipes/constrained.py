@@ -30,6 +30,6 @@ def with_cost_critic(base: Recipe, world: Defaults) -> Recipe:
 
 def safe_ppo(world: Defaults = CONTROL) -> Recipe:
     """PPO whose cost a PID-controlled multiplier holds at a limit (arXiv:2007.03964), with a critic of costs."""
-    credit = CostCritic(world.gae.discount, world.gae.decay)
+    credit = CostCritic(world.gae.discount, world.gae.gae_lambda)
     base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit))
     return replace(base, name="safe-rl-review")

@@ -30,7 +30,7 @@ def dqn(world: Defaults = CONTROL) -> Recipe:
         name="dqn",
         actor=Policy(world.off_policy.body, Greedy()),
         copies={"target": Copy(of="actor", rate=1.0, every=128)},
-        rollout=Fragments(instances=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
+        rollout=Fragments(num_envs=8, steps=32, explore=EpsilonGreedy(Linear(1.0, 0.04, share=0.16))),
         source=Replay(capacity=100_000, batch=64, updates=128, warmup=1_000),
         stages=(Stage("values", trains=("actor",), critic=(Td(DoubleQ(0.99), of=OfChoice()),), optimizer=optimizer),),
         steps=200,

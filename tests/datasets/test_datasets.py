@@ -83,7 +83,7 @@ def test_fragments_are_put_together_to_the_episodes_they_were(name: str) -> None
     actor = uniform_actor(task)
 
     def gathered(steps: int, times: int) -> Dataset:
-        rollout = Fragments(instances=3, steps=steps)
+        rollout = Fragments(num_envs=3, steps=steps)
         state = rollout.init(Scene(task))
         return from_experience(
             [rollout(gathering(task, actor, EMPTY, Draw(4)), state) for _ in range(times)], task.spec, {}

@@ -32,7 +32,7 @@ from tests.scenes import feeding
 
 def bandit_recipe(**changes: Any) -> Recipe:
     recipe = replace(recipes.dapo(TABLE), **changes)
-    return recipe.set("rollout.starts", 4).set("rollout.members", 3)
+    return recipe.set("rollout.num_starts", 4).set("rollout.group_size", 3)
 
 
 @dataclass

@@ -31,7 +31,7 @@ from assay.runs.run import Run, execute, train
 from assay.tasks.control.stepping import SteppedTask
 
 CARTPOLE = catalogue.find_task("cartpole")
-SMALL = {"rollout.instances": 2, "rollout.steps": 4}
+SMALL = {"rollout.num_envs": 2, "rollout.steps": 4}
 
 
 def small_ppo(**changes: Any) -> Recipe:
@@ -263,6 +263,6 @@ def test_every_method_with_phases_runs_as_a_whole(tmp_path: Path) -> None:
         if not recipe.before:
             continue
         small = {f"before.{phase.name}.steps": 1 for phase in recipe.before}
-        plan = make_plan(name, method.home, steps=1, settings=small, warmup=0, evaluations=0)
+        plan = make_plan(name, method.default_task, steps=1, settings=small, warmup=0, evaluations=0)
         run = execute(plan, tmp_path / name)
         assert len(list(run.folder.glob("phase-*"))) == len(recipe.before)

@@ -168,7 +168,7 @@ def test_discounted_return() -> None:
 # ---------------------------------------------------------------------------------------------------- programs
 def small(recipe: Recipe) -> Recipe:
     def shrunk(one: Recipe) -> Recipe:
-        return one.set("source.warmup", 8).set("source.updates", 1).set("source.batch", 8).set("rollout.instances", 2)
+        return one.set("source.warmup", 8).set("source.updates", 1).set("source.batch", 8).set("rollout.num_envs", 2)
 
     phases = tuple(
         replace(phase, recipe=shrunk(phase.recipe), steps=2) if phase.recipe.name == "dqn" else phase

@@ -303,7 +303,7 @@ def test_it_obeys_the_laws_of_an_actor(path: str) -> None:
 
 
 def recipe_of(path: str) -> Any:
-    made = replace(recipes.grpo(), actor=Pretrained(path, lora=LORA), rollout=Episodes(starts=4, members=4))
+    made = replace(recipes.grpo(), actor=Pretrained(path, lora=LORA), rollout=Episodes(num_starts=4, group_size=4))
     stage = replace(made.stages[0], regularizers=(KlToReference(),))
     return replace(made, stages=(stage,), copies={"reference": Copy(of="actor")})
 
@@ -392,7 +392,7 @@ def test_from_the_command_line_to_a_folder_that_peft_loads(
 ) -> None:
     base, out, target = paths["Qwen3"], tmp_path / "run", tmp_path / "adapter"
     words = f"train grpo --task addition-1 --steps 2 --out {out} --model {base} --set lora.rank=3 --set lora.alpha=6"
-    words += " --set rollout.starts=2 --set rollout.members=2 --set learning_rate=0.01"
+    words += " --set rollout.num_starts=2 --set rollout.group_size=2 --set learning_rate=0.01"
     assert cli.main(words.split()) == 0
     assert cli.main(["export", str(out), str(target)]) == 0
     assert "after 2 steps" in capsys.readouterr().out

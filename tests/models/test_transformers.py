@@ -263,7 +263,7 @@ def test_dropping_rows_changes_nothing(path: str, task: PromptTask) -> None:
 
 # ---------------------------------------------------------------------------------------------------- training
 def recipe_of(path: str) -> Any:
-    made = replace(recipes.grpo(), actor=Pretrained(path), rollout=Episodes(starts=4, members=4))
+    made = replace(recipes.grpo(), actor=Pretrained(path), rollout=Episodes(num_starts=4, group_size=4))
     stage = replace(made.stages[0], regularizers=(KlToReference(),))
     return replace(made, stages=(stage,), copies={"reference": Copy(of="actor")})
 
@@ -321,7 +321,7 @@ def test_a_value_head_reads_the_network_s_own_hidden_states(path: str, task: Pro
 
 
 def test_ppo_trains_a_pretrained_critic_beside_a_pretrained_actor(path: str, task: PromptTask) -> None:
-    recipe = catalogue.recipe_for("ppo", task, {"rollout.starts": 2, "rollout.members": 2}, Pretrained(path))
+    recipe = catalogue.recipe_for("ppo", task, {"rollout.num_starts": 2, "rollout.group_size": 2}, Pretrained(path))
     assert recipe.critics == {"value": Critic(PretrainedBody(Pretrained(path)))}
     loop = Loop(recipe, paid(task), seed=0, num_steps=2, placement=Placement(recompute=True))
     first = loop.engine.flats["value"].values.clone()

@@ -42,7 +42,7 @@ def test_labels_are_read_from_a_file_and_wrong_ones_are_refused_before_the_run(
 ) -> None:
     def loop(rows: list[dict[str, object]]) -> Loop:
         task = textfile(file_of(tmp_path, rows), max_tokens=4)
-        recipe = catalogue.recipe_for(name, task, {"rollout.starts": 2, "rollout.members": 2, "actor.width": 16})
+        recipe = catalogue.recipe_for(name, task, {"rollout.num_starts": 2, "rollout.group_size": 2, "actor.width": 16})
         return Loop(recipe, task, seed=0, num_steps=1)
 
     assert loop([{**row, "label": label} for row in LABELLED]).step().metrics["decisions"] > 0

@@ -7,6 +7,7 @@ Laws of every part: equal inputs and state give equal outputs; inputs are not mo
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
+from assay.core.slots.gathers import Curriculum, Explore, Framing, Rollout, Source, TaskChange, frame_of
 from assay.core.slots.models import (
     Actor,
     ActorHead,
@@ -23,43 +24,8 @@ from assay.core.slots.models import (
     Sampled,
     View,
 )
-from assay.core.slots.parts import (
-    Aggregation,
-    Annotation,
-    Certificate,
-    Choice,
-    Constraint,
-    Credit,
-    CriticLoss,
-    Curriculum,
-    Explore,
-    Framing,
-    Gate,
-    Grower,
-    Objective,
-    Optimizer,
-    Over,
-    Prediction,
-    Prepare,
-    RatioLevel,
-    Regression,
-    Regularizer,
-    Reward,
-    Rollout,
-    RowStatistic,
-    Schedule,
-    Select,
-    Source,
-    Steady,
-    Target,
-    TaskChange,
-    Term,
-    Transform,
-    TrustRegion,
-    Wrapper,
-    frame_of,
-    number,
-)
+from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
+from assay.core.slots.policies import Certificate, Choice, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     CostlyTask,
@@ -77,6 +43,29 @@ from assay.core.slots.tasks import (
     TextTask,
     UncertainTask,
     VerifiedTask,
+)
+from assay.core.slots.terms import (
+    Aggregation,
+    CriticLoss,
+    Objective,
+    Prediction,
+    RatioLevel,
+    Regression,
+    Regularizer,
+    Target,
+    Term,
+    TrustRegion,
+)
+from assay.core.slots.transforms import (
+    Annotation,
+    Constraint,
+    Credit,
+    Over,
+    Prepare,
+    Reward,
+    RowStatistic,
+    Select,
+    Transform,
 )
 
 __all__ = [

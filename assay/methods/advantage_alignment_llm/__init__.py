@@ -35,7 +35,7 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, discount: float = 0.96
     return replace(recipes.rloo(world), name="advantage-alignment-llm", credit=credit, stages=(stage,))
 
 
-SMALL = recipe().set("actor.width", 32).set("rollout.starts", 8).set("learning_rate", 1e-3)
+SMALL = recipe().set("actor.width", 32).set("rollout.num_starts", 8).set("learning_rate", 1e-3)
 
 
 def distance_from_formula() -> torch.Tensor:
@@ -60,12 +60,12 @@ METHOD = Method(
     paper="arXiv:2511.19405",
     recipe=recipe,
     worlds=EVERY,
-    home="prisoners-dilemma",
+    default_task="prisoners-dilemma",
     family="games",
     base=recipes.rloo,
     aliases=("advantage-alignment",),
     variants={"naive-self-play": partial(recipe, beta=0.0)},
-    departs=(
+    departures=(
         "matrix games of one token or action a turn; no messages, no Trust-and-Split, no pretrained model",
         "the published code's options (signs, clipping, 1 / t, branches of alternative actions, gamma^t) are left out",
         "one plain policy-gradient step a batch; credit scaled to deviation 1, entropy bonus 0.02, no KL term",

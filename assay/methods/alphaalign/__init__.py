@@ -15,7 +15,8 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.alphaalign import claims
-from assay.parts.rewards.combine import ByLabel, Product, StandardisedInGroup, Weighted, WeightedSum
+from assay.parts.rewards.combine import Product, StandardisedInGroup, Weighted, WeightedSum
+from assay.parts.rewards.labels import ByLabel
 from assay.parts.rewards.noisy import Jittered
 from assay.parts.rewards.scaled import Floored
 from assay.parts.rewards.text import Matches, Says
@@ -49,13 +50,13 @@ SIGNS = (Matches(refusing.FORMAT), Says((refusing.REFUSE,), after=">"))
 """Format and refusal of the testbed."""
 TEN = Jittered(scale=10.0)
 """Helpfulness of the testbed: correctness with noise, in units ten times as large."""
-SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64).set("rollout.starts", 16)
+SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64).set("rollout.num_starts", 16)
 RAW = with_help(replace(SMALL, name="alphaalign-raw"), *SIGNS, TEN)
 BUDGET = {"seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 80}
 
 METHOD = Method(
-    "arXiv:2507.14987", recipe, worlds=(LANGUAGE,), home="refusing", family="safe", base=recipes.ppo,
-    departs=(
+    "arXiv:2507.14987", recipe, worlds=(LANGUAGE,), default_task="refusing", family="safe", base=recipes.ppo,
+    departures=(
         "weights 0.5 and 1, groups of 8 and the deviation of n - 1: the paper's numbers could not be read",
         "helpfulness is the task's own score unless given; eight phrases of refusal instead of about twenty",
         "prompts need the column `label`: harmful or benign; no disguises of the rule are held out in the testbed",

@@ -60,10 +60,10 @@ METHOD = Method(
     paper="arXiv:2402.19446",
     recipe=recipe,
     worlds=EVERY,
-    home="twenty-questions",
+    default_task="twenty-questions",
     family="credit assignment",
     base=recipes.reinforce,
-    departs=(
+    departures=(
         "V is fitted on recorded utterances weighed by min(1, pi / mu); the paper samples new ones at replayed states",
         "one V for the smaller of two Q, in a network of its own; the authors' code has two of each on one encoder",
         "the policy learns from fresh turns, whose credit is the critics' of one step before; their code has new "

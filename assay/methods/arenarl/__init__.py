@@ -67,11 +67,11 @@ def round_robin(world: Defaults = LANGUAGE) -> Recipe:
 
 
 METHOD = Method(
-    "arXiv:2601.06487", recipe, worlds=EVERY, home="sorting-5",
+    "arXiv:2601.06487", recipe, worlds=EVERY, default_task="sorting-5",
     family="preference",
     base=recipes.grpo,
     variants={"round-robin": round_robin},
-    departs=("the judge is a program, the task's own reward with noise, or a user's function of two descriptions",
+    departures=("the judge is a program, the task's own reward with noise, or a user's function of two descriptions",
              "the anchor is the group's first sample, not a greedy one; no KL; equal standings share their rank"),
     claims=(
         Exact("a judge without error lets the best win, whatever the order", worst_place_of_the_best, equals=0.0),

@@ -23,11 +23,11 @@ METHOD = Method(
     paper="Pomerleau 1988",
     recipe=recipes.bc,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
+    default_task="cartpole",
     family="imitation",
     base=recipes.sft,
     aliases=("behaviour-cloning", "behavior-cloning",),
-    departs=("expert episodes come from the task's scripted expert unless a dataset is the task",),
+    departures=("expert episodes come from the task's scripted expert unless a dataset is the task",),
     claims=(
         Exact("its loss is sft's", distance_from_sft, equals=0.0),
         Measured("imitates a perfect expert", "cartpole", recipes.bc(), 475.0, seeds=5, minutes=1),

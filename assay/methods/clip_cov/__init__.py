@@ -65,11 +65,11 @@ METHOD = Method(
     paper="arXiv:2505.22617",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"kl-cov": kl_cov},
-    departs=(
+    departures=(
         "covariances are taken once a step, on all fresh tokens with the log-probabilities recorded when acting",
         "the share is 1 % instead of 0.02 %: a step here has 1500 tokens, not millions",
     ),

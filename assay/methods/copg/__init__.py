@@ -64,10 +64,10 @@ METHOD = Method(
     "arXiv:2406.19185",
     recipe,
     worlds=(*EVERY, PREFERENCES),
-    home="addition",
+    default_task="addition",
     family="preference",
     base=recipes.dpo,
-    departs=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",
+    departures=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",
              "pairs are sampled from the current policy at every step unless a file of pairs is the task"),
     claims=(
         Exact("with rewards 1 and 0 it is IPO", distance_from_ipo, equals=0.0),

@@ -56,17 +56,17 @@ def lowered() -> torch.Tensor:
 
 def without_penalty(world: Defaults = CONTROL) -> Recipe:
     """What the penalty is added to: double DQN for discrete actions, SAC for continuous ones."""
-    return {CONTROL.name: recipes.dqn, CONTINUOUS.name: recipes.sac}[world.name](world)
+    return recipes.dqn(world) if world.discrete else recipes.sac(world)
 
 
 METHOD = Method(
     paper="arXiv:2006.04779",
     recipe=cql,
     worlds=(CONTROL, CONTINUOUS),
-    home="cartpole",
+    default_task="cartpole",
     family="offline",
     base=without_penalty,
-    departs=(
+    departures=(
         "the weight is fixed at 1, no Lagrange multiplier",
         "the log of the mean over proposals, not of their sum: a constant",
         "networks of 64, batches of 128, Adam 1e-3 for all (256 three times, 256, 1e-4 and 3e-4)",

@@ -36,10 +36,10 @@ METHOD = Method(
     paper="arXiv:2503.14476",
     recipe=recipes.dapo,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
-    departs=(
+    departures=(
         "at most three rounds of dynamic sampling a step",
         "the soft length penalty is the part OverlongPenalty, off by default",
     ),

@@ -66,10 +66,10 @@ METHOD = Method(
     paper="arXiv:2510.06557",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    home="countdown",
+    default_task="countdown",
     family="long context",
     base=recipes.grpo,
-    departs=("the verifier reads all chunks of an episode, not only the last window; answers are short here",
+    departures=("the verifier reads all chunks of an episode, not only the last window; answers are short here",
              "the carry is the tail alone: the public code also keeps the first 100 tokens of the trace",
              "an episode ends at the task's limit of tokens"),
     claims=(

@@ -66,10 +66,10 @@ def beamed(seed: int, width: int) -> float:
 
 
 METHOD = Method(
-    "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), home="sorting-5",
+    "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), default_task="sorting-5",
     family="preference",
     base=recipes.dpo,
-    departs=("the credit is to be read, no loss uses it", "claims use tables and a random reference"),
+    departures=("the credit is to be read, no loss uses it", "claims use tables and a random reference"),
     claims=(
         Exact("at the optimum the log-ratio obeys Bellman's equation", bellman_error, equals=0.0),
         Exact("there dpo pulls no answer", equals=0.0, function=lambda: probes.preference_push(

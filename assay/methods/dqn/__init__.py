@@ -27,10 +27,10 @@ METHOD = Method(
     paper="arXiv:1509.06461",
     recipe=recipes.dqn,
     worlds=(CONTROL,),
-    home="cartpole",
+    default_task="cartpole",
     family="value-based",
     aliases=("double-dqn",),
-    departs=(
+    departures=(
         "squared error instead of a clipped one",
         "8 environments, 32 steps and 128 updates in turn",
         "no frame stacking: observations are vectors",

@@ -24,10 +24,10 @@ METHOD = Method(
     paper="arXiv:2503.20783",
     recipe=recipes.dr_grpo,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
-    departs=("the constant length is 64 unless set (objective.aggregate.length)",),
+    departures=("the constant length is 64 unless set (objective.aggregate.length)",),
     claims=(
         Exact(
             "the expected gradient has the exact direction, easy and hard prompts alike",

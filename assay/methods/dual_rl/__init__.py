@@ -49,12 +49,12 @@ METHOD = Method(
     paper="arXiv:2302.08560",
     recipe=f_dvl,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="gridworld",
+    default_task="gridworld",
     family="offline",
     base=recipes.iql,
     aliases=("f-dvl",),
     variants={"recoil": recoil, "xql": partial(f_dvl, maximum=XQL)},
-    departs=(
+    departures=(
         "chi-square's surrogate is 0 below 0; the authors' code lets it rise again below -4, which loses the maximum",
         "XQL has its authors' clip but not their rescaling by the batch's largest exponent; squared, not Huber, errors",
         "ReCOIL is the paper's loss with V for Q(s, pi), on both halves; the authors' code regresses to fixed targets",

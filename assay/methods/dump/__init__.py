@@ -63,10 +63,10 @@ METHOD = Method(
     paper="arXiv:2504.09710",
     recipe=recipe,
     worlds=EVERY,
-    home="sorting-3-to-8",
+    default_task="sorting-3-to-8",
     family="curriculum",
     base=recipes.grpo,
-    departs=(
+    departures=(
         "inside a source items come in order, each once, instead of at random with replacement",
         "held-out evaluations do not enter the bandit, as they do in the authors' code",
         "counts are of answers, as in the authors' code; no KL to a reference",

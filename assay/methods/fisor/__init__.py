@@ -58,11 +58,11 @@ METHOD = Method(
     paper="arXiv:2401.10700",
     recipe=fisor,
     worlds=(CONTINUOUS,),
-    home="steered-hazards",
+    default_task="steered-hazards",
     family="safe",
     base=recipes.iql,
     variants={"diffusion-bc": cloned_diffusion},
-    departs=(
+    departures=(
         "a cut episode bootstraps; the authors treat time limits as ends, which calls doomed states safe there",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",
         "harm 5 and discount 0.9: violations are seen 17 decisions ahead; the authors' 25 and 0.99 see 324",

@@ -58,10 +58,10 @@ METHOD = Method(
     paper="arXiv:2407.08250",
     recipe=gbrl,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
+    default_task="cartpole",
     family="policy gradient",
     base=recipes.ppo,
-    departs=(
+    departures=(
         "oblivious trees only, scored by standardised gradients: under cosine, larger gradients choose the tree",
         "a tree keeps the step size that it was added with; the authors' code applies today's to all trees",
         "a tree without a condition is the batch's mean gradient (the authors' code: zero)",

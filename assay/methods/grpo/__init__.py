@@ -42,10 +42,10 @@ METHOD = Method(
     paper="arXiv:2402.03300",
     recipe=recipes.grpo,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.reinforce,
-    departs=(
+    departures=(
         "no KL to a reference by default; add KlToReference",
         "two minibatches a step instead of one epoch of many",
         "deviation with n - 1, epsilon 1e-4, as in the common public code",

@@ -27,10 +27,10 @@ METHOD = Method(
     paper="arXiv:2507.18071",
     recipe=recipes.gspo,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
-    departs=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
+    departures=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
     claims=(
         Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
         Measured(

@@ -57,10 +57,10 @@ def trials(seed: int, now: float = 4.0, later: float = 2.0, tested: bool = True)
 
 
 METHOD = Method(
-    "arXiv:2506.08266", recipe, worlds=EVERY, home="hazards",
+    "arXiv:2506.08266", recipe, worlds=EVERY, default_task="hazards",
     family="safe",
     base=recipes.rloo,
-    departs=(
+    departures=(
         "reward and cost are the task's own, not models of preferences; the guarantee is of that cost",
         "no KL to a reference; the multiplier moves by its own value instead of its logarithm",
     ),

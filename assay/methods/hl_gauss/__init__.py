@@ -59,17 +59,18 @@ def regressed_noisy(seed: int) -> float:
 
 def regressing(world: Defaults = CONTROL) -> Recipe:
     """The recipe whose critic is replaced in this world."""
-    return {CONTROL.name: recipes.dqn, CONTINUOUS.name: recipes.sac}.get(world.name, recipes.ppo)(world)
+    base = recipes.ppo if world.tokens or world.tabular else recipes.dqn if world.discrete else recipes.sac
+    return base(world)
 
 
 METHOD = Method(
     paper="arXiv:2403.03950",
     recipe=hl_gauss,
     worlds=(LANGUAGE, CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
+    default_task="cartpole",
     family="value-based",
     base=regressing,
-    departs=("targets beyond the bins are moved to their end", "the range is a guess from the task's rewards"),
+    departures=("targets beyond the bins are moved to their end", "the range is a guess from the task's rewards"),
     claims=(
         Exact("the gradient in the logits is at most 2, however wrong", largest_gradient, at_most=2.0),
         Exact("a label's mean is its target within 5e-6 widths", lambda: error_of_mean(HlGauss()), at_most=5e-6),

@@ -40,9 +40,9 @@ METHOD = Method(
     paper="arXiv:2110.06169",
     recipe=iql,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
+    default_task="cartpole",
     family="offline",
-    departs=(
+    departures=(
         "the Gaussian's mean is not squashed", "networks of 64, batches of 128, Adam 1e-3 (256, 256, 3e-4), no decay",
         "data are made of scripted experts under noise, not D4RL",
     ),

@@ -57,10 +57,10 @@ METHOD = Method(
     paper="arXiv:2410.06212",
     recipe=iwocs,
     worlds=(CONTROL,),
-    home="windy-walk",
+    default_task="windy-walk",
     family="robust",
     base=recipes.dqn,
-    departs=(
+    departures=(
         "dqn solves the problems, and the worst of a list of regimes is sought, not one between bounds",
         "every network counts everywhere; the authors ignore one where it has no data, by a test not looked up",
         "at most as many problems as the program has phases",

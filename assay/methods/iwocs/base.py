@@ -25,7 +25,7 @@ def quick_dqn(world: Defaults = CONTROL) -> Recipe:
         base,
         actor=MaxMin().member,
         copies={"target": replace(base.copies["target"], every=100)},
-        rollout=Fragments(instances=8, steps=8, explore=EpsilonGreedy(Linear(1.0, 0.05, share=0.3))),
+        rollout=Fragments(num_envs=8, steps=8, explore=EpsilonGreedy(Linear(1.0, 0.05, share=0.3))),
         source=Replay(capacity=50_000, batch=128, updates=8, warmup=1_000),
         stages=(replace(base.stages[0], optimizer=Adam(1e-3, clip_norm=10.0)),),
     )
@@ -33,7 +33,7 @@ def quick_dqn(world: Defaults = CONTROL) -> Recipe:
 
 def assembled(name: str, num: int) -> Recipe:
     """A policy of `num` handed networks that learns nothing more: one step, to look at it."""
-    rollout = Fragments(instances=8, steps=8)
+    rollout = Fragments(num_envs=8, steps=8)
     return Recipe(name, actor=MaxMin(num=num), stages=(), source=FreshSequences(), rollout=rollout, steps=1)
 
 

@@ -67,11 +67,11 @@ def distance_after(learner: Recipe, seed: int) -> float:
 METHOD = Method(
     "arXiv:2205.11275",
     recipe,
-    worlds=EVERY, home="sorting-5",
+    worlds=EVERY, default_task="sorting-5",
     family="policy gradient",
     base=recipes.rloo,
     variants={"posterior-matching": matching},
-    departs=("the paper is theory: rloo is our choice of estimator, and Z of `matching` is estimated in each group",),
+    departures=("the paper is theory: rloo is our choice of estimator; Z of `matching` is estimated in each group",),
     claims=(
         Exact("objective + beta KL(pi || pi*) = beta log Z", objective_and_distance_to_the_posterior, equals=0.0),
         Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),

@@ -24,7 +24,7 @@ LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float
 
 
 def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
-    credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.decay), Whiten())
+    credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.gae_lambda), Whiten())
     return replace(recipes.ppo(world), name="ma-rlhf", credit=credit)
 
 
@@ -63,10 +63,10 @@ METHOD = Method(
     paper="arXiv:2410.02743",
     recipe=recipe,
     worlds=EVERY,
-    home="sorting",
+    default_task="sorting",
     family="credit assignment",
     base=recipes.ppo,
-    departs=(
+    departures=(
         "a macro action's value is that of its first state; the authors' mean over its states biases the gradient",
         "rewards inside a macro action are summed, as in the paper; the authors' code takes their mean",
         "each token has its own ratio, as in the authors' code; the paper writes the macro action's joint ratio",

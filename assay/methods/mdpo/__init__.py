@@ -60,10 +60,10 @@ METHOD = Method(
     paper="arXiv:2005.09814",
     recipe=recipe,
     worlds=EVERY,
-    home="cartpole",
+    default_task="cartpole",
     family="policy gradient",
     base=recipes.ppo,
-    departs=(
+    departures=(
         "the KL is estimated from the recorded decisions, without bias; the authors' is in closed form",
         "minibatches, epochs and the value network's steps are ppo's here; the authors take m full-batch steps",
         "on-policy only: the off-policy variant is not built",

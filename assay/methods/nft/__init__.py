@@ -57,11 +57,11 @@ METHOD = Method(
     paper="arXiv:2505.18116",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"positives-only": partial(recipe, negative=0.0)},
-    departs=(
+    departures=(
         "the prompt's weight is sqrt((1 - r) / r), which is grpo's; the released script has 1 - r (odds_of_centred)",
         "prompts that are all right or all wrong weigh nothing, where the released code samples them anew",
         "outcomes that are not 0 or 1 keep grpo's advantage, from which the odds are read",

@@ -49,9 +49,9 @@ CONTROL = replace(PER_KIND, name="noisy-rlvr-control", rewards=(CHANNEL,))
 BUDGET = {"metric": Average("clean/hard", 0.34), "seeds": 5, "minutes": 5.0, "steps": 80, "warmup": 150}
 
 METHOD = Method(
-    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), home="levels", family="policy gradient", base=recipes.grpo,
+    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="levels", family="policy gradient", base=recipes.grpo,
     variants={"forward": forward},
-    departs=(
+    departures=(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
         "advantages have no scale (the fixed scale is 1); rewards of steps are left out",
         "the testbed's clean score is that of fresh training prompts; refuted if the interval reaches 0",

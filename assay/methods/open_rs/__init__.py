@@ -41,8 +41,9 @@ ACCURACY = replace(SHORT, name="open-rs-accuracy", rewards=(
 TIGHT, BUDGET = "thinking-4-to-6", {"seeds": 5, "minutes": 3.0, "steps": 60, "warmup": 80}
 
 METHOD = Method(
-    "arXiv:2503.16219", recipe, worlds=(LANGUAGE,), home="thinking", family="policy gradient", base=recipes.grpo,
-    departs=(
+    "arXiv:2503.16219", recipe, worlds=(LANGUAGE,), default_task="thinking", family="policy gradient",
+    base=recipes.grpo,
+    departures=(
         "n counts tokens and is clamped at max_length; the authors count characters, unclamped, so that the cosine "
         "pays a text of 2 max_length like an empty one",
         "a cut answer is wrong and has n = max_length; no KL, temperature 1, groups of 8 instead of 6",

@@ -56,11 +56,11 @@ METHOD = Method(
     paper="arXiv:2505.12737",
     recipe=ota,
     worlds=(CONTROL, CONTINUOUS),
-    home="pointmaze-medium",
+    default_task="pointmaze-medium",
     family="goal-conditioned",
     base=HIQL,
     variants={"hiql": HIQL},
-    departs=(
+    departures=(
         "an option costs 1 unless it begins at the goal, so that n = 1 is HIQL; in the authors' code the arriving one "
         "costs 0: V = -1 + discount * theirs, the same order",
         "V_h has a representation of its own; the authors' two values, their copies and the low level share one",

@@ -50,10 +50,10 @@ METHOD = Method(
     paper="arXiv:2601.18795",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="guidance",
     base=recipes.grpo,
-    departs=(
+    departures=(
         "solutions are the task's demonstrations (as from another model), not rejection samples of the base policy",
         "each problem is met once, with one prefix or none, instead of several copies of a fixed set of problems",
         "prefixes of 40 to 80 % and a quarter of plain starts are from memory of the paper; grpo stands for its loss",

@@ -65,7 +65,7 @@ METHOD = Method(
     paper="arXiv:2509.24203",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={
@@ -73,7 +73,7 @@ METHOD = Method(
         "red-drop": partial(recipe, drop=(DropSurplusNegatives(),)),
         "opmd": partial(recipe, keeps=EveryDecision(), penalty=(KlToBehaviour(),)),
     },
-    departs=("dropped samples leave the mean over tokens too", "stale: one rollout in 16 minibatches, not 20 rollouts"),
+    departures=("dropped samples leave the mean over tokens too", "stale: one rollout in 16 minibatches, not 20"),
     claims=(
         Exact("its gradient is that of the pairwise fit", distance_from_pairwise_fit, equals=0.0),
         Exact("weighed and scaled it is grpo, off-policy too", distance_from_grpo, equals=0.0),

@@ -62,11 +62,11 @@ METHOD = Method(
     paper="arXiv:2505.22094",
     recipe=reinflow,
     worlds=(CONTINUOUS,),
-    home="pendulum",
+    default_task="pendulum",
     family="offline to online",
     base=recipes.ppo,
     variants={"flow-matching": flow_matching},
-    departs=(
+    departures=(
         "the ratio is the path's, as the paper writes it; the code takes the geometric mean of its factors, clip 0.01",
         "steps, noise and the stored end are not clipped, only what the task gets: the recorded density is exact",
         "deterministic means from x_0 = 0; the authors still draw x_0. One action a decision, no chunks",

@@ -63,11 +63,11 @@ def distance_from_grpo() -> torch.Tensor:
 
 
 METHOD = Method(
-    "arXiv:2508.00222", recipe, EVERY, home="countdown",
+    "arXiv:2508.00222", recipe, EVERY, default_task="countdown",
     family="guidance",
     base=recipes.grpo,
     variants={"grpo-mixed": mixed},
-    departs=(
+    departures=(
         "eight own answers and one demonstration in a group instead of seven and one",
         "the uniform policy's probability is 1, as in the released code, instead of 1 over the vocabulary",
         "own answers as in the paper (clip, deviation, mean within a sequence), which the released script switches off",

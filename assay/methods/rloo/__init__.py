@@ -33,10 +33,10 @@ METHOD = Method(
     paper="arXiv:2402.14740",
     recipe=recipes.rloo,
     worlds=EVERY,
-    home="addition",
+    default_task="addition",
     family="policy gradient",
     base=recipes.reinforce,
-    departs=("the KL penalty is left to a regularizer or to KlInReward",),
+    departures=("the KL penalty is left to a regularizer or to KlInReward",),
     claims=(
         Exact("the gradient is unbiased", bias, equals=0.0, tolerance=1e-10),
         Exact(

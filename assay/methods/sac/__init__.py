@@ -33,9 +33,9 @@ METHOD = Method(
     paper="arXiv:1812.05905",
     recipe=recipes.sac,
     worlds=(CONTINUOUS,),
-    home="pendulum",
+    default_task="pendulum",
     family="value-based",
-    departs=(
+    departures=(
         "Adam 1e-3 instead of 3e-4",
         "8 steps and 8 updates in turn",
         "no purely random first steps: the initial policy explores",

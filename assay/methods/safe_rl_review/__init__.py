@@ -69,12 +69,12 @@ METHOD = Method(
     paper="arXiv:2205.10330",
     recipe=safe_ppo,
     worlds=EVERY,
-    home="hazards",
+    default_task="hazards",
     family="safe",
     base=recipes.ppo,
     aliases=("pid-lagrange", "safe-ppo"),
     variants={"lagrange": lagrange, "projection": projected},
-    departs=(
+    departures=(
         "a survey: of its map, Lagrangian, PID, projection and early termination; no shields, Lyapunov or models",
         "projection uses the plain metric on advantages, not the Fisher metric on parameters",
         "the task is a native point with hazards, not Safety-Gymnasium",

@@ -43,15 +43,15 @@ def recipe(
     )
 
 
-SMALL = recipe().set("actor.width", 64).set("critics.value.width", 64).set("rollout.starts", 32)
+SMALL = recipe().set("actor.width", 64).set("critics.value.width", 64).set("rollout.num_starts", 32)
 CORRECTNESS = replace(SMALL, name="salu-correctness", rewards=(
     ByVerdict({"answerable": {"right": 1.0}, "unanswerable": {}}, {"abstained": ABSTAINED, "right": Verifier()}),
 ))  # fmt: skip
 BUDGET = {"seeds": 5, "minutes": 3.0, "steps": 60, "warmup": 100}
 
 METHOD = Method(
-    "arXiv:2507.16951", recipe, worlds=(LANGUAGE,), home="needle-1", family="safe", base=recipes.ppo,
-    departs=(
+    "arXiv:2507.16951", recipe, worlds=(LANGUAGE,), default_task="needle-1", family="safe", base=recipes.ppo,
+    departures=(
         "the paper is known by its abstract and summaries: table, confidence and costs (1 and 0.5) are choices",
         "a rule replaces the reward model of human comparisons; the supervised stage is the run's warm-up, unweighted",
         "confidence is of the whole completion, its end token included",

@@ -62,11 +62,11 @@ def spread_over_sampled_tokens() -> torch.Tensor:
 
 
 METHOD = Method(
-    "arXiv:2601.20802", recipe, worlds=(LANGUAGE,), home="sorting-5",
+    "arXiv:2601.20802", recipe, worlds=(LANGUAGE,), default_task="sorting-5",
     family="distillation",
     base=recipes.grpo,
     variants={"sampled-tokens": by_sampled_tokens},
-    departs=(
+    departures=(
         "feedback is a right answer of the same group, the paper's setting without text from the environment",
         "it is shown as a solved example before the prompt, without words around it; all logits instead of the top 100",
         "the teacher scores once a step, when answers are gathered",

@@ -44,8 +44,8 @@ def recipe(world: Defaults = LANGUAGE, kl: float = 0.01, supervised: int = 0) ->
     return replace(recipes.grpo(world), name="self-redteam", credit=credit, copies=copies, stages=stages)
 
 
-SMALL = recipe().set("actor.width", 64).set("rollout.starts", 16)
-STATIC = replace(SMALL, rollout=FixedOpponents(starts=16, player=1))
+SMALL = recipe().set("actor.width", 64).set("rollout.num_starts", 16)
+STATIC = replace(SMALL, rollout=FixedOpponents(num_starts=16, player=1))
 
 
 def distance_between_scales() -> torch.Tensor:
@@ -65,11 +65,11 @@ METHOD = Method(
     paper="arXiv:2506.07468",
     recipe=recipe,
     worlds=EVERY,
-    home="red-teaming",
+    default_task="red-teaming",
     family="games",
     base=recipes.grpo,
     variants={"with-sft": partial(recipe, supervised=16)},
-    departs=(
+    departures=(
     ),
     claims=(
         Exact("roles are credited apart: the scale of one changes nothing", distance_between_scales, equals=0.0),

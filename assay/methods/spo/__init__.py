@@ -35,7 +35,7 @@ def recipe(world: Defaults = LANGUAGE, rollout: Chain | Tree | None = None) -> R
     assert base.rollout is not None
     stage = Stage("policy", ("actor",), (PolicyGradient(trust=Clip(0.2, 0.2)),), optimizer=world.optimizer)
     credit = (SegmentCredit(), Uncertain(0.9), WithCredit(), Whiten())
-    chain = Chain(base.rollout.num_starts, members=8, segment=2 if world.tokens else 20)
+    chain = Chain(base.rollout.num_starts, group_size=8, segment=2 if world.tokens else 20)
     return replace(base, name="spo", rollout=rollout or chain, credit=credit, stages=(stage,))
 
 
@@ -57,12 +57,12 @@ METHOD = Method(
     paper="arXiv:2505.23564",
     recipe=recipe,
     worlds=(LANGUAGE, CONTROL, TABLE),
-    home="countdown",
+    default_task="countdown",
     family="credit assignment",
     base=recipes.grpo,
     aliases=("spo-chain",),
     variants={"spo-tree": partial(recipe, rollout=Tree(25, (4, 4), 3))},
-    departs=(
+    departures=(
         "a cut follows the c-th uncertain decision; the public code cuts before it, no stopping time, which is biased",
         "c = 2 and 4 probes instead of 5 and 9; the start is always probed; whitened once over the batch",
         "no KL term; trees have no buffer of old edges, and levels are pooled as in the paper, not weighed",

@@ -51,12 +51,12 @@ METHOD = Method(
     paper="arXiv:2410.14606",
     recipe=stream_ac,
     worlds=(CONTROL, CONTINUOUS),
-    home="cartpole",
+    default_task="cartpole",
     family="value-based",
     base=recipes.a2c,
     aliases=("stream-ac",),
     variants={"stream-q": stream_q},
-    departs=(
+    departures=(
         "truncated episodes bootstrap (the authors' code ends them), so no time is added to the observations",
         "each unit keeps at least one input: on few inputs the authors' initial first layer is all zero",
         "both contexts of a decision are scaled by today's moments; population variance; first contexts not counted",

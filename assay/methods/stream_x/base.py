@@ -60,7 +60,7 @@ def plain_ac(learning_rate: float = 1e-3) -> Recipe:
         name="plain-ac",
         actor=Policy(Perceptron((32, 32))),
         critics={"value": Critic(Perceptron((32, 32)))},
-        rollout=Fragments(instances=1, steps=1),
+        rollout=Fragments(num_envs=1, steps=1),
         source=OneByOne(),
         stages=(
             Stage("policy", trains=("actor",), objective=(TracePolicy(),), optimizer=optimizer),

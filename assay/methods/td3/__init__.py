@@ -30,9 +30,9 @@ METHOD = Method(
     paper="arXiv:1802.09477",
     recipe=recipes.td3,
     worlds=(CONTINUOUS,),
-    home="pendulum",
+    default_task="pendulum",
     family="value-based",
-    departs=(
+    departures=(
         "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
         "8 steps and 8 updates in turn",
         "noise falls from the half-range to a tenth of it over a fifth of the steps; theirs begins with random actions",

@@ -57,10 +57,10 @@ METHOD = Method(
     paper="arXiv:2106.06860",
     recipe=td3_bc,
     worlds=(CONTINUOUS,),
-    home="pendulum",
+    default_task="pendulum",
     family="offline",
     base=recipes.td3,
-    departs=(
+    departures=(
         "mean |Q| is at recorded actions, as in the paper, before the critic's step; its code: at the actor's own",
         "observations are not standardised", "networks of 64, batches of 128, Adam 1e-3 (256, 256, 3e-4)",
         "data are made of scripted experts under noise, not D4RL",

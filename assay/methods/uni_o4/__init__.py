@@ -62,10 +62,10 @@ METHOD = Method(
     paper="arXiv:2311.03351",
     recipe=uni_o4,
     worlds=(CONTINUOUS,),
-    home="pendulum",
+    default_task="pendulum",
     family="offline to online",
     base=recipes.ppo,
-    departs=(
+    departures=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V goes with it, as it is",
         "cutting the clip's range is left out (the authors' code stops it after 200 steps); time limits bootstrap",

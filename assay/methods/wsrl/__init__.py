@@ -55,11 +55,11 @@ METHOD = Method(
     paper="arXiv:2412.07762",
     recipe=wsrl,
     worlds=(CONTINUOUS,),
-    home="pendulum",
+    default_task="pendulum",
     family="offline to online",
     base=recipes.sac,
     variants={"retained-data": partial(wsrl, retain=0.5)},
-    departs=(
+    departures=(
         "pairs of critics are drawn for each decision, not once for a minibatch: the same target in expectation",
         "the actor's step sees 64 rows, one of the four critic steps' batches, not all four; entropy at s, not at s'",
         "parameters, targets and temperature are handed on, Adam's moments are not",

@@ -51,7 +51,7 @@ def wsrl(world: Defaults = CONTINUOUS, warmup: int = 800, retain: float = 0.0, l
         actor=first.actor,
         critics=first.critics,
         copies=FOLLOWS,
-        rollout=Fragments(instances=1, steps=8),
+        rollout=Fragments(num_envs=1, steps=8),
         source=Retained(replay, Logged((log,)), retain),
         stages=(
             Stage("critic", trains=("q",), critic=(Td(OwnAction(DISCOUNT, subset=2)),), optimizer=STEP),

@@ -47,12 +47,12 @@ METHOD = Method(
     paper="arXiv:2309.15178",
     recipe=vc_fb,
     worlds=(CONTROL, CONTINUOUS),
-    home="small-rooms",
+    default_task="small-rooms",
     family="goal-conditioned",
     base=forward_backward,
     aliases=("vc-fb",),
     variants={"fb": forward_backward, "mc-fb": partial(forward_backward, conservative=ON_MEASURES)},
-    departs=(
+    departures=(
         "of the thesis, FB and its value- and measure-conservative kinds; no memory and no data-free control (PEARL)",
         "the penalty has a fixed weight; the authors' dual variable has a target (50) that fits their D and discount",
         "of torques the penalty takes 8 uniform samples, the policy's and the recorded one, all at s",

@@ -20,7 +20,6 @@ from assay.core.slots import Choice, Reward, Scene
 from assay.core.verifier import VERIFIED, Verifier
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
-from assay.parts.rewards.labels import check_labels, labels_of, log_by_label
 
 
 @dataclass(frozen=True)
@@ -147,37 +146,6 @@ class Gated(Reward):
         rewarded, values = applied({"gate": self.gate, "then": self.then}, experience, scene, state)
         gate, then = ((values[name] * rewarded.mask).sum(1) for name in ("gate", "then"))
         return placed(rewarded, torch.where(gate > self.threshold, then, torch.full_like(then, self.closed)))
-
-
-@dataclass(frozen=True)
-class ByLabel(Reward):
-    """reward = table[label][outcome]: what an outcome is worth depends on the prompt's label, on the last decision.
-
-    The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
-    `reward` is above `threshold`. table maps a label to (worth if not, worth if so). A label without an entry is an
-    error that names it. Logs the share of rows with the outcome as `outcome/LABEL`.
-    """
-
-    table: Mapping[str, tuple[float, float]]
-    reward: Reward = Verifier()
-    label: str = "label"
-    threshold: float = 0.5
-
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"table": {"": (0.0, 1.0)}, "label": ""},)
-
-    def init(self, scene: Scene) -> State:
-        """Returns the state of the reward inside; refuses a task whose prompts lack the label, or have another one."""
-        check_labels(scene, self.label, self.table)
-        return states_of({"outcome": self.reward}, scene)
-
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the table's rewards."""
-        rewarded, values = applied({"outcome": self.reward}, experience, scene, state)
-        is_so = ((values["outcome"] * rewarded.mask).sum(1) > self.threshold).tolist()
-        labels = labels_of(rewarded, scene, self.label, self.table)
-        log_by_label("outcome", labels, is_so, rewarded, scene)
-        total = [self.table[label][int(so)] for label, so in zip(labels, is_so, strict=True)]
-        return placed(rewarded, torch.tensor(total, device=rewarded.mask.device))
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,53 @@
-"""Labels of prompts: facts by which a reward tells prompts apart. Axes: B sequences."""
+"""Rewards that depend on a prompt's label, a fact of the prompt. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience
-from assay.core.slots import DemonstratedTask, Scene, TextTask
+from assay.core.record import Experience, State
+from assay.core.slots import DemonstratedTask, Reward, Scene, TextTask
+from assay.core.verifier import Verifier
+from assay.parts.rewards.combine import applied, placed, states_of
 
 NUM_CHECKED = 32
 """Prompts whose labels are checked before a run."""
+
+
+@dataclass(frozen=True)
+class ByLabel(Reward):
+    """reward = table[label][outcome]: what an outcome is worth depends on the prompt's label, on the last decision.
+
+    The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
+    `reward` is above `threshold`. table maps a label to (worth if not, worth if so). A label without an entry is an
+    error that names it. Logs the share of rows with the outcome as `outcome/LABEL`.
+    """
+
+    table: Mapping[str, tuple[float, float]]
+    reward: Reward = Verifier()
+    label: str = "label"
+    threshold: float = 0.5
+
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"table": {"": (0.0, 1.0)}, "label": ""},)
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the reward inside; refuses a task whose prompts lack the label, or have another one."""
+        check_labels(scene, self.label, self.table)
+        return states_of({"outcome": self.reward}, scene)
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the table's rewards."""
+        rewarded, values = applied({"outcome": self.reward}, experience, scene, state)
+        is_so = ((values["outcome"] * rewarded.mask).sum(1) > self.threshold).tolist()
+        labels = labels_of(rewarded, scene, self.label, self.table)
+        log_by_label("outcome", labels, is_so, rewarded, scene)
+        total = [self.table[label][int(so)] for label, so in zip(labels, is_so, strict=True)]
+        return placed(rewarded, torch.tensor(total, device=rewarded.mask.device))
 
 
 def labels_of(experience: Experience, scene: Scene, name: str, known: Collection[str] | None = None) -> list[str]:

@@ -22,38 +22,33 @@ from assay.playing.episodes import Recorder, Uniforms
 
 
 def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every start `members` times, and the sample indices 0..members-1 beside it."""
+    """Every start `group_size` times, and the sample indices 0..group_size-1 beside it."""
     return np.repeat(starts, members), np.tile(np.arange(members), len(starts))
 
 
 @dataclass(frozen=True)
 class Episodes(Rollout):
-    """Whole episodes: `starts` different starts, `members` independent samples of each (a group)."""
+    """Whole episodes: `num_starts` different starts, `group_size` independent samples of each (a group)."""
 
-    starts: int = 32
-    members: int = 8
+    num_starts: int = 32
+    group_size: int = 8
 
     def init(self, scene: Scene) -> State:
         """Nothing to remember."""
         return {}
 
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """`len(starts)` x `members` episodes; randomness belongs to (start, sample), not to the batch."""
+        """`len(starts)` x `group_size` episodes; randomness belongs to (start, sample), not to the batch."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
-        rows, samples = group_rows(starts, self.members)
+        rows, samples = group_rows(starts, self.group_size)
         return task.play(actor, rows, samples, draw, split=0, greedy=False)
 
 
 @dataclass(frozen=True)
 class Fragments(Rollout):
-    """`steps` steps in each of `instances` simulations, which go on from call to call; episodes may span fragments."""
+    """`steps` steps in each of `num_envs` simulations, which go on from call to call; episodes may span fragments."""
 
-    instances: int = 64
+    num_envs: int = 64
     steps: int = 64
     explore: Explore | None = None
 
@@ -64,8 +59,8 @@ class Fragments(Rollout):
             raise AssayError(
                 f"Fragments needs a task that can be stepped, and '{task.name}' is not one; use rollout Episodes()"
             )
-        running = torch.zeros(self.instances, 2, dtype=torch.float64)
-        simulation = task.simulate(self.instances)
+        running = torch.zeros(self.num_envs, 2, dtype=torch.float64)
+        simulation = task.simulate(self.num_envs)
         explore = self.explore.init(scene) if self.explore else {}
         begun = {"simulation": simulation, "time": 0, "context": None, "over": None, "running": running}
         return {**begun, "explore": explore}
@@ -79,11 +74,11 @@ class Fragments(Rollout):
     def __call__(self, scene: Scene, state: State) -> Experience:
         """The next fragment of every simulation."""
         actor, draw = scene.actor, scene.draw
-        simulation, instances = state["simulation"], np.arange(self.instances)
+        simulation, instances = state["simulation"], np.arange(self.num_envs)
         run = Draw(draw.seed)
         if state["context"] is None:
             state["context"] = dict(simulation.reset(random.hashed(run, 1, instances).view(np.int64)))
-            state["over"] = torch.zeros(self.instances, dtype=torch.bool)
+            state["over"] = torch.zeros(self.num_envs, dtype=torch.bool)
         who = actor if self.explore is None else self.explore.wrap(actor, scene, state["explore"])
         uniforms = Uniforms(run.at(2), (instances,), who.num_draws)
         recorder, decide, context, over = Recorder(), deciding(who), state["context"], state["over"]
