@@ -50,7 +50,8 @@ SIGNS = (Matches(refusing.FORMAT), Says((refusing.REFUSE,), after=">"))
 """Format and refusal of the testbed."""
 TEN = Jittered(scale=10.0)
 """Helpfulness of the testbed: correctness with noise, in units ten times as large."""
-SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64).set("rollout.num_starts", 16)
+SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64)
+SMALL = SMALL.set("rollout.num_starts", 16)
 RAW = with_help(replace(SMALL, name="alphaalign-raw"), *SIGNS, TEN)
 BUDGET = {"seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 80}
 
