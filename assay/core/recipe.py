@@ -247,7 +247,7 @@ class Recipe:
         for need in self.needs:
             if not isinstance(need, Need) and need.model not in models:
                 raise AssayError(
-                    f"the column '{need.column}' is computed by the model '{need.model}', which is no model of this "
+                    f"the column '{need.column}' is computed by the model '{need.model}', which is not a model of this "
                     f"recipe ({', '.join(sorted(models))})"
                 )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:

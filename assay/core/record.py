@@ -68,8 +68,7 @@ class PolicyFault:
 
 @dataclass(frozen=True)
 class InfraFault:
-    """A failure of the infrastructure. It never becomes a number: the sequence is excluded from training and counted.
-    """
+    """A failure of the infrastructure, never a number: the sequence is excluded from training and counted."""
 
     kind: str
 

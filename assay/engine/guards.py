@@ -101,7 +101,7 @@ class SampledEqualsTrained:
         text = (
             f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
             f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight "
-            "hand-over, "
+            "transfer, "
             "temperature, top-p, masks and dtype of the actor"
         )
         return [Alarm("sampled equals trained", text, stop=True)]

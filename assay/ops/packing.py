@@ -35,8 +35,7 @@ def places(length_B: Tensor, row_length: int) -> tuple[Tensor, Tensor, int]:
 def through_packed(
     trunk: Callable[[Tensor, Tensor, Tensor], Tensor], tokens_BT: Tensor, valid_BT: Tensor, row_length: int
 ) -> Tensor:
-    """Evaluates `trunk(tokens, position, document)` on packed rows and unpacks to [B, T, ...]; zeros where not valid.
-    """
+    """Evaluates `trunk(tokens, position, document)` on packed rows and unpacks to [B, T, ...]; zeros if not valid."""
     lengths = valid_BT.sum(1)
     row, offset, num_rows = places(lengths, row_length)
     width = max(row_length, int(lengths.max()))
@@ -134,8 +133,7 @@ def packed(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Pack:
 
 
 def pieces(needs: Reach) -> list[tuple[int, int, int, int]]:
-    """Returns (row, first column, the column after the last, the piece that it follows or -1) in the order of a pack.
-    """
+    """Returns (row, first column, column after the last, the piece it follows or -1) in the order of a pack."""
     num = np.bincount(needs.label_B + 1, minlength=1)[needs.label_B + 1]
     is_shared, is_alone = (needs.label_B >= 0) & (num > 1), (needs.label_B >= 0) & (num == 1)
     prompt = {int(label): at for at, label in enumerate(np.unique(needs.label_B[is_shared]))}

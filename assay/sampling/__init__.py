@@ -65,8 +65,7 @@ def sampled(
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
 ) -> Written | None:
-    """Returns results on the CPU, rows in the order of prompts, padded; None without a sampler. See `Sampler.sample`.
-    """
+    """Returns padded results on the CPU, in the order of prompts; None without a sampler. See `Sampler.sample`."""
     sampler = sampler_for(actor, prompts, repeats, longest)
     if sampler is None:
         return None

@@ -1,5 +1,4 @@
-"""Steps as CUDA graphs, recorded once for each shape and sampling mode; and the clusters of rows that share a prompt.
-"""
+"""Steps as CUDA graphs, one for each shape and sampling mode; and clusters of rows that share a prompt."""
 
 from __future__ import annotations
 

@@ -145,8 +145,7 @@ class Ledger:
             self.drop(prompt)
 
     def evict(self, but: Row) -> bool:
-        """Frees the pages of an idle row other than this one, or of an unused prompt; returns False if there is none.
-        """
+        """Frees the pages of an idle row other than this one, or of an unused prompt; returns False if it cannot."""
         # Idle rows first: they are read again only if they resume, a prompt for every row that joins it.
         row = next((row for row in self.resting if row is not but), None)
         if row is not None:

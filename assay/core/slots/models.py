@@ -164,8 +164,7 @@ class Layered(Protocol):
 
 @runtime_checkable
 class Packing(Protocol):
-    """A model that can process packed rows: concatenated without padding, with a group's shared prefix computed once.
-    """
+    """A model that can process packed rows: no padding, and a group's shared prefix computed once."""
 
     def pack(self) -> bool:
         """Switches packing on; returns False if the model cannot pack."""

@@ -89,6 +89,7 @@ class Credit(Transform, Protocol):
 
     slot: ClassVar[str] = "credit"
 
+
 Over = Callable[[Experience, Callable[[Any, Experience], Tensor]], Tensor]
 """`over(experience, function)`: function(model, rows) on each micro-batch without gradient, results concatenated."""
 

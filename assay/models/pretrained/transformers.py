@@ -155,7 +155,7 @@ def loaded(model: Pretrained) -> Any:
 
 
 def with_adapters(network: Any, model: Pretrained) -> Any:
-    """Returns the network with the adapter of its path or its settings; unchanged if there is none."""
+    """Returns the network with the adapter of its path or its settings; unchanged without one."""
     folder = Path(model.path).expanduser()
     if not adapter_settings(folder):
         return model.lora.attach(network) if model.lora.rank else network
