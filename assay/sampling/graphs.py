@@ -16,8 +16,8 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512
 class Graphs:
     """Recorded steps. Code that moves a tensor which a step knows by its address must `clear` them."""
 
-    def __init__(self, step: Callable[[Tensor, Tensor, Tensor], None], device: torch.device, nobody: int) -> None:
-        self.step, self.device, self.nobody = step, device, nobody
+    def __init__(self, step: Callable[[Tensor, Tensor, Tensor], None], device: torch.device, padding: int) -> None:
+        self.step, self.device, self.padding = step, device, padding
         self.known: dict[Hashable, tuple[Any, tuple[Tensor, Tensor, Tensor]]] = {}
         self.pool: Any = None
 
@@ -39,8 +39,8 @@ class Graphs:
     def record(self, place: Tensor, rows: Tensor, prompt: Tensor) -> tuple[Any, tuple[Tensor, Tensor, Tensor]]:
         """Warms up the kernels on the padding row, then captures the step."""
         # Warming up runs the step for real: at the place of the padding row it changes nothing that is read.
-        nobody = torch.full_like(place, self.nobody), rows, torch.full_like(prompt, self.nobody)
-        inputs = tuple(some.to(self.device) for some in nobody)
+        padding = torch.full_like(place, self.padding), rows, torch.full_like(prompt, self.padding)
+        inputs = tuple(some.to(self.device) for some in padding)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -53,7 +53,7 @@ class Graphs:
         return graph, (inputs[0], inputs[1], inputs[2])
 
 
-def clusters(prompts: Sequence[int], size: int, members: int, nobody: int) -> tuple[Tensor, Tensor]:
+def clusters(prompts: Sequence[int], size: int, members: int, padding: int) -> tuple[Tensor, Tensor]:
     """Returns (places in the batch [C, members], -1 for none; prompt [C]) of neighbouring rows with one prompt;
     `prompts` has each row's prompt, rows beyond them up to `size` are padding.
     """
@@ -65,11 +65,11 @@ def clusters(prompts: Sequence[int], size: int, members: int, nobody: int) -> tu
             found.append((whose, [place]))
     num = next(some for some in (*SIZES, len(found)) if some >= len(found)) - len(found)
     places = [own + [-1] * (members - len(own)) for _, own in found] + [[-1] * members] * num
-    rows, prompt = torch.tensor(places), torch.tensor([whose for whose, _ in found] + [nobody] * num)
+    rows, prompt = torch.tensor(places), torch.tensor([whose for whose, _ in found] + [padding] * num)
     if size > len(prompts):  # padding shares no prompt, but its parts must still be written
         spare = torch.arange(len(prompts), size)
         extra = torch.full((-(-len(spare) // members), members), -1)
         extra.view(-1)[: len(spare)] = spare
         rows = torch.cat([rows, extra])
-        prompt = torch.cat([prompt, torch.full((len(extra),), nobody)])
+        prompt = torch.cat([prompt, torch.full((len(extra),), padding)])
     return rows, prompt
