@@ -50,7 +50,8 @@ METHOD = Method(
         "runs 1 to 3 differ in their data: choose the task; the testbed is refuted if cuts are not fewer or the score "
         "falls by 0.05; its rival is accuracy with the weight of the cosine",
         "on `thinking`, whose limit is far from the median length, accuracy alone cuts 3 % and d was -0.015 (-0.032 to "
-        "0.002), length -0.44, score +0.002 (-0.059 to 0.062); so the testbed became one where it cuts 8 %",
+        "0.002), length -0.44, score +0.002 (-0.059 to 0.062); so the testbed became one where it cuts 8 %. There the "
+        "score fails: a policy that is mostly wrong learns the tag alone, since a short wrong answer costs nothing",
     ),
     claims=(
         Exact("right, wrong and the function's own order have the paper's values at 0, half and full length",
