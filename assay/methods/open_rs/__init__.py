@@ -50,7 +50,7 @@ METHOD = Method(
         "runs 1 to 3 differ in their data: choose the task; the testbed is refuted if cuts are not fewer or the score "
         "falls by 0.05; its rival is accuracy with the weight of the cosine",
         "measured twice: on `thinking` cuts were d = -0.015 (-0.032 to 0.002), length -0.44, score +0.002 (-0.059 to "
-        "0.062); then on `thinking-4-to-6`, chosen after that result because accuracy alone cut 8 to 10 % there with one "
+        "0.062); then on `thinking-4-to-6`, chosen after that result because accuracy alone cut 8 % there with one "
         "pilot seed (3 % on the five measured ones, as before); a warm-up of 60 was dropped, where accuracy alone fell "
         "to 0. The score fails in four of five seeds, with answers of about 2 tokens; why was not tested",
     ),
