@@ -77,9 +77,9 @@ class Rewrite(Choice, Protocol):
 
 @dataclass(frozen=True)
 class LimitExploited(Rewrite):
-    """A program: a criterion that gives over `share` of all points, for the same words whatever was asked, is paid once.
+    """A program: pays a criterion only once if it gives over `share` of all points for the same words in every prompt.
 
-    So further matches are deducted. Rollouts of a single prompt tell nothing and change nothing.
+    Further matches are then deducted. Rollouts of a single prompt tell nothing and change nothing.
     """
 
     share: float = 0.5

@@ -2,7 +2,7 @@
 
     gold = min(asked letters, 4) / 4 * (1 - max(0, marks - 2) / 10),   marks: "#" (a title) and "!" (praise)
 
-A proxy that pays for marks without limit has two loopholes: it rises with every mark, while gold falls after the second.
+A proxy that pays for marks without limit has two loopholes: it rises with every mark, gold falls after the second.
 """
 
 from __future__ import annotations
