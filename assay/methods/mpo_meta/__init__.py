@@ -27,7 +27,7 @@ def recipe(world: World = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) -> 
         base,
         name="mpo-meta",
         rewards=(EvolvingRubric(rubric, every=every),),
-        credit=(KlInReward(0.004), *base.credit),
+        credit=(KlInReward(0.02 / 5), *base.credit),
         copies={"reference": Copy("actor")},
     )
 
@@ -50,7 +50,9 @@ METHOD = Method(
         Exact("points on content, marks, beyond the limit, cut and faulty rows",
               lambda: claims.reward_error(recipe()), equals=0.0),
         Exact("with T = 3 rows of steps 1 to 7 carry versions 0 0 0 1 1 1 2, the second with a closed loophole",
-              lambda: claims.version_errors(recipe()), equals=0.0),
+              lambda: claims.version_errors(recipe(every=3)), equals=0.0),
+        Exact("what differs with the prompt is not closed, nor anything if there is one prompt",
+              lambda: claims.closed_wrongly(recipe()), equals=0.0),
         Exact("points (3, 4, unreadable) are 7", lambda: claims.unread_sum(recipe()), equals=7.0),
         Exact("ten times the points leave the value target",
               lambda: claims.returns_times(recipe(), None, 10.0), equals=1.0),

@@ -14,11 +14,12 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import probes
 from assay.core import store
-from assay.core.recipe import Recipe
+from assay.core.recipe import Copy, Recipe
 from assay.core.record import Experience, Progress, State
 from assay.core.slots import Scene
 from assay.engine.loop import Loop, frozen
 from assay.methods.mpo_meta.parts import EvolvingRubric, PlainSum, Rubric, RubricJudge, Scale
+from assay.parts.credit.shaping import KlInReward
 from assay.parts.credit.temporal import Gae
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes
@@ -64,24 +65,35 @@ def reward_error(recipe: Recipe) -> float:
     return float((paid - expected).abs().max())
 
 
-def versions(recipe: Recipe, num_steps: int) -> list[tuple[int, int, list[float]]]:
-    """Version, number of different rubrics so far, and limits, as recorded in the rows of each step."""
+def versions(recipe: Recipe, num_steps: int) -> list[tuple[int, int, list[float], int]]:
+    """Version and number of different rubrics so far, as recorded in the rows of each step; limits; rollouts kept."""
     part = part_of(recipe)
     state, seen, found = part.init(Scene(TASK)), set(), []
     for step in range(num_steps):
         rows = part(exploiting(step), Scene(TASK, progress=Progress(step, num_steps)), state)
         (version,), (mark,) = (rows.column(name).unique().tolist() for name in ("rubric_version", "rubric_hash"))
         seen.add(mark)
-        found.append((version, len(seen), [one[3] for one in state["rubric"]]))
+        found.append((version, len(seen), [one[3] for one in state["rubric"]], len(state["rollouts"])))
     return found
 
 
 def version_errors(recipe: Recipe) -> int:
     """Of seven steps with T = 3: those whose rows carry another version than 0 0 0 1 1 1 2, or another rubric."""
-    ours = versions(replace(recipe, rewards=(replace(part_of(recipe), every=3),)), 7)
-    expected = [(0, 1, [4, 12, 12])] * 3 + [(1, 2, [4, 1, 12])] * 4
-    right = [one[0] == version for one, version in zip(ours, (0, 0, 0, 1, 1, 1, 2), strict=True)]
-    return sum(not so or one[1:] != other[1:] for so, one, other in zip(right, ours, expected, strict=True))
+    before, after = (0, 1, [4, 12, 12]), (1, 2, [4, 1, 12])
+    expected = [(*(before if step < 3 else after), 3 + 3 * (step % 3)) for step in range(6)]
+    return sum(one != other for one, other in zip(versions(recipe, 7), [*expected, (2, *after[1:], 3)], strict=True))
+
+
+def closed_wrongly(recipe: Recipe) -> int:
+    """Rewrites that change the rubric though what was paid differs with the prompt, or all rollouts have one prompt."""
+    part, starts = part_of(recipe), torch.arange(8).numpy()
+    shown = TASK.texts(TASK.demonstrate(starts, 0), 0)
+    same = TASK.texts(probes.completed(TASK, ["####"] * 3, [0] * 3), 0)
+    return sum(
+        one != other
+        for rows in (shown, same)
+        for one, other in zip(part.rewrite(part.first, rows), part.first, strict=True)
+    )
 
 
 def unread_sum(recipe: Recipe) -> float:
@@ -137,7 +149,8 @@ def fixed_difference(recipe: Recipe) -> float:
         return values
 
     base = recipes.ppo(SMALL)
-    rival = replace(base, rewards=(FromFunction(score),), credit=recipe.credit, copies=recipe.copies)
+    credit, copies = (KlInReward(0.02 / 5), *base.credit), {"reference": Copy("actor")}
+    rival = replace(base, rewards=(FromFunction(score),), credit=credit, copies=copies)
     ours, theirs = trained(recipe, 2)[0], trained(rival, 2)[0]
     return max(float((ours[name] - theirs[name]).abs().max()) for name in ours)
 
