@@ -17,11 +17,11 @@ from assay.parts.rewards.combine import applied, placed, states_of
 
 @dataclass(frozen=True)
 class ByLabel(Reward):
-    """reward = table[label][outcome]: what an outcome is worth depends on the prompt's label, on the last decision.
+    """reward = table[label][outcome], on the last decision: the reward of an outcome depends on the prompt's label.
 
     The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
-    `reward` is above `threshold`. table maps a label to (worth if not, worth if so). A label without an entry is an
-    error that names it.
+    `reward` is above `threshold`. `table` maps a label to (reward if not, reward if so). A label without an entry
+    raises AssayError.
     """
 
     table: Mapping[str, tuple[float, float]]
@@ -48,7 +48,7 @@ class ByLabel(Reward):
 
 
 def labels_of(experience: Experience, scene: Scene, name: str) -> list[str]:
-    """The fact `name` of each row's prompt as text; the empty name gives every row the empty label."""
+    """Returns the fact `name` of each row's prompt as text; the empty name gives every row the empty label."""
     if not name:
         return [""] * len(experience)
     if not isinstance(scene.task, TextTask):
