@@ -108,7 +108,7 @@ class Gain:
 
 @dataclass(frozen=True)
 class Dip:
-    """The lowest value of a metric minus the first: the largest loss during training; 0 if there is none."""
+    """The lowest value of a metric minus the first: the largest loss during training, or 0."""
 
     metric: str = "evaluation"
 
@@ -158,7 +158,7 @@ def values_of(curves: Curves, metric: str) -> list[float]:
 class Measured:
     """A comparison on paired seeds whose decision rule is stated in advance.
 
-            d = mean over seeds of metric(ours) - metric(theirs)
+        d = mean over seeds of metric(ours) - metric(theirs)
 
     Holds if the 95 % interval of d lies inside what `expect` and `margin` allow, fails if it lies outside, else
     inconclusive. A negative margin makes ABOVE a claim of non-inferiority. A side is a recipe, trained on `task`, or

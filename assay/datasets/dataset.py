@@ -50,7 +50,7 @@ class Dataset:
                 raise AssayError(f"'{name}' has {len(column)} rows and 'reward' {rows}. They need equally many")
             if column.is_floating_point() and not bool((finite := finite_rows(column)).all()):
                 place = int((~finite).nonzero()[0])
-                raise AssayError(f"'{name}' is not finite in row {place} ({int((~finite).sum())} such rows). Remove them")
+                raise AssayError(f"'{name}' is not finite in row {place} ({int((~finite).sum())} such rows). Remove it")
         if self.observation.shape != self.next_observation.shape:
             shapes = f"{tuple(self.observation.shape)} and {tuple(self.next_observation.shape)}"
             raise AssayError(f"'observation' and 'next_observation' have different shapes: {shapes}")

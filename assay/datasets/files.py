@@ -124,7 +124,7 @@ def verified(data: Dataset, saved: str | None) -> Dataset:
 
 
 def parsed(words: str | None) -> dict[str, Any]:
-    """Returns the description of a dataset, empty if there is none."""
+    """Returns the description of a dataset, empty without one."""
     try:
         found = json.loads(words) if words else {}
     except ValueError:
@@ -134,8 +134,7 @@ def parsed(words: str | None) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- columns
 def from_arrays(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Dataset:
-    """Returns the dataset of columns by our names, converted to float32 vectors, int64 discrete values and bool ends.
-    """
+    """Returns the dataset of named columns, converted to float32 vectors, int64 discrete values and bool ends."""
     found = {name: array for name, array in arrays.items() if name in (*NEEDED, *OPTIONAL)}
     odd = [name for name, array in found.items() if array.dtype.kind not in "biuf"]
     if odd:

@@ -151,8 +151,7 @@ def compare(
     reference_SA: Tensor | None = None,
     exact: Tensor | None = None,
 ) -> Bias:
-    """Returns the recipe's expected gradient with the exact one: that of the expected reward unless another is given.
-    """
+    """Returns the recipe's expected gradient and the exact one, by default that of the expected reward."""
     logits = torch.atleast_2d(logits_SA)
     mean, variance = moments(recipe, episodes, logits, members, behaviour_SA, reference_SA)
     return Bias(-mean, exact_table_gradient(episodes, logits) if exact is None else exact, variance)

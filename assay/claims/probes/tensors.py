@@ -167,8 +167,7 @@ def credited(recipe: Recipe, experience: Experience) -> Experience:
 def decision_weights(
     recipe: Recipe, experience: Experience, logp: Tensor, *, logp_ref: Tensor | None = None, value: Tensor | None = None
 ) -> Tensor:
-    """Returns -d loss / d logp, [B, T]: how strongly the recipe raises (or, negative, lowers) each recorded decision.
-    """
+    """Returns -d loss / d logp, [B, T]: how strongly the recipe raises (or lowers) each recorded decision."""
     logp = logp.detach().requires_grad_()
     objectives = [replace(stage, regularizers=(), critic=()) for stage in recipe.stages if stage.objective]
     probe = loss(replace(recipe, stages=tuple(objectives)), experience, logp, logp_ref=logp_ref, value=value)

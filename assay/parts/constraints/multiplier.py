@@ -47,8 +47,8 @@ class Ascent:
 class Pid:
     """Updates the multiplier from the violation, its sum and its growth (PID control, arXiv:2007.03964).
 
-            e = J_C - limit;  I <- max(0, I + e);  D = max(0, J_C - previous J_C)
-            multiplier <- max(0, proportional * e + integral * I + derivative * D)
+        e = J_C - limit;  I <- max(0, I + e);  D = max(0, J_C - previous J_C)
+        multiplier <- max(0, proportional * e + integral * I + derivative * D)
 
     proportional = derivative = 0 is `Ascent` with rate `integral`. Degenerate: the first batch has D = 0.
     """

@@ -1,5 +1,4 @@
-"""CQL's penalty: pushes down the values of the policy's actions relative to the recorded ones. Axes: B, T, N critics.
-"""
+"""CQL's penalty: lowers the values of the policy's actions relative to the recorded ones. Axes: B, T, N critics."""
 
 from __future__ import annotations
 

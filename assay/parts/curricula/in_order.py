@@ -12,8 +12,7 @@ from assay.core.slots import Curriculum, Scene
 
 @dataclass(frozen=True)
 class InOrder(Curriculum):
-    """Proposes starts 0, 1, 2, ...: each exactly once, in an order that does not depend on crashes or the batch size.
-    """
+    """Proposes starts 0, 1, 2, ...: each exactly once, in an order independent of crashes and the batch size."""
 
     def init(self, scene: Scene) -> State:
         """Returns ordinal 0."""
