@@ -38,7 +38,7 @@ from assay.runs.stacked import shared_loops
 from assay.tasks.control.stepping import SteppedTask
 
 OBSERVATIONS, ACTIONS, WIDTH, BATCH = 17, 6, 256, 256
-METHODS: dict[str, Callable[[], Recipe]] = {"sac": recipes.sac, "td3_bc": td3_bc}
+METHODS: dict[str, Callable[[], Recipe]] = {"sac": recipes.sac, "td3-bc": td3_bc}
 
 
 @dataclass(frozen=True)

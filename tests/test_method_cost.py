@@ -15,16 +15,19 @@ ARGUMENT = "a word of its slot beside others of the same kind; one method is sho
 REASONS = {
     "FixedLength": BASE, "Informative": BASE, "ConservativeChoices": BASE, "MaximizeQ": BASE,
     "SequenceRatio": BASE, "SoftGate": BASE, "StopGradientWeight": BASE, "GaussianNoise": BASE,
-    "DemonstratedDecisions": BASE, "BradleyTerry": BASE, "SequenceScore": BASE,
+    "DemonstratedDecisions": BASE, "BradleyTerry": BASE,
     "PromptMean": VOCABULARY, "CostValues": VOCABULARY, "EndAtCost": VOCABULARY, "NoBaseline": VOCABULARY,
     "OverlongPenalty": VOCABULARY, "RewardToGo": VOCABULARY, "ProductRatio": VOCABULARY, "FromFunction": VOCABULARY,
-    "Narrowed": VOCABULARY, "ByLabel": VOCABULARY, "Gated": VOCABULARY, "Product": VOCABULARY,
-    "StandardisedInGroup": VOCABULARY, "Weighted": VOCABULARY, "WeightedSum": VOCABULARY, "ModelJudge": VOCABULARY,
+    "Narrowed": VOCABULARY, "ByLabel": ARGUMENT, "Gated": VOCABULARY, "StandardisedInGroup": ARGUMENT,
+    "ByVerdict": ARGUMENT, "Says": ARGUMENT, "Confidence": ARGUMENT, "CosineLength": ARGUMENT,
+    "Floored": ARGUMENT, "Jittered": ARGUMENT, "NoisyChannel": ARGUMENT, "Rates": ARGUMENT,
+    "ModelJudge": VOCABULARY,
     "Hinted": VOCABULARY, "CostCritic": BASE,
     "ActionValues": ARGUMENT, "CriticAdvantage": ARGUMENT, "AlignAdvantages": ARGUMENT, "LeaveOneOutToGo": ARGUMENT,
     "PlayerDeviation": ARGUMENT, "PlayerMean": ARGUMENT, "Ahead": ARGUMENT, "CostToGo": ARGUMENT,
-    "Unclipped": ARGUMENT, "KlToBehaviour": ARGUMENT, "KlWhereMarked": ARGUMENT, "KlToReference": ARGUMENT,
-    "ScaledReward": ARGUMENT,
+    "Unclipped": ARGUMENT, "KlToBehaviour": ARGUMENT, "KlWhereMarked": ARGUMENT,
+    "ScaledReward": ARGUMENT, "Normalised": ARGUMENT, "Rewarded": ARGUMENT,
+    "Categorical": VOCABULARY, "Gaussian": VOCABULARY, "TextScore": BASE,
 }  # fmt: skip
 """Shared parts that fewer than two methods use, and why they are shared."""
 

@@ -150,7 +150,7 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
 def add_compare_options(one: argparse.ArgumentParser) -> None:
     """The options of `compare`."""
     one.add_argument(
-        "methods", nargs="+", metavar="METHOD", help="METHOD, METHOD:VARIANT, or with settings: grpo:members=16"
+        "methods", nargs="+", metavar="METHOD", help="METHOD, METHOD:VARIANT, or with settings: grpo:group_size=16"
     )
     one.add_argument("--task", nargs="+", required=True, help="one task or several")
     add_run_options(one)

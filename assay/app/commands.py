@@ -84,7 +84,7 @@ def parsed_settings(words: Sequence[str]) -> dict[str, str]:
 
 def default_task(name: str) -> str:
     """The task that a method is shown on."""
-    return catalogue.find_method(name)[1].home
+    return catalogue.find_method(name)[1].default_task
 
 
 def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: int) -> list[Any]:

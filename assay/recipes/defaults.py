@@ -37,7 +37,7 @@ class OffPolicy:
 
     body: Body = Perceptron((256, 256))
     optimizer: Adam = Adam(learning_rate=1e-3, clip_norm=0.0)
-    rollout: Fragments = Fragments(instances=1, steps=8)
+    rollout: Fragments = Fragments(num_envs=1, steps=8)
     replay: Replay = Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000)
     noise_share: float = 0.2
     """Share of the run over which exploration noise falls to its final level."""
@@ -71,19 +71,19 @@ class Defaults:
     actor: ModelSpec
     value: Critic
     episodes: Rollout | None
-    """Whole episodes in groups: what group methods gather."""
+    """Rollout of group methods: whole episodes in groups."""
     fragments: Rollout | None
-    """What actor-critic methods gather if they use it several times."""
+    """Rollout of actor-critic methods that use a batch several times."""
     short: Rollout | None
-    """What they gather if they use it once."""
+    """Rollout of actor-critic methods that use a batch once."""
     reuse: Source
-    """How often a batch is used if there is a trust region."""
+    """Source of methods with a trust region: how often a batch is used."""
     once: Source
     gae: Gae
     optimizer: Adam
     steps: int
     more_steps: int = 8
-    """How many times as many steps go with `short`."""
+    """Factor of the number of steps that goes with `short`."""
     entropy: float = 0.003
     """Coefficient of PPO's entropy bonus."""
     off_policy: OffPolicy = OffPolicy()
@@ -108,12 +108,12 @@ LANGUAGE = Defaults(
     name="language",
     actor=Policy(Transformer()),
     value=Critic(Transformer()),
-    episodes=Episodes(starts=32, members=8),
-    fragments=Episodes(starts=64, members=4),
-    short=Episodes(starts=64, members=4),
+    episodes=Episodes(num_starts=32, group_size=8),
+    fragments=Episodes(num_starts=64, group_size=4),
+    short=Episodes(num_starts=64, group_size=4),
     reuse=FreshSequences(epochs=1, minibatches=2),
     once=FreshSequences(),
-    gae=Gae(discount=1.0, decay=0.95),
+    gae=Gae(discount=1.0, gae_lambda=0.95),
     optimizer=Adam(learning_rate=3e-4, clip_norm=1.0),
     steps=150,
     more_steps=1,
@@ -125,12 +125,12 @@ CONTROL = Defaults(
     name="control",
     actor=Policy(),
     value=Critic(),
-    episodes=Episodes(starts=8, members=8),
-    fragments=Fragments(instances=128, steps=16),
-    short=Fragments(instances=16, steps=16),
+    episodes=Episodes(num_starts=8, group_size=8),
+    fragments=Fragments(num_envs=128, steps=16),
+    short=Fragments(num_envs=16, steps=16),
     reuse=FreshDecisions(epochs=3, minibatches=4),
     once=FreshSequences(),
-    gae=Gae(discount=0.98, decay=0.9),
+    gae=Gae(discount=0.98, gae_lambda=0.9),
     optimizer=Adam(learning_rate=Linear(4e-3, 0.0), epsilon=1e-5, clip_norm=0.5),
     steps=100,
     discrete=True,
@@ -140,12 +140,12 @@ CONTINUOUS = Defaults(
     name="continuous control",
     actor=Policy(),
     value=Critic(),
-    episodes=Episodes(starts=8, members=8),
-    fragments=Fragments(instances=16, steps=128),
-    short=Fragments(instances=16, steps=16),
+    episodes=Episodes(num_starts=8, group_size=8),
+    fragments=Fragments(num_envs=16, steps=128),
+    short=Fragments(num_envs=16, steps=16),
     reuse=FreshDecisions(epochs=10, minibatches=16),
     once=FreshSequences(),
-    gae=Gae(discount=0.95, decay=0.95),
+    gae=Gae(discount=0.95, gae_lambda=0.95),
     optimizer=Adam(learning_rate=1e-3, epsilon=1e-5, clip_norm=0.5),
     steps=100,
 )
@@ -154,12 +154,12 @@ TABLE = Defaults(
     name="table",
     actor=Policy(Table()),
     value=Critic(Table()),
-    episodes=Episodes(starts=8, members=8),
-    fragments=Fragments(instances=16, steps=16),
-    short=Fragments(instances=16, steps=8),
+    episodes=Episodes(num_starts=8, group_size=8),
+    fragments=Fragments(num_envs=16, steps=16),
+    short=Fragments(num_envs=16, steps=8),
     reuse=FreshDecisions(epochs=2, minibatches=2),
     once=FreshSequences(),
-    gae=Gae(discount=0.99, decay=0.95),
+    gae=Gae(discount=0.99, gae_lambda=0.95),
     optimizer=Adam(learning_rate=0.1, clip_norm=1.0),
     steps=60,
     more_steps=2,
@@ -182,9 +182,9 @@ PREFERENCES = replace(
 MUJOCO = replace(
     CONTINUOUS,
     preset="mujoco",
-    fragments=Fragments(instances=1, steps=2048),
+    fragments=Fragments(num_envs=1, steps=2048),
     reuse=FreshDecisions(epochs=10, minibatches=32),
-    gae=Gae(discount=0.99, decay=0.95),
+    gae=Gae(discount=0.99, gae_lambda=0.95),
     optimizer=Adam(learning_rate=Linear(3e-4, 0.0), epsilon=1e-5, clip_norm=0.5),
     steps=488,
     entropy=0.0,

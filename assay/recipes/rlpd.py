@@ -31,7 +31,7 @@ def rlpd(source: Source, discount: float = 0.95, averaged: bool = False) -> Reci
         actor=Policy(BODY, SquashedGaussian()),
         critics={"q": Critic(BODY, ActionValue(10)), "temperature": Temperature(1.0)},
         copies=FOLLOWS,
-        rollout=Fragments(instances=1, steps=8),
+        rollout=Fragments(num_envs=1, steps=8),
         source=source,
         stages=(
             Stage("critic", trains=("q",), critic=(Td(OwnAction(discount, subset=2)),), optimizer=STEP),

@@ -120,7 +120,7 @@ def steps_for(decisions: int, plan: Plan) -> int:
         )
     if decisions < 1:
         raise AssayError(f"--decisions is {decisions}; give at least 1")
-    return -(-decisions // (rollout.instances * rollout.steps))
+    return -(-decisions // (rollout.num_envs * rollout.steps))
 
 
 def plain_name(text: str) -> str:

@@ -331,8 +331,8 @@ def differing(folder: Path, config: Mapping[str, Any]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- checks
 SIZES = {
-    "starts", "members", "instances", "steps", "batch", "capacity", "updates", "episodes", "minibatches", "epochs",
-    "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
+    "num_starts", "group_size", "num_envs", "steps", "batch", "capacity", "updates", "episodes", "minibatches",
+    "epochs", "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
 }  # fmt: skip
 IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
 
@@ -354,10 +354,10 @@ def check_values(recipe: Recipe) -> None:
     for part in (part for parts in listed for part in parts):
         if isinstance(part, str | int | float):
             raise AssayError(f"{part!r} is no part; rewards, credit, constraints and losses are replaced in Python")
-    members = vars(recipe.rollout).get("members") if recipe.rollout is not None else None
+    members = vars(recipe.rollout).get("group_size") if recipe.rollout is not None else None
     compares = [type(part).__name__ for part in walked(recipe) if isinstance(part, IN_GROUPS)]
     if members == 1 and compares:
-        raise AssayError(f"rollout.members is 1, but {compares[0]} compares the members of a group; give at least 2")
+        raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group; give at least 2")
 
 
 def broken_rule(path: tuple[str, ...], value: float) -> str:

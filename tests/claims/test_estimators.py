@@ -15,8 +15,7 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import probes
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.core.slots import Aggregation
-from assay.core.slots.parts import RatioLevel, RowStatistic, TrustRegion
+from assay.core.slots import Aggregation, RatioLevel, RowStatistic, TrustRegion
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, TokenMean
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, NoBaseline, OutcomeCredit

@@ -123,7 +123,7 @@ def test_reward_functions_must_return_one_number_a_row(returned: Any) -> None:
 
     task = catalogue.find_task("addition-1")
     recipe = replace(recipes.rloo(LANGUAGE), rewards=(FromFunction(score),))
-    recipe = recipe.set("rollout.starts", 3).set("rollout.members", 4).set("actor.layers", 1)
+    recipe = recipe.set("rollout.num_starts", 3).set("rollout.group_size", 4).set("actor.layers", 1)
     with pytest.raises(AssayError, match="score"):
         Loop(recipe, task, seed=0, num_steps=1).step()
 
@@ -204,7 +204,7 @@ class LeakyObjective(Objective):
 
 def test_gradient_at_masked_decisions_stops_the_run() -> None:
     task = catalogue.find_task("addition-1")
-    recipe = recipes.rloo(LANGUAGE).set("rollout.starts", 3).set("actor.layers", 1)
+    recipe = recipes.rloo(LANGUAGE).set("rollout.num_starts", 3).set("actor.layers", 1)
     stage = replace(recipe.stages[0], objective=(LeakyObjective(),))
     alarms = alarms_of(Loop(replace(recipe, stages=(stage,)), task, seed=0, num_steps=1), 1)
     assert any(

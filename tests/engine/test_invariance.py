@@ -270,12 +270,13 @@ def number_of_characters(rows: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def test_the_same_credit_and_objective_objects_serve_cartpole_and_tokens() -> None:
-    gae, objective = WatchedGae(discount=0.99, decay=0.95), WatchedPolicyGradient()
+    gae, objective = WatchedGae(discount=0.99, gae_lambda=0.95), WatchedPolicyGradient()
     base = recipes.ppo(CONTROL)
     stages = (replace(base.stages[0], objective=(objective,)), *base.stages[1:])
     shared = replace(base, credit=(gae, *base.credit[1:]), stages=stages)
-    control = replace(small(shared, CHOICES), rollout=Fragments(instances=4, steps=16))
-    language = replace(small(shared, LANGUAGE_SPEC), rollout=Episodes(starts=2, members=3), source=LANGUAGE.reuse)
+    control = replace(small(shared, CHOICES), rollout=Fragments(num_envs=4, steps=16))
+    episodes = Episodes(num_starts=2, group_size=3)
+    language = replace(small(shared, LANGUAGE_SPEC), rollout=episodes, source=LANGUAGE.reuse)
     language = replace(language, rewards=(FromFunction(number_of_characters),))
     SEEN.clear()
     loops = [Loop(control, cartpole(), seed=0, num_steps=2), Loop(language, addition(1), seed=0, num_steps=2)]

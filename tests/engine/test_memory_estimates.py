@@ -23,26 +23,26 @@ def plan_of(method: str, task: str, settings: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("method", "task", "path", "value"),
     [
-        ("ppo", "cartpole", "rollout.instances", 10**13),
+        ("ppo", "cartpole", "rollout.num_envs", 10**13),
         ("ppo", "cartpole", "rollout.steps", 10**12),
-        ("ppo", "cartpole", "actor.hidden", (10**6, 10**6)),
+        ("ppo", "cartpole", "actor.body.hidden", (10**6, 10**6)),
         ("dqn", "cartpole", "source.batch", 10**12),
-        ("grpo", "countdown", "rollout.members", 10**11),
-        ("grpo", "countdown", "actor.width", 10**8),
+        ("grpo", "countdown", "rollout.group_size", 10**11),
+        ("grpo", "countdown", "actor.body.width", 10**8),
     ],
 )
 def test_the_setting_is_named(method: str, task: str, path: str, value: Any) -> None:
     plan = plan_of(method, task, {path: value})
-    with pytest.raises(AssayError, match=rf"not enough memory.*{path} = .*GiB are available; lower {path}"):
+    with pytest.raises(AssayError, match=rf"not enough memory.*{path} = .*GiB are available. Lower {path}"):
         Loop(plan.recipe, plan.task, seed=0, num_steps=1000)
 
 
 def test_the_numbers_are_those_of_rows_and_columns() -> None:
     spec = Spec(Box((0.0,) * 4, (1.0,) * 4), Discrete(2), 500)
     assert column_bytes(spec) == 4 * 4 + 8 + 4 + 4 + 3
-    plan = plan_of("ppo", "cartpole", {"rollout.instances": 1000, "rollout.steps": 99})
+    plan = plan_of("ppo", "cartpole", {"rollout.num_envs": 1000, "rollout.steps": 99})
     (rollout,) = [each for each in estimates(plan.recipe, plan.task.spec, 10) if each.path.startswith("rollout")]
-    assert (rollout.path, rollout.bytes) == ("rollout.instances", 1000 * 100 * column_bytes(plan.task.spec))
+    assert (rollout.path, rollout.bytes) == ("rollout.num_envs", 1000 * 100 * column_bytes(plan.task.spec))
 
 
 def test_a_ring_takes_what_is_gathered_at_most() -> None:

@@ -40,7 +40,7 @@ SLOPES = torch.randn(40, 2, generator=torch.Generator().manual_seed(1)).double()
 
 
 def small(recipe):
-    return replace(recipe, rollout=Fragments(instances=8, steps=8))
+    return replace(recipe, rollout=Fragments(num_envs=8, steps=8))
 
 
 # ---------------------------------------------------------------------------------------------------- fitting

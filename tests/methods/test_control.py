@@ -300,7 +300,7 @@ def test_length_costs_follow_the_tasks_own() -> None:
     assert torch.equal(both.cost[..., 0], batch.cost[..., 0])
 
 
-SMALL = {"rollout.starts": 4, "rollout.members": 4, "rollout.instances": 8, "actor.width": 16, "value.width": 16}
+SMALL = {"rollout.num_starts": 4, "rollout.group_size": 4, "rollout.num_envs": 8, "actor.width": 16, "value.width": 16}
 
 
 @pytest.mark.parametrize(
@@ -473,7 +473,7 @@ def test_logs_are_made_again_with_the_same_contents(task: str) -> None:
         Logged((Log(2, noise),)).init(Scene(catalogue.find_task(task)))["contents"] for noise in (0.5, 0.5, 0.6)
     )
     assert one.hash == again.hash != other.hash
-    with pytest.raises(AssayError, match="other data"):
+    with pytest.raises(AssayError, match="started with"):
         one.restore(other.snapshot())
 
 

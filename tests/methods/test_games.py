@@ -240,7 +240,7 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
 @pytest.mark.parametrize("starts", [3, 4])
 def test_the_loop_gathers_whole_games_of_as_many_starts_as_were_asked_for(starts: int) -> None:
     task = catalogue.find_task("prisoners-dilemma")
-    recipe = recipes.dapo(defaults_of(task)).set("rollout.starts", starts).set("rollout.members", 3)
+    recipe = recipes.dapo(defaults_of(task)).set("rollout.num_starts", starts).set("rollout.group_size", 3)
     fresh = Loop(recipe, task, seed=0, num_steps=1).step().fresh
     assert len(fresh.column("start").unique()) == starts
     assert len(fresh) == starts * 3 * 2, "three games of two players at each"
@@ -407,7 +407,7 @@ def test_the_same_seed_gives_the_same_games() -> None:
 def test_training_against_fixed_opponents_has_the_policys_rows_alone(form) -> None:
     task = form("defectors", Rules(PRISONERS_DILEMMA, rounds=4, opponents=(DEFECTOR,)))
     for player in (0, 1):
-        rollout = FixedOpponents(starts=3, members=2, player=player)
+        rollout = FixedOpponents(num_starts=3, group_size=2, player=player)
         fresh = rollout(gathering(task, actor_for(task), np.arange(3), Draw(0)), rollout.init(Scene(task)))
         assert fresh.player.tolist() == [player] * 6
         moves = moves_of(task, fresh)
@@ -419,7 +419,7 @@ def test_training_against_fixed_opponents_has_the_policys_rows_alone(form) -> No
 def test_fixed_opponents_need_a_game_and_a_seat() -> None:
     with pytest.raises(AssayError, match="needs a game"):
         FixedOpponents().init(Scene(catalogue.find_task("addition-1")))
-    with pytest.raises(AssayError, match="player 2 does not sit"):
+    with pytest.raises(AssayError, match="has no player 2"):
         FixedOpponents(player=2).init(Scene(catalogue.find_task("chicken")))
 
 

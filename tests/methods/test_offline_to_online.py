@@ -173,7 +173,7 @@ def test_during_the_warm_up_nothing_moves_and_the_log_is_gone() -> None:
 def test_four_critic_steps_for_each_step_of_the_actor() -> None:
     recipe = wsrl()
     assert [stage.every for stage in recipe.stages] == [1, 4]
-    assert recipe.source.replay.updates == 4 * recipe.rollout.steps * recipe.rollout.instances  # type: ignore[attr-defined, union-attr]
+    assert recipe.source.replay.updates == 4 * recipe.rollout.steps * recipe.rollout.num_envs  # type: ignore[attr-defined, union-attr]
 
 
 def test_a_share_of_the_log_is_in_every_batch() -> None:

@@ -274,7 +274,8 @@ def test_roles_are_credited_apart() -> None:
 def test_a_step_of_self_play_trains_both_roles(supervised: int) -> None:
     method = catalogue.methods()["self-redteam"]
     recipe = method.recipe(supervised=supervised)
-    recipe = replace(recipe, actor=Policy(Transformer(16, 1, 2))).set("rollout.starts", 4).set("rollout.members", 2)
+    recipe = replace(recipe, actor=Policy(Transformer(16, 1, 2)))
+    recipe = recipe.set("rollout.num_starts", 4).set("rollout.group_size", 2)
     loop = Loop(recipe, TASK, seed=0, num_steps=2)
     before = loop.engine.flats["actor"].values.clone()
     steps = [loop.step() for _ in range(2)]

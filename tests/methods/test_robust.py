@@ -145,7 +145,7 @@ def test_the_search_by_rollouts_takes_the_steps_of_the_exact_one() -> None:
     tables.append(action_values(windy_table(WINDS[-1][0]), 0.99))
     assert search(Scene(task, actor=FromTables(tables))) is None
     assert AnyRegime()(Scene(task)).name == "walk-in-wind-0.075"
-    with pytest.raises(AssayError, match="'cartpole' has one regime"):
+    with pytest.raises(AssayError, match="'cartpole' has only one regime"):
         search(Scene(cartpole()))
 
 
@@ -168,7 +168,7 @@ def test_discounted_return() -> None:
 # ---------------------------------------------------------------------------------------------------- programs
 def small(recipe: Recipe) -> Recipe:
     def shrunk(one: Recipe) -> Recipe:
-        return one.set("source.warmup", 8).set("source.updates", 1).set("source.batch", 8).set("rollout.instances", 2)
+        return one.set("source.warmup", 8).set("source.updates", 1).set("source.batch", 8).set("rollout.num_envs", 2)
 
     phases = tuple(
         replace(phase, recipe=shrunk(phase.recipe), steps=2) if phase.recipe.name == "dqn" else phase

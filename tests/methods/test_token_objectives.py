@@ -284,7 +284,7 @@ def test_kl_cov_at_the_acting_policy_has_no_penalty() -> None:
 
 def test_kl_cov_trains() -> None:
     task = catalogue.find_task("addition-1")
-    recipe = clip_cov.watched(clip_cov.kl_cov()).set("rollout.starts", 4).set("actor.width", 16)
+    recipe = clip_cov.watched(clip_cov.kl_cov()).set("rollout.num_starts", 4).set("actor.width", 16)
     step = Loop(recipe, task, seed=0, num_steps=1).step()
     assert not step.alarms
     assert "marked" in step.metrics

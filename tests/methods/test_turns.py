@@ -251,7 +251,7 @@ def test_archer_finds_the_best_arm_through_its_critics() -> None:
 
 def test_archer_takes_a_step_on_conversations() -> None:
     task = catalogue.find_task("twenty-questions-2")
-    recipe = catalogue.recipe_for("archer", task, {"rollout.starts": 4, "rollout.members": 2})
+    recipe = catalogue.recipe_for("archer", task, {"rollout.num_starts": 4, "rollout.group_size": 2})
     small = {"actor.width": 16, "critics.q.width": 16, "critics.value.width": 16}
     small |= {"stages.q.source.updates": 2, "stages.value.source.updates": 2}
     for path, value in small.items():

@@ -200,7 +200,7 @@ def test_a_template_that_does_not_append_is_refused(reason: str, paths: dict[str
     backend = transformers.AutoTokenizer.from_pretrained(path)
     backend.chat_template = SPOILT[reason]
     backend.save_pretrained(path)
-    with pytest.raises(AssayError, match="writes earlier turns anew"):
+    with pytest.raises(AssayError, match="rewrites earlier turns"):
         with_model(catalogue.find_task("household"), str(path))
 
 
@@ -213,7 +213,7 @@ def test_a_model_without_a_template_has_no_conversations(tmp_path: Path) -> None
 # ---------------------------------------------------------------------------------------------------- training
 def test_a_grpo_step_on_conversations(path: str) -> None:
     task = dialogue("calculator-1", path, max_tokens=4)
-    recipe = replace(recipes.grpo(), actor=Pretrained(path), rollout=Episodes(starts=2, members=4))
+    recipe = replace(recipes.grpo(), actor=Pretrained(path), rollout=Episodes(num_starts=2, group_size=4))
     loop = Loop(recipe, replace(task, partner=EvenCalculator()), seed=0, num_steps=2)
     step = loop.step()
     assert step.alarms == []
@@ -236,7 +236,7 @@ class EvenCalculator:
 
 def test_the_command_line_trains_a_chat_model_on_conversations(paths: dict[str, str], tmp_path: Path) -> None:
     words = f"train grpo --task calculator-1 --steps 1 --model {paths['chatml']} --out {tmp_path / 'run'} --json"
-    assert cli.main([*words.split(), "--set", "rollout.starts=2", "--set", "rollout.members=2"]) == 0
+    assert cli.main([*words.split(), "--set", "rollout.num_starts=2", "--set", "rollout.group_size=2"]) == 0
     assert (tmp_path / "run" / "checkpoints").is_dir()
 
 

@@ -303,7 +303,7 @@ def test_it_obeys_the_laws_of_an_actor(path: str) -> None:
 
 
 def recipe_of(path: str) -> Any:
-    made = replace(recipes.grpo(), actor=Pretrained(path, lora=LORA), rollout=Episodes(starts=4, members=4))
+    made = replace(recipes.grpo(), actor=Pretrained(path, lora=LORA), rollout=Episodes(num_starts=4, group_size=4))
     stage = replace(made.stages[0], regularizers=(KlToReference(),))
     return replace(made, stages=(stage,), copies={"reference": Copy(of="actor")})
 
@@ -392,7 +392,7 @@ def test_from_the_command_line_to_a_folder_that_peft_loads(
 ) -> None:
     base, out, target = paths["Qwen3"], tmp_path / "run", tmp_path / "adapter"
     words = f"train grpo --task addition-1 --steps 2 --out {out} --model {base} --set lora.rank=3 --set lora.alpha=6"
-    words += " --set rollout.starts=2 --set rollout.members=2 --set learning_rate=0.01"
+    words += " --set rollout.num_starts=2 --set rollout.group_size=2 --set learning_rate=0.01"
     assert cli.main(words.split()) == 0
     assert cli.main(["export", str(out), str(target)]) == 0
     assert "after 2 steps" in capsys.readouterr().out
@@ -422,7 +422,7 @@ def test_a_whole_model_is_exported_as_one(paths: dict[str, str], tmp_path: Path)
         scores_of(Pretrained(str(tmp_path / "whole")).build(task.spec), batch), scores_of(actor, batch)
     )
     small = catalogue.recipe_for("grpo", catalogue.find_task("addition-1"), {}).actor
-    with pytest.raises(AssayError, match="no network of transformers"):
+    with pytest.raises(AssayError, match="not a network of transformers"):
         export(small.build(addition(1).spec), small, tmp_path / "small")
 
 
@@ -451,7 +451,7 @@ def test_adapters_that_cannot_be_trained_are_refused(paths: dict[str, str], tmp_
     assert "modules_to_save" in refusal(saved_adapter(tmp_path / "a", base, modules_to_save=["lm_head"]))
     assert "with bias 'all'" in refusal(saved_adapter(tmp_path / "b", base, bias="all"))
     assert "type IA3" in refusal(edited(saved_adapter(tmp_path / "c", base), peft_type="IA3"))
-    assert "what it adapts" in refusal(edited(saved_adapter(tmp_path / "d", base), base_model_name_or_path=None))
+    assert "name its base model" in refusal(edited(saved_adapter(tmp_path / "d", base), base_model_name_or_path=None))
     good = saved_adapter(tmp_path / "e", base)
     assert "adapter already" in refusal(good, lora=LORA)
     assert "adapts another adapter" in refusal(
@@ -460,9 +460,9 @@ def test_adapters_that_cannot_be_trained_are_refused(paths: dict[str, str], tmp_
     assert "does not fit" in refusal(edited(saved_adapter(tmp_path / "g", base), r=5))
     assert "does not fit" in refusal(edited(saved_adapter(tmp_path / "h", base), target_modules=["k_proj"]))
     (good / "adapter_model.safetensors").unlink()
-    assert "no pickle is read" in refusal(good)
+    assert "pickles are not read" in refusal(good)
     assert "cannot be adapted" in refusal(Path(base), lora=Lora(2, targets=("nowhere",)))
-    assert "rank must be" in refusal(Path(base), lora=Lora(-1))
+    assert "Use rank 1 or more" in refusal(Path(base), lora=Lora(-1))
 
 
 def test_an_adapter_with_dropout_is_trained_without(paths: dict[str, str], tmp_path: Path) -> None:

@@ -50,8 +50,8 @@ VARIANTS: tuple[tuple[str, Any], ...] = (
     ("actor", Policy(Trees())),
     ("constraint", pessimistic()),
     ("constraint", projection()),
-    ("credit", Gae(discount=0.9, decay=0.0)),
-    ("credit", Gae(discount=1.0, decay=1.0)),
+    ("credit", Gae(discount=0.9, gae_lambda=0.0)),
+    ("credit", Gae(discount=1.0, gae_lambda=1.0)),
     ("credit", OutcomeCredit(GroupMean(), GroupDeviation())),
     ("credit", OutcomeCredit(LeaveOneOut())),
     ("credit", RewardToGo(discount=0.9)),
@@ -70,7 +70,7 @@ VARIANTS: tuple[tuple[str, Any], ...] = (
 )
 
 PARTS: list[tuple[str, Any]] = [
-    (part.slot, instance) for part in discover.parts(EXAMPLES) if part.slot in CONTRACTS for instance in part.instances
+    (part.slot, instance) for part in discover.parts(EXAMPLES) for instance in part.instances
 ] + list(VARIANTS)
 
 

@@ -19,8 +19,9 @@ from assay.core.slots import Reward, Rollout, Scene, Task
 from assay.core.verifier import VERIFIED, Verifier
 from assay.engine.loop import REWARDED, Loop, averages
 from assay.ops import random
-from assay.parts.rewards.combine import ByLabel, Gated, Product, StandardisedInGroup, Weighted, WeightedSum
+from assay.parts.rewards.combine import Gated, Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.function import FromFunction
+from assay.parts.rewards.labels import ByLabel
 from assay.parts.rollouts.episodes import Episodes
 from assay.playing import text
 from assay.recipes.defaults import LANGUAGE, TABLE
@@ -270,7 +271,7 @@ class RunningMean(Reward):
 
 def bandit_loop(*rewards: Reward, rollout: Rollout | None = None) -> Loop:
     recipe: Recipe = replace(recipes.rloo(TABLE), rewards=rewards)
-    recipe = recipe.set("rollout.starts", 4).set("rollout.members", 3)
+    recipe = recipe.set("rollout.num_starts", 4).set("rollout.group_size", 3)
     recipe = recipe if rollout is None else replace(recipe, rollout=rollout)
     return Loop(recipe, catalogue.find_task("bandit"), seed=5, num_steps=6)
 
@@ -363,7 +364,7 @@ def test_a_rollout_that_rewards_some_rows_only_is_refused(looks: str) -> None:
 def test_completions_are_verified_once_in_a_run() -> None:
     task = task_of()
     recipe = replace(recipes.rloo(LANGUAGE), rewards=COMPOSED["nested"])
-    for path, value in (("rollout.starts", 2), ("rollout.members", 3), ("actor.layers", 1), ("actor.width", 16)):
+    for path, value in (("rollout.num_starts", 2), ("rollout.group_size", 3), ("actor.layers", 1), ("actor.width", 16)):
         recipe = recipe.set(path, value)
     loop = Loop(recipe, task, seed=0, num_steps=2)
     loop.step()

@@ -199,7 +199,8 @@ def test_on_policy_update_is_that_of_stable_baselines3(
     actions = buffer.actions.astype(np.int64)[..., 0] if action is CHOICE else buffer.actions
     record = fragment(environments, actions, buffer.log_probs)
 
-    recipe = {"PPO": recipes.ppo, "A2C": recipes.a2c}[kind](CONTROL).set("Gae.discount", 0.97).set("Gae.decay", 0.9)
+    recipe = {"PPO": recipes.ppo, "A2C": recipes.a2c}[kind](CONTROL)
+    recipe = recipe.set("Gae.discount", 0.97).set("Gae.gae_lambda", 0.9)
     recipe = recipe.set("EntropyBonus.coefficient", 0.01).set("actor.hidden", (32, 32)).set("value.hidden", (32, 32))
     recipe = with_optimizer(recipe, Adam(RATE, epsilon=EPSILON, clip_norm=0.0))
     before = ppo_layers(theirs.policy, value_of)

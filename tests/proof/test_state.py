@@ -265,7 +265,7 @@ def test_a_greedy_rollout_is_the_same_under_every_seed() -> None:
 
 
 def test_a_rollout_can_be_checked_on_one_task() -> None:
-    assert all(one.held for one in check_rollout(Fragments(instances=4, steps=8), chain(3)))
+    assert all(one.held for one in check_rollout(Fragments(num_envs=4, steps=8), chain(3)))
     (found,) = check_rollout(Fragments(), addition(1))
     assert (found.law, found.held) == ("runs", False)
 

@@ -86,14 +86,14 @@ def test_a_stamp_sees_what_a_recipe_does_and_no_name() -> None:
     assert not stamps.agrees(before["ours"], before["theirs"]), "rloo and reinforce do different things"
     same = replace(recipes.rloo(TABLE), name="other", stages=(replace(recipes.rloo(TABLE).stages[0], name="other"),))
     assert stamps.stamp(replace(TABLES, ours=same, name="other words", minutes=9.0)) == before
-    for changed in (recipes.rloo(TABLE).set("members", 4), recipes.rloo(TABLE).set("learning_rate", 0.11)):
+    for changed in (recipes.rloo(TABLE).set("group_size", 4), recipes.rloo(TABLE).set("learning_rate", 0.11)):
         assert not stamps.agrees(before["ours"], stamps.stamp(replace(TABLES, ours=changed))["ours"])
 
 
 @pytest.mark.parametrize("name", ["grpo", "reinforce"])
 def test_an_untrained_language_model_moves_its_weights(name: str) -> None:
     """Without `Parity` it would earn nothing in three steps, and all such methods would have one stamp."""
-    small = catalogue.find_method(name)[1].recipe().set("actor.width", 16).set("rollout.starts", 4)
+    small = catalogue.find_method(name)[1].recipe().set("actor.width", 16).set("rollout.num_starts", 4)
     task = catalogue.find_task("sorting-5")
     loop, steps = stamps.walked(small, task, 0, 3)
     assert len(steps) == 3
@@ -133,7 +133,7 @@ def test_the_state_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     for changed in ({"task": "chain"}, {"seeds": 4}, {"margin": 0.1}, {"metric": Gain()}, {"steps": 3}):
         assert stamps.state(replace(TABLES, **changed), entry) == stamps.STALE
         assert stamps.recorded_state(replace(TABLES, **changed), entry) == stamps.STALE
-    assert stamps.state(replace(TABLES, ours=recipes.rloo(TABLE).set("members", 4)), entry) == stamps.STALE
+    assert stamps.state(replace(TABLES, ours=recipes.rloo(TABLE).set("group_size", 4)), entry) == stamps.STALE
     assert stamps.recorded_state(TABLES, entry | {"stale": "2026-11-16"}) == stamps.STALE
     monkeypatch.setattr(stamps, "machine_kind", lambda: "abacus")
     assert stamps.state(TABLES, entry) == stamps.recorded_state(TABLES, entry) == stamps.UNKNOWN

@@ -136,7 +136,7 @@ def test_files_of_data_for_a_mujoco_task_take_the_preset_of_d4rl() -> None:
 def test_the_published_numbers() -> None:
     ppo, sac, td3 = recipes.ppo(MUJOCO), recipes.sac(MUJOCO), recipes.td3(MUJOCO)
     assert ppo.steps * 2048 == pytest.approx(1e6, rel=0.01)
-    assert (MUJOCO.gae.discount, MUJOCO.gae.decay) == (0.99, 0.95)
+    assert (MUJOCO.gae.discount, MUJOCO.gae.gae_lambda) == (0.99, 0.95)
     for recipe in (sac, td3):
         assert recipe.steps * 8 == 1_000_000
         assert [stage.optimizer for stage in recipe.stages] == [Adam(3e-4, clip_norm=0.0)] * 2

@@ -131,7 +131,7 @@ def test_going_on_restores_the_state_that_was_saved(tmp_path: Path) -> None:
 
 # ---------------------------------------------------------------------------------------------------- refusals
 def small_run(folder: Path, **changes: Any) -> run.Run:
-    settings = {"rollout.starts": 2, "rollout.members": 2}
+    settings = {"rollout.num_starts": 2, "rollout.group_size": 2}
     return run.train("reinforce", "bandit", **{"steps": 3, "out": folder, "settings": settings} | changes)
 
 
@@ -146,7 +146,10 @@ def test_a_folder_with_another_micro_batch_is_refused(tmp_path: Path) -> None:
     [
         ({"steps": 4}, "different: steps"),
         ({"seed": 1}, "different: seed"),
-        ({"settings": {"rollout.starts": 3, "rollout.members": 2}}, "settings.rollout.starts, recipe.rollout.starts"),
+        (
+            {"settings": {"rollout.num_starts": 3, "rollout.group_size": 2}},
+            "settings.rollout.num_starts, recipe.rollout.num_starts",
+        ),
     ],
 )
 def test_a_folder_with_other_settings_is_refused_and_they_are_named(
@@ -164,7 +167,7 @@ def test_a_folder_with_other_settings_is_refused_and_they_are_named(
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("settings", {"rollout.starts": "3", "rollout.members": "2"}, "recipe.rollout.starts"),
+        ("settings", {"rollout.num_starts": "3", "rollout.group_size": "2"}, "recipe.rollout.num_starts"),
         ("steps", 5, "was edited"),
         ("seed", 9, "was edited"),
         ("micro_batch", 1, "was edited"),
@@ -206,7 +209,7 @@ def test_a_pretrained_model_stopped_and_gone_on_with_ends_the_same(
 ) -> None:
     from tests.models.test_transformers import save_qwen
 
-    settings = {"rollout.starts": 2, "rollout.members": 2}
+    settings = {"rollout.num_starts": 2, "rollout.group_size": 2}
     model = save_qwen(tmp_path / "model")
     plan = make_plan("rloo", "addition-1", steps=3, settings=settings, warmup=2, model=model)
     monkeypatch.setattr(evaluation, "PROMPTS", 4)

@@ -44,14 +44,14 @@ def outcome_of(scores: dict[str, list[float]], tasks: tuple[str, ...] = ("t",)) 
 
 # ---------------------------------------------------------------------------------------------------- words
 def test_arms_have_settings_of_their_own_and_equal_words_are_two_arms() -> None:
-    arms = parsed_arms(["grpo", "grpo:members=4,policy.learning_rate=1e-4", "grpo"])
-    assert [arm.name for arm in arms] == ["grpo", "grpo:members=4,policy.learning_rate=1e-4", "grpo-2"]
-    assert arms[1].settings == {"members": "4", "policy.learning_rate": "1e-4"}
+    arms = parsed_arms(["grpo", "grpo:group_size=4,policy.learning_rate=1e-4", "grpo"])
+    assert [arm.name for arm in arms] == ["grpo", "grpo:group_size=4,policy.learning_rate=1e-4", "grpo-2"]
+    assert arms[1].settings == {"group_size": "4", "policy.learning_rate": "1e-4"}
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [(["grop"], "no method 'grop'"), (["grpo:members"], "'members' is not of the form path=value")],
+    [(["grop"], "no method 'grop'"), (["grpo:members"], "no variant 'members'")],
 )
 def test_words_that_mean_nothing_are_refused(words: list[str], message: str) -> None:
     with pytest.raises(AssayError, match=message):
@@ -180,7 +180,7 @@ def test_finished_runs_are_read_and_not_repeated(tmp_path: Path) -> None:
 def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
     comparison.run(setup(tmp_path / "c"))
     with pytest.raises(AssayError, match="holds a run with other settings"):
-        comparison.run(setup(tmp_path / "c", options={"steps": 2, "settings": {"members": 2}}))
+        comparison.run(setup(tmp_path / "c", options={"steps": 2, "settings": {"group_size": 2}}))
 
 
 def test_a_run_that_fails_is_listed_with_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_the_sequential_test_chooses_the_number_of_seeds(tmp_path: Path) -> None
 PARENT = """
 import sys
 from pathlib import Path
-from assay import comparison
+from assay.runs import comparison
 if __name__ == "__main__":
     arms = comparison.parsed_arms(["rloo", "reinforce"])
     comparison.run(comparison.Setup(arms, ("bandit",), Path(sys.argv[1]), 2, {"steps": 400}))
@@ -283,5 +283,5 @@ def test_other_code_is_not_mixed_with_what_was_run_before(tmp_path: Path, monkey
     comparison.run(setup(tmp_path / "c", seeds=1))
     comparison.run(setup(tmp_path / "c", seeds=1))
     monkeypatch.setattr(comparison, "code_of", lambda modules: {"assay.parts.credit.outcome": "changed"})
-    with pytest.raises(AssayError, match=r"started with another assay\.credit\.outcome"):
+    with pytest.raises(AssayError, match=r"started with another assay\.parts\.credit\.outcome"):
         comparison.run(setup(tmp_path / "c", seeds=1))

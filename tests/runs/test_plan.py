@@ -106,9 +106,9 @@ def test_numbers_that_make_no_run_are_refused(changes: dict[str, int]) -> None:
 
 
 def test_a_recipe_of_ones_own_takes_settings_too() -> None:
-    plan = make_plan(recipes.ppo(CONTROL), "cartpole", settings={"rollout.instances": 3})
+    plan = make_plan(recipes.ppo(CONTROL), "cartpole", settings={"rollout.num_envs": 3})
     assert plan.method is None
-    assert plan.recipe.rollout.instances == 3
+    assert plan.recipe.rollout.num_envs == 3
 
 
 # ---------------------------------------------------------------------------------------------------- fingerprints
@@ -128,7 +128,7 @@ def test_the_same_plan_has_the_same_fingerprint_in_every_process() -> None:
     assert json.loads(there.stdout) == here
 
 
-BASE: dict[str, Any] = {"steps": 20, "seed": 1, "settings": {"rollout.instances": 4}, "warmup": 0, "evaluations": 5}
+BASE: dict[str, Any] = {"steps": 20, "seed": 1, "settings": {"rollout.num_envs": 4}, "warmup": 0, "evaluations": 5}
 
 
 @pytest.mark.parametrize(
@@ -136,9 +136,9 @@ BASE: dict[str, Any] = {"steps": 20, "seed": 1, "settings": {"rollout.instances"
     [
         {"steps": 21},
         {"seed": 2},
-        {"settings": {"rollout.instances": 5}},
+        {"settings": {"rollout.num_envs": 5}},
         {"settings": {}},
-        {"settings": {"rollout.instances": 4, "policy.learning_rate": 0.001}},
+        {"settings": {"rollout.num_envs": 4, "policy.learning_rate": 0.001}},
         {"warmup": 3},
         {"evaluations": 4},
         {"placement": Placement(micro_batch=8)},
@@ -186,7 +186,7 @@ def test_arrays_of_a_task_are_in_the_fingerprint() -> None:
 
 # ---------------------------------------------------------------------------------------------------- there and back
 VALUES: dict[str, list[dict[str, Any]]] = {
-    "ppo": [{}, {"rollout.instances": 4, "Gae.decay": 0.9, "Whiten.centre": False, "policy.learning_rate": "1e-3"}],
+    "ppo": [{}, {"rollout.num_envs": 4, "Gae.gae_lambda": 0.9, "Whiten.centre": False, "policy.learning_rate": "1e-3"}],
     "dqn": [{"actor.hidden": (32, 16), "epsilon.end": 0.1, "optimizer.betas": (0.8, 0.99)}, {"actor.hidden": "32,16"}],
     "grpo": [{"trust.high": 0.3, "actor.width": 32.0}],
 }
@@ -247,13 +247,13 @@ def ppo(**changes: Any) -> Recipe:
 @pytest.mark.parametrize(
     ("path", "value", "expected"),
     [
-        ("rollout.instances", "16", 16),
+        ("rollout.num_envs", "16", 16),
         ("instances", "16", 16),
-        ("rollout.instances", 16.0, 16),
-        ("rollout.instances", "1e2", 100),
-        ("Gae.decay", "0.9", 0.9),
-        ("Gae.decay", 1, 1.0),
-        ("credit.decay", ".5", 0.5),
+        ("rollout.num_envs", 16.0, 16),
+        ("rollout.num_envs", "1e2", 100),
+        ("Gae.gae_lambda", "0.9", 0.9),
+        ("Gae.gae_lambda", 1, 1.0),
+        ("credit.gae_lambda", ".5", 0.5),
         ("stages.policy.optimizer.learning_rate", "1e-3", 1e-3),
         ("policy.learning_rate", "1e-3", 1e-3),
         ("Whiten.centre", "no", False),
@@ -277,13 +277,13 @@ def test_a_setting_is_found_by_any_end_of_its_path_and_takes_its_own_type(path: 
     ("path", "value", "message"),
     [
         ("learning_rate", 1, "ambiguous.*stages.policy.optimizer.learning_rate, stages.value.optimizer.learning_rate"),
-        ("rollout.instances", "many", "rollout.instances is 128"),
-        ("rollout.instances", "1.5", "rollout.instances"),
-        ("rollout.instances", True, "rollout.instances"),
+        ("rollout.num_envs", "many", "rollout.num_envs is 128"),
+        ("rollout.num_envs", "1.5", "rollout.num_envs"),
+        ("rollout.num_envs", True, "rollout.num_envs"),
         ("Whiten.centre", "maybe", "centre"),
         ("actor.hidden", "a,b", "hidden"),
         ("rollout.explore", "noise", "is a part"),
-        ("rollout.instanzes", 3, "Did you mean 'rollout.instances'"),
+        ("rollout.instanzes", 3, "Did you mean 'rollout.num_envs'"),
         ("zzz", 3, "has no setting 'zzz'"),
         ("", 3, "no setting ''"),
     ],
@@ -296,7 +296,7 @@ def test_a_setting_that_cannot_be_is_refused_with_the_reason(path: str, value: A
 def test_setting_leaves_the_recipe_as_it_was() -> None:
     recipe = ppo()
     before = describe(recipe)
-    recipe.set("rollout.instances", 3)
+    recipe.set("rollout.num_envs", 3)
     assert describe(recipe) == before
     assert recipe == ppo()
 
@@ -356,13 +356,13 @@ def test_two_parts_of_one_class_keep_their_own_schedules() -> None:
     ("recipe", "message"),
     [
         (ppo(critics={}, stages=ppo().stages[:1]), "needs state values"),
-        (ppo(critics={}), "trains 'value', which is no model"),
+        (ppo(critics={}), "trains 'value', which is not a model"),
         (replace(recipes.dpo(LANGUAGE), copies={}), "reference"),
         (ppo(credit=(Gae(discount=1.5), Whiten())), "credit.Gae.discount is 1.5; it must be between 0 and 1"),
         (ppo(stages=(replace(ppo().stages[0], trains=()),)), "stage 'policy' cannot train"),
-        (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is no model"),
-        (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, members=1)), "LeaveOneOut"),
-        (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, members=1)), "at least 2"),
+        (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is not a model"),
+        (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, group_size=1)), "LeaveOneOut"),
+        (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, group_size=1)), "at least 2"),
     ],
 )
 def test_a_recipe_that_cannot_learn_is_refused(recipe: Recipe, message: str) -> None:
@@ -390,5 +390,5 @@ def test_parts_of_ones_own_may_use_any_name() -> None:
 
 
 def test_a_single_sample_each_is_fine_where_nothing_is_compared_in_groups() -> None:
-    assert make_plan("reinforce", "bandit", settings={"members": 1}).recipe.rollout.members == 1
-    assert make_plan("ppo", "addition-1", settings={"members": 1}).recipe.rollout.members == 1
+    assert make_plan("reinforce", "bandit", settings={"group_size": 1}).recipe.rollout.group_size == 1
+    assert make_plan("ppo", "addition-1", settings={"group_size": 1}).recipe.rollout.group_size == 1

@@ -45,7 +45,7 @@ def test_a_space_that_the_recipe_does_not_have_is_refused(tmp_path: Path) -> Non
     with pytest.raises(AssayError, match="no setting 'nothing'"):
         training.check(search.parsed_space(["nothing=1:2"]))
     with pytest.raises(AssayError, match="LeaveOneOut"):
-        training.check(search.parsed_space(["members=1:2"]))
+        training.check(search.parsed_space(["group_size=1:2"]))
 
 
 def test_a_failed_run_is_no_number(tmp_path: Path) -> None:

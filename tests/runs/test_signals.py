@@ -25,12 +25,12 @@ from assay.runs.progress import Mode
 
 DEADLINE = 120.0
 CARTPOLE = ["ppo", "--task", "cartpole", "--steps", "120", "--set", "policy.learning_rate=1e-6"]
-CARTPOLE += ["--set", "rollout.instances=4", "--set", "rollout.steps=8", "--set", "source.epochs=1"]
+CARTPOLE += ["--set", "rollout.num_envs=4", "--set", "rollout.steps=8", "--set", "source.epochs=1"]
 TOKENS = ["grpo", "--task", "addition-1", "--steps", "4", "--warmup", "60"]
-TOKENS += ["--set", "rollout.starts=2", "--set", "rollout.members=2"]
+TOKENS += ["--set", "rollout.num_starts=2", "--set", "rollout.group_size=2"]
 TOKENS += ["--set", "actor.width=8", "--set", "actor.layers=1", "--set", "actor.heads=2"]
 GYMNASIUM = ["a2c", "--task", "CartPole-v1", "--steps", "60"]
-GYMNASIUM += ["--set", "rollout.instances=3", "--set", "rollout.steps=8"]
+GYMNASIUM += ["--set", "rollout.num_envs=3", "--set", "rollout.steps=8"]
 
 
 # ---------------------------------------------------------------------------------------------------- real processes

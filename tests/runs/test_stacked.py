@@ -265,7 +265,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
     with pytest.raises(AssayError, match="Averaging of stage 'critic' steps one seed at a time"):
         StackedLoop(loops(odd, "pendulum"))
     gated = replace(recipe, copies={**recipe.copies, "best": Copy("actor", 1.0, gate=Rising())})
-    with pytest.raises(AssayError, match="'best' follows through a gate"):
+    with pytest.raises(AssayError, match="'best' has a gate"):
         StackedLoop(loops(gated, "pendulum"))
     with pytest.raises(AssayError, match="gathers its own experience"):
         StackedLoop(loops(recipes.sac(), "pendulum"))
@@ -323,7 +323,7 @@ def test_a_term_that_trains_on_masked_decisions_raises_the_guard() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- runs
-def run_of(out: Path, seeds: tuple[int, ...] = (0, 1), name: str = "td3_bc", device: str = "cpu") -> Any:
+def run_of(out: Path, seeds: tuple[int, ...] = (0, 1), name: str = "td3-bc", device: str = "cpu") -> Any:
     recipe = small(name, "pendulum", updates=2) if name != "bc" else "bc"
     return assay.train_stacked(
         recipe, "pendulum", seeds=seeds, steps=6, evaluations=2, out=out, mode=Mode.SILENT, device=device
@@ -369,7 +369,7 @@ def test_what_was_interrupted_goes_on_as_if_nothing_had_happened(
     with pytest.raises(KeyboardInterrupt):
         run_of(tmp_path / "cut")
     monkeypatch.setattr(stacked_run.Together, "show", show)
-    shutil.rmtree(sorted((tmp_path / "cut" / "td3_bc-pendulum-1" / "checkpoints").iterdir())[-1])
+    shutil.rmtree(sorted((tmp_path / "cut" / "td3-bc-pendulum-1" / "checkpoints").iterdir())[-1])
     again = run_of(tmp_path / "cut")
     assert np.array_equal(again.runs[0].scores_after, whole.runs[0].scores_after), "bitwise: it was never alone"
     assert np.allclose(again.runs[1].scores_after, whole.runs[1].scores_after, rtol=1e-3, atol=0.1)

@@ -1,12 +1,13 @@
-"""The slots of a recipe: one protocol each. The docstring of a slot is its list of laws, and `checks/` enforces them.
+"""The slots of a recipe, one protocol each. The docstring of a slot lists its laws, which `proof/laws` checks.
 
-A part is a frozen dataclass of its few settings. A part that remembers something has `init`, which gives its state: a
-tree of plain values that the run saves; the part may change that tree, inside its own call only.
+A part is a frozen dataclass of a few settings. A part with state has `init`, which returns the initial state: a tree
+of plain values that the run saves. Only the part itself may change it, and only during its own call.
 
 Laws of every part: equal inputs and state give equal outputs; inputs are not modified; float32 and float64 agree;
 extra padding changes nothing; permuting sequences permutes the result.
 """
 
+from assay.core.slots.gathers import Curriculum, Explore, Framing, Rollout, Source, TaskChange, frame_of
 from assay.core.slots.models import (
     Actor,
     ActorHead,
@@ -23,43 +24,8 @@ from assay.core.slots.models import (
     Sampled,
     View,
 )
-from assay.core.slots.parts import (
-    Aggregation,
-    Annotation,
-    Certificate,
-    Choice,
-    Constraint,
-    Credit,
-    CriticLoss,
-    Curriculum,
-    Explore,
-    Framing,
-    Gate,
-    Grower,
-    Objective,
-    Optimizer,
-    Over,
-    Prediction,
-    Prepare,
-    RatioLevel,
-    Regression,
-    Regularizer,
-    Reward,
-    Rollout,
-    RowStatistic,
-    Schedule,
-    Select,
-    Source,
-    Steady,
-    Target,
-    TaskChange,
-    Term,
-    Transform,
-    TrustRegion,
-    Wrapper,
-    frame_of,
-    number,
-)
+from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
+from assay.core.slots.policies import Certificate, Choice, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     CostlyTask,
@@ -78,6 +44,29 @@ from assay.core.slots.tasks import (
     TextTask,
     UncertainTask,
     VerifiedTask,
+)
+from assay.core.slots.terms import (
+    Aggregation,
+    CriticLoss,
+    Objective,
+    Prediction,
+    RatioLevel,
+    Regression,
+    Regularizer,
+    Target,
+    Term,
+    TrustRegion,
+)
+from assay.core.slots.transforms import (
+    Annotation,
+    Constraint,
+    Credit,
+    Over,
+    Prepare,
+    Reward,
+    RowStatistic,
+    Select,
+    Transform,
 )
 
 __all__ = [

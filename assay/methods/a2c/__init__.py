@@ -26,10 +26,10 @@ METHOD = Method(
     paper="arXiv:1602.01783",
     recipe=recipes.a2c,
     worlds=EVERY,
-    home="cartpole",
+    default_task="cartpole",
     family="policy gradient",
     base=recipes.ppo,
-    departs=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
+    departures=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
     claims=(
         Exact("at ratio one its gradient is ppo's", distance_from_ppo_at_ratio_one, equals=0.0),
         Measured("balances: return above 400", "cartpole", recipes.a2c(), 400.0, seeds=10, minutes=4),

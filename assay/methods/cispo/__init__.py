@@ -1,4 +1,4 @@
-"""cispo: importance weights are clipped and carry no gradient, so that no token loses its own.
+"""cispo: clips importance weights and stops their gradient, so that no token loses its own.
 
     loss = -1/(sum_i |y_i|) sum_i sum_t stop_gradient(min(rho_t, 1 + high)) A_i log pi(y_t)
 
@@ -16,7 +16,7 @@ LOGITS_A = torch.zeros(2)
 
 
 def push_at(ratio: float) -> torch.Tensor:
-    """How hard a right answer whose ratio has moved is still pushed, over the push at ratio one."""
+    """Returns the gradient of a correct answer at this ratio, relative to ratio one."""
     experience = probes.bandit_experience([0, 1], [1.0, 0.0], LOGITS_A)
     moved = experience.logp + torch.tensor([[ratio], [1.0]]).log()
     weight = probes.decision_weights(recipes.cispo(), experience, moved)[0, 0]
@@ -27,10 +27,10 @@ METHOD = Method(
     paper="arXiv:2506.13585",
     recipe=recipes.cispo,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
-    departs=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
+    departures=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
     claims=(
         Exact("inside the bound the weight is the ratio", lambda: push_at(3.0), equals=3.0),
         Exact("beyond it the weight stays at the bound, never 0", lambda: push_at(50.0), equals=5.0),

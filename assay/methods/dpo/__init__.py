@@ -1,9 +1,9 @@
-"""dpo: a preference is a classification of log-ratios against a reference; no reward model, no critic.
+"""dpo: classifies preferences by log-ratios to a reference; no reward model, no critic.
 
     loss = -mean over pairs of log sigmoid(beta * (h(chosen) - h(rejected))),  h(y) = log pi(y) - log pi_ref(y)
 
-Rafailov et al. 2023. Pairs come from a file, or from sampling any verifiable task: the best against the worst answer of
-each group. At the reference every pair costs log 2 and pulls with weight beta / 2.
+Rafailov et al. 2023. Pairs come from a file, or from sampling any verifiable task: the best against the worst answer
+of each group. At the reference every pair has loss log 2 and a gradient of weight beta / 2.
 """
 
 import math
@@ -33,9 +33,9 @@ METHOD = Method(
     paper="arXiv:2305.18290",
     recipe=recipes.dpo,
     worlds=(*EVERY, PREFERENCES),
-    home="countdown",
+    default_task="countdown",
     family="preference",
-    departs=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
+    departures=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
     claims=(
         Exact("at the reference a pair costs log 2", lambda: at_the_reference().loss, equals=math.log(2.0)),
         Exact("at the reference a chosen answer is pulled by beta / 2", pull_at_the_reference, equals=0.05),

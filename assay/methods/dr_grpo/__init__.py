@@ -1,4 +1,4 @@
-"""dr-grpo: grpo without its two biases: no division by the deviation, none by the sequence's own length.
+"""dr-grpo: grpo without its two biases: divides neither by the deviation nor by the sequence's length.
 
     A_i = R_i - mean R,  loss = -1/n sum_i 1/L sum_t min(rho_t A_i, clip(rho_t) A_i),  L a constant
 
@@ -24,10 +24,10 @@ METHOD = Method(
     paper="arXiv:2503.20783",
     recipe=recipes.dr_grpo,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
-    departs=("the constant length is 64 unless set (objective.aggregate.length)",),
+    departures=("the constant length is 64 unless set (objective.aggregate.length)",),
     claims=(
         Exact(
             "the expected gradient has the exact direction, easy and hard prompts alike",

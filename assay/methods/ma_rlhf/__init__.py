@@ -1,9 +1,10 @@
-"""ma-rlhf: ppo whose credit lives on macro actions of several tokens instead of single ones.
+"""ma-rlhf: ppo with credit on macro actions of several tokens instead of single ones.
 
     A_k = R_k + V(s_k+1) - V(s_k) + decay * A_k+1 over macro actions k;  loss = ppo's, each token with its macro's A_k
 
-Chai et al. 2025. Macro actions shorten the way from the outcome back to a decision: credit decays once a macro action
-instead of once a token. One token a macro action is ppo, one macro action a sequence is REINFORCE with a baseline.
+Chai et al. 2025. Macro actions shorten the path from the outcome back to a decision: credit decays once per macro
+action instead of once per token. One token per macro action is ppo, one macro action per sequence REINFORCE with a
+baseline.
 """
 
 from dataclasses import replace
@@ -24,12 +25,12 @@ LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float
 
 
 def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
-    credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.decay), Whiten())
+    credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.gae_lambda), Whiten())
     return replace(recipes.ppo(world), name="ma-rlhf", credit=credit)
 
 
 def all_episodes() -> Experience:
-    """Every episode once, with the exact value of each of its states."""
+    """Returns every episode once, with the exact value of each of its states."""
     record = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), LOGITS_SA)
     chance_B, state_BT = record.logp.sum(1).exp(), record.context["state"]
     through = torch.stack([chance_B * (state_BT == state).any(1) for state in range(EPISODES.num_states)])
@@ -50,7 +51,7 @@ def distance_from_outcome_minus_baseline() -> torch.Tensor:
 
 
 def bias_with_exact_values() -> torch.Tensor:
-    """Expected gradient of macro actions of two and three tokens, over all episodes, minus the exact one."""
+    """Returns the expected gradient of macro actions of two and three tokens minus the exact one."""
     logits, record = LOGITS_SA.clone().requires_grad_(), all_episodes()
     logp = EPISODES.decision_logp(logits)[0]
     chance = record.logp.sum(1, keepdim=True).exp()
@@ -63,10 +64,10 @@ METHOD = Method(
     paper="arXiv:2410.02743",
     recipe=recipe,
     worlds=EVERY,
-    home="sorting",
+    default_task="sorting",
     family="credit assignment",
     base=recipes.ppo,
-    departs=(
+    departures=(
         "a macro action's value is that of its first state; the authors' mean over its states biases the gradient",
         "rewards inside a macro action are summed, as in the paper; the authors' code takes their mean",
         "each token has its own ratio, as in the authors' code; the paper writes the macro action's joint ratio",

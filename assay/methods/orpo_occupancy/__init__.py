@@ -51,7 +51,7 @@ def recipe(world: Defaults = TABLE, weight: float = 0.2, divergence: Divergence 
     if world.tokens:
         return replace(base, rewards=(Verifier(), SeenReward(), OccupancyPenalty(divergence=divergence, weight=weight)))
     assert isinstance(world.fragments, Fragments)
-    gathered = world.fragments.instances * world.fragments.steps
+    gathered = world.fragments.num_envs * world.fragments.steps
     visits = Retained(Replay(gathered, batch=256, updates=4, warmup=1), Logged((BASE,)), kept=0.5)
     apart = Stage("discriminator", ("discriminator",), critic=TELLS_APART, optimizer=Adam(0.05), source=visits)
     cloned = replace(recipes.bc(world), source=Logged((BASE,)))
@@ -73,8 +73,8 @@ def action_kl(weight: float) -> Recipe:
 
 
 METHOD = Method(
-    "arXiv:2403.03185", recipe, worlds=EVERY, home="tomato", family="safe", base=recipes.ppo,
-    departs=(
+    "arXiv:2403.03185", recipe, worlds=EVERY, default_task="tomato", family="safe", base=recipes.ppo,
+    departures=(
         "the base is its recorded decisions, drawn again every step, not rolled out; the policy starts as its clone",
         "rewards use the discriminator as the step before left it; the authors train it first",
         "visits are counted undiscounted, of the last step's decisions; no total variation, no Wasserstein",

@@ -1,4 +1,4 @@
-"""Starts inside a stored solution: its beginning is given, the policy finishes it. Axes: B rows, T columns."""
+"""Starts inside a stored solution: its prefix is given, the policy completes it. Axes: B rows, T columns."""
 
 from __future__ import annotations
 
@@ -18,35 +18,30 @@ from assay.playing.resumed import first_decisions
 
 @dataclass(frozen=True)
 class FromPrefixes(Rollout):
-    """Groups that start after the first h decisions of the task's demonstration, h = floor(f |y|), the same for all
-    members; f is uniform in [shortest, longest], and 0 with probability `plain`.
+    """Gathers groups that start after the first h decisions of the task's demonstration, h = floor(f |y|), the same
+    for all members; f is uniform in [shortest, longest], and 0 with probability `plain`.
 
     The given decisions are context: mask false, no loss, no ratio. For tokens the start is prompt + prefix; for
-    control it is the state that the given actions lead to. h is at most |y| - 1, so that something is left to decide;
-    longest = 0 is `Episodes`.
+    control it is the state that the given actions lead to. h is at most |y| - 1, so that a decision is left.
+    Degenerate: longest = 0 is `Episodes`.
     """
 
-    starts: int = 32
-    members: int = 8
+    num_starts: int = 32
+    group_size: int = 8
     shortest: float = 0.4
     longest: float = 0.8
     plain: float = 0.25
     writes: ClassVar[tuple[str, ...]] = ("prefix",)
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state; raises AssayError if the task has no demonstrations."""
         task = scene.task
         if not isinstance(task, DemonstratedTask) or not isinstance(task, ResumableTask):
-            raise AssayError(f"FromPrefixes needs a task with demonstrations, and '{task.name}' has none; use Episodes")
+            raise AssayError(f"FromPrefixes needs a task with demonstrations; '{task.name}' has none. Use Episodes")
         return {}
 
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """`len(starts)` x `members` episodes; `prefix` [B] is how many decisions were given."""
+        """Gathers `len(starts)` x `group_size` episodes; `prefix` [B] is the number of given decisions."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, DemonstratedTask)
         assert isinstance(task, ResumableTask)
@@ -55,7 +50,7 @@ class FromPrefixes(Rollout):
         fraction = (self.shortest + (self.longest - self.shortest) * where) * (is_plain >= self.plain)
         length = shown.mask.sum(1)
         given = torch.minimum((torch.from_numpy(fraction) * length).long(), (length - 1).clamp(min=0))
-        rows, samples = group_rows(np.arange(len(starts)), self.members)
+        rows, samples = group_rows(np.arange(len(starts)), self.group_size)
         begun = first_decisions(shown, given).rows(torch.from_numpy(rows))
         played = task.resume(actor, begun, samples, draw, split=0)
         return played.add({"prefix": given[torch.from_numpy(rows)]})

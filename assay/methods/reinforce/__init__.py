@@ -1,4 +1,4 @@
-"""reinforce: raise the log-probability of what turned out better than the batch's mean.
+"""reinforce: raises the log-probability of outcomes above the batch mean.
 
     loss = -mean over sequences of (R(y) - mean R) * log pi(y)
 
@@ -27,9 +27,9 @@ METHOD = Method(
     paper="Williams 1992",
     recipe=recipes.reinforce,
     worlds=EVERY,
-    home="addition",
+    default_task="addition",
     family="policy gradient",
-    departs=("Adam instead of plain gradient ascent",),
+    departures=("Adam instead of plain gradient ascent",),
     claims=(
         Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
         Measured(

@@ -33,9 +33,9 @@ def recipe(world: Defaults = LANGUAGE, history: History = GroupSuccess(), lesson
 SIMILAR = Lessons(retrieve=SimilarityUtility(share=1.0))
 
 METHOD = Method(
-    "arXiv:2603.08561", recipe, worlds=(LANGUAGE,), home="sorting-8", family="guidance", base=recipes.grpo,
+    "arXiv:2603.08561", recipe, worlds=(LANGUAGE,), default_task="sorting-3", family="guidance", base=recipes.grpo,
     variants={"best-progress": lambda world: recipe(world, BestProgress())},
-    departs=(
+    departures=(
         "phi is a program: the share of the answer that the completion begins with; no reflection by the model",
         "a lesson is a solved prompt of an earlier group, not a text by the model; similarity is of letter pairs",
         "an evaluation never sees a lesson; the authors show it three",
@@ -60,6 +60,6 @@ METHOD = Method(
                  lambda seed: claims.mean_success(Lessons(), seed), lambda seed: claims.mean_success(SIMILAR, seed),
                  seeds=20, minutes=0.5),
         Measured("with progress paid, scores higher than grpo where groups mostly fail; refuted by no gain",
-                 "sorting-8", recipe(lessons=False), recipes.grpo(), seeds=5, minutes=4.0, steps=100, warmup=60),
+                 "sorting-3", recipe(lessons=False), recipes.grpo(), seeds=5, minutes=4.0, steps=80, warmup=30),
     ),
 )  # fmt: skip

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from assay.claims import probes
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience
+from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.methods.retroagent.lessons import Lessons
@@ -85,7 +85,7 @@ def shown_wrongly(recipe: Recipe) -> float:
     """Rows whose prompt is not the task's own (first half) or the lesson before it (second half), rows that are marked
     wrongly, and the gap of the lesson's utility and count to those of rows that win in the second half of the group.
     """
-    rollout, members = lessons_of(recipe), lessons_of(recipe).gather.members
+    rollout, members = lessons_of(recipe), lessons_of(recipe).gather.group_size
     (prompt,) = TASK.prompts(np.array([0]), 0)
     lesson: dict[str, Any] = {"prompt": prompt, "text": f"{prompt}{ANSWER}", "utility": 0.5, "count": 1}
     state = {"lessons": [lesson, {"prompt": "777", "text": "777=7", "utility": 0.9, "count": 1}]}
@@ -100,6 +100,8 @@ def shown_wrongly(recipe: Recipe) -> float:
              rows.context["tokens"], rows.context["valid"], rows.mask, strict=True)]  # fmt: skip
     wanted = [prompt] * (members // 2) + [f"{lesson['text']} {prompt}"] * (members // 2)
     wrong = sum(one != other for one, other in zip(begun, wanted, strict=True))
+    with torch.no_grad():  # what was decoded saw the prompt that the row records
+        wrong += int((actor.score(rows, frozenset({Need.LOGP})).logp - rows.logp).abs().max() > 1e-4)
     wrong += int((rows.extra["hinted"] != (rows.extra["sample"] >= members // 2)).sum())
     utility = 1.0 - 0.5 * (1.0 - rollout.rate) ** (members // 2)
     stored = [one for one in state["lessons"][2:] if (one["utility"], one["count"]) == (0.5, 1)]

@@ -68,7 +68,7 @@ class Lessons(Rollout):
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Rewarded episodes; the memory then has what they showed."""
-        task, members = scene.task, self.gather.members
+        task, members = scene.task, self.gather.group_size
         assert isinstance(task, PromptedTask)
         rows, samples = group_rows(scene.starts, members)
         prompts = task.prompts(scene.starts, scene.split)

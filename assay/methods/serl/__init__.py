@@ -65,10 +65,10 @@ def recipe(world: Defaults = CONTINUOUS, retain: float = 0.5, refresh: bool = Tr
 
 
 METHOD = Method(
-    "arXiv:2401.16013", recipe, worlds=(CONTINUOUS,), home="peg", family="offline to online",
+    "arXiv:2401.16013", recipe, worlds=(CONTINUOUS,), default_task="peg", family="offline to online",
     base=lambda world=CONTINUOUS: rlpd(SOURCE, discount=0.96, averaged=True),
     variants={"fixed": lambda world: recipe(world, refresh=False)},
-    departs=(
+    departures=(
         "pairs of critics are drawn for each decision, not once for a batch; time limits bootstrap, success ends",
         "batches of 32 own and 32 demonstrated rows (128 each), one actor step for four critic steps on one of them",
         "the classifier reads the state, first learns from demonstrations alone, has no mixup, no gradient penalty",

@@ -1,7 +1,7 @@
-"""Rollouts that branch: trees of segments, and chains with probes. Axes: B rows, T columns, K segments.
+"""Branching rollouts: trees of segments, and chains with probes. Axes: B rows, T columns, K segments.
 
-A row is one segment: the whole sequence up to its end is context, its own decisions have the mask. `parent` [B] is the
-node it starts from, `branch` [B] the node it leads to.
+A row is one segment: the whole sequence up to its end is context, its own decisions have the mask. `parent` [B] is
+the node it starts from, `branch` [B] the node it leads to.
 """
 
 from __future__ import annotations
@@ -22,35 +22,33 @@ from assay.playing.resumed import first_decisions
 
 
 def need_resumable(task: Task, who: str) -> ResumableTask:
-    """The task as one that can go on from any point."""
+    """Returns the task as one that can continue from any prefix; raises AssayError if it cannot."""
     if not isinstance(task, ResumableTask):
-        raise AssayError(f"{who} needs a task that can go on from a prefix, and '{task.name}' cannot; use Episodes")
+        raise AssayError(f"{who} needs a task that can continue from a prefix; '{task.name}' cannot. Use Episodes")
     return task
 
 
 @dataclass(frozen=True)
 class Tree(Rollout):
-    """From every start a tree: `branching[d]` children of each node of depth d, `segment` decisions to each; those of
-    the last level run to the end. A child that ends early is a leaf. branching (G,) is `Episodes` with G members.
+    """Grows a tree from every start: `branching[d]` children of each node of depth d, `segment` decisions to each;
+    those of the last level run to the end. A child that ends early is a leaf. branching (G,) is `Episodes` with G
+    members.
     """
 
-    starts: int = 8
+    num_starts: int = 8
     branching: tuple[int, ...] = (4, 4)
     segment: int = 3
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         task = scene.task
         need_resumable(task, "Tree")
         return {}
 
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Every edge of every tree, level by level; the random numbers of an edge belong to (start, node, time)."""
+        """Gathers every edge of every tree, level by level; the random numbers of an edge depend on (start, node,
+        time).
+        """
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         forest = need_resumable(task, "Tree")
         size = 1 + sum(math.prod(self.branching[: depth + 1]) for depth in range(len(self.branching)))
@@ -74,16 +72,16 @@ class Tree(Rollout):
 
 @dataclass(frozen=True)
 class Chain(Rollout):
-    """Whole episodes in groups, cut into segments; from the start and from every cut `probes` more episodes are played
-    for the value there. Probes are rows with column `probe` true: they are not to be trained.
+    """Gathers whole episodes in groups, cut into segments; from the start and from every cut, `probes` more episodes
+    estimate the value there. Probes are rows with column `probe` true and are not trained on.
 
-    A cut follows every `segment`-th decision of probability below `below`, so that what comes before it decides where
-    it lies: a stopping time, without which the credit is biased. `below` above 1 cuts at fixed lengths. There are at
-    most `most` segments; the last one runs to the end.
+    A cut follows every `segment`-th decision of probability below `below`, so that only earlier decisions determine
+    where it lies: a stopping time, without which the credit is biased. `below` above 1 cuts at fixed lengths. There
+    are at most `most` segments; the last one runs to the end.
     """
 
-    starts: int = 16
-    members: int = 4
+    num_starts: int = 16
+    group_size: int = 4
     segment: int = 2
     below: float = 0.9
     probes: int = 4
@@ -91,20 +89,15 @@ class Chain(Rollout):
     writes: ClassVar[tuple[str, ...]] = ("probe",)
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         task = scene.task
         need_resumable(task, "Chain")
         return {}
 
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """One row for each segment of each episode, then one for each probe."""
+        """Returns one row for each segment of each episode, then one for each probe."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
-        whole = task.play(actor, *group_rows(starts, self.members), draw, split=0, greedy=False)
+        whole = task.play(actor, *group_rows(starts, self.group_size), draw, split=0, greedy=False)
         uncertain = (whole.mask & (whole.logp < math.log(self.below))).long()
         segment_BT = ((uncertain.cumsum(1) - uncertain) // self.segment).clamp(max=self.most - 1)
         num_B = torch.where(whole.mask, segment_BT, 0).amax(1) + 1
@@ -115,7 +108,7 @@ class Chain(Rollout):
         room = task.spec.horizon + 1
         own = 1 + spine.column("sample") * room + part
         node = torch.where(part == 0, 0, own)
-        base = spine.column("start") * (1 + self.members * room)
+        base = spine.column("start") * (1 + self.group_size * room)
         spine = replace(spine, parent=base + node, branch=base + own + 1)
         some = (part > 0) | (spine.column("sample") == 0)
         given = (whole.mask[row] & (segment_BT[row] < part.unsqueeze(1))).sum(1)
@@ -126,14 +119,14 @@ class Chain(Rollout):
         return concatenate([spine, played])
 
     def probed(self, task: Task, actor: Any, begun: Experience, node: Tensor, draw: Draw) -> Experience:
-        """`probes` episodes from each row; their random numbers belong to (start, node and probe, time)."""
+        """Gathers `probes` episodes from each row; their random numbers depend on (start, node and probe, time)."""
         rows, which = group_rows(np.arange(len(begun)), self.probes)
-        samples = self.members + node.numpy()[rows] * self.probes + which
+        samples = self.group_size + node.numpy()[rows] * self.probes + which
         return need_resumable(task, "Chain").resume(actor, begun.rows(torch.from_numpy(rows)), samples, draw, split=0)
 
 
 def segments(whole: Experience, segment_BT: Tensor, part_B: Tensor) -> Experience:
-    """Row b with its decisions of segment `part_B[b]` alone; all its decisions are the `answer`."""
+    """Returns row b with its decisions of segment `part_B[b]` alone; all its decisions are the `answer`."""
     mask = whole.mask & (segment_BT == part_B.unsqueeze(1))
     return replace(
         whole,

@@ -184,7 +184,7 @@ REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_
 
 # ---------------------------------------------------------------------------------------------------- parts
 class StandIn:
-    """A model that a reward may ask for: critic and actor at once, a smooth function of each column's own numbers."""
+    """A model that a reward may read: critic and actor at once, a smooth function of each column's own numbers."""
 
     def __call__(self, context: Mapping[str, Tensor], action: Tensor | None = None) -> Tensor:
         """Values [B, T] of contexts, or [1, B, T] of actions in them."""
@@ -193,8 +193,10 @@ class StandIn:
         return value.float() if action is None else (value + flat(action.double()).sin()).float().unsqueeze(0)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the decisions."""
-        return Scored(-self(batch.context, batch.action)[0].exp() * batch.mask)
+        """Log-probabilities of the decisions, and what else is asked for."""
+        value = self(batch.context, batch.action)[0]
+        logits = torch.stack([value, -value, 0.5 * value], -1) if Need.LOGITS in needs else None
+        return Scored(-value.exp() * batch.mask, value.exp() * batch.mask if Need.ENTROPY in needs else None, logits)
 
 
 def flat(column: Tensor) -> Tensor:
@@ -203,16 +205,21 @@ def flat(column: Tensor) -> Tensor:
 
 
 class StandIns:
-    """Every model under every name, for rewards that declare `models`."""
+    """A stand-in under each name that a part declares."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
 
     def model(self, name: str) -> StandIn:
-        """A stand-in, whatever the name."""
+        """The stand-in; AssayError where the part did not declare it."""
+        if name not in self.names:
+            raise AssayError(f"it asks for the model '{name}' and declares {', '.join(self.names) or 'none'}")
         return StandIn()
 
+    @torch.no_grad()
     def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
         """All rows at once."""
-        with torch.no_grad():
-            return function(self.model(name), experience)
+        return function(self.model(name), experience)
 
 
 @dataclass(frozen=True)
@@ -225,8 +232,7 @@ class RewardCase:
 
     def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
         """The experience after the reward."""
-        scene = Scene(self.task, StandIns()) if part.models else Scene(self.task)
-        after = part(self.batch if batch is None else batch, scene)
+        after = part(self.batch if batch is None else batch, Scene(self.task, StandIns(part.models)))
         if not isinstance(after, Experience):
             raise AssayError(
                 f"a reward returns the experience with its rewards, this one returned {type(after).__name__}"

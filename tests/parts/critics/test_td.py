@@ -96,7 +96,7 @@ def test_gae_bootstraps_a_truncated_step_and_not_a_terminal_one(terminal: bool, 
         truncated=end & (not terminal),
         extra={"value": torch.arange(1.0, 7.0).double().unsqueeze(0)},
     )
-    seen = Gae(discount=0.5, decay=0.5)(experience)
+    seen = Gae(discount=0.5, gae_lambda=0.5)(experience)
     expected = torch.tensor([[first, second, 0.0, -0.75, -1.0, 0.0]]).double()
     assert torch.equal(seen.column("advantage"), expected)
     assert torch.equal(seen.column("return"), (expected + experience.column("value")) * mask)
@@ -172,7 +172,7 @@ Q_SA = torch.stack([VALUE_S, VALUE_S.flip(0)], 1)
 def fragment() -> Experience:
     """A random walk in a chain of five states: episodes end at the goal or are cut after twenty decisions."""
     task = chain(5)
-    rollout = Fragments(instances=8, steps=96)
+    rollout = Fragments(num_envs=8, steps=96)
     actor = Policy(Table()).build(task.spec)
     record = rollout(gathering(task, actor, np.empty(0, np.int64), Draw(3, (0,))), rollout.init(Scene(task)))
     assert int(record.terminal.sum()) > 8
@@ -221,13 +221,13 @@ def test_the_context_after_an_end_counts_where_the_episode_was_cut_and_nowhere_e
     hidden = ~record.mask
     state = record.context["state"]
     moved = replace(record, context={"state": torch.where(hidden, (state + 1) % 5, state)})
-    for credit in (Gae(discount=0.9, decay=0.0), Gae(discount=0.9, decay=0.7)):
+    for credit in (Gae(discount=0.9, gae_lambda=0.0), Gae(discount=0.9, gae_lambda=0.7)):
         seen, other = (
             credit(r.add({"value": VALUE_S[r.context["state"]]})).column("advantage") for r in (record, moved)
         )
         changed = seen != other
         bootstraps = record.mask & ~record.terminal & torch.nn.functional.pad(hidden[:, 1:], (0, 1))
-        if credit.decay == 0.0:
+        if credit.gae_lambda == 0.0:
             assert torch.equal(changed, bootstraps)
             gap = VALUE_S[moved.context["state"]] - VALUE_S[state]
             shifted = torch.nn.functional.pad(gap[:, 1:], (0, 1)) * 0.9
@@ -323,7 +323,7 @@ def test_the_expected_one_step_target_is_the_bellman_operator() -> None:
     policy = torch.tensor([0.35, 0.65], dtype=torch.float64).expand(5, 2)
     own = probes.evaluate_table(table.P, table.R, policy, 0.9, terminal)
     for value in (own, VALUE_S * goes_on):
-        seen = Gae(discount=0.9, decay=0.0)(rows.add({"value": value[rows.context["state"]]}))
+        seen = Gae(discount=0.9, gae_lambda=0.0)(rows.add({"value": value[rows.context["state"]]}))
         target_SA = (chance * seen.column("return")[:, 0]).view(5, 2, 5).sum(-1)
         assert torch.allclose(target_SA, table.R + 0.9 * table.P @ value, atol=1e-14)
         advantage_S = ((chance * seen.column("advantage")[:, 0]).view(5, 2, 5).sum(-1) * policy).sum(-1)

@@ -133,7 +133,7 @@ def test_going_on_after_some_decisions_is_the_same_episode(name: str) -> None:
 
 def test_a_rollout_that_forgets_is_refused() -> None:
     task = catalogue.find_task("twenty-questions-2")
-    rollout = Chunks(starts=2, members=1, chunk=4, carry=1)
+    rollout = Chunks(num_starts=2, group_size=1, chunk=4, carry=1)
     with pytest.raises(AssayError, match="whole conversations"):
         rollout(gathering(task, actor_of(task), np.array([0, 1]), DRAW), rollout.init(Scene(task)))
 
@@ -333,7 +333,7 @@ def test_words_go_there_and_back() -> None:
 @HOME
 def test_a_token_method_trains_on_conversations_and_describes_them(name: str) -> None:
     task = catalogue.find_task(name)
-    recipe = recipes.grpo(LANGUAGE).set("rollout.starts", 3).set("rollout.members", 2).set("actor.width", 16)
+    recipe = recipes.grpo(LANGUAGE).set("rollout.num_starts", 3).set("rollout.group_size", 2).set("actor.width", 16)
     loop = Loop(recipe, task, seed=0, num_steps=2)
     steps = [loop.step() for _ in range(2)]
     assert not [alarm for step in steps for alarm in step.alarms if alarm.stop]

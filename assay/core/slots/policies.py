@@ -1,0 +1,58 @@
+"""Slots around a trained policy, and options inside parts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Protocol
+
+from assay.core.record import Certified, Experience
+
+
+class Wrapper(Protocol):
+    """The policy to deploy: an actor around trained models that re-ranks, averages, filters or shields.
+
+    It acts in evaluation and is what a run exports; experience for training is gathered by the actor itself.
+    Laws: rows are independent; equal random numbers give equal decisions; without random numbers it is a function of
+    the context; each decision is one that the inner actor can take.
+    """
+
+    slot: ClassVar[str] = "wrapper"
+
+    @property
+    def actor(self) -> str:
+        """The name of the inner policy: `actor`, or a copy of it."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Names of all models that it reads."""
+
+    def around(self, models: Mapping[str, Any]) -> Any:
+        """Returns the policy to deploy, given the models by name."""
+
+
+class Certificate(Protocol):
+    """Decides whether the trained policy may be deployed: called once, after training, on episodes not used in
+    training.
+
+    Law: the verdict depends on the episodes alone, not on their order.
+    """
+
+    slot: ClassVar[str] = "certificate"
+
+    @property
+    def num_starts(self) -> int:
+        """Number of held-out starts it needs."""
+
+    def __call__(self, experience: Experience) -> Certified:
+        """Returns the verdict on these complete, rewarded episodes, one for each start."""
+
+
+class Choice(Protocol):
+    """An option inside a part: a frozen value that selects how one thing is done (which decisions are trained, which
+    bound).
+
+    The part that uses it declares the call as a protocol that inherits this one. Laws: equal settings are equal
+    options and behave equally; equal inputs give equal outputs and are not modified; settings are described as JSON.
+    """
+
+    slot: ClassVar[str] = "choice"
