@@ -145,6 +145,15 @@ class CostlyTask(Task, Protocol):
 
 
 @runtime_checkable
+class ProxyTask(Task, Protocol):
+    """A task whose reward nobody can pay while training, beside a proxy that can be seen."""
+
+    @property
+    def proxy(self) -> Callable[[Context], Tensor] | None:
+        """What a decision is worth by the context after it, as far as can be seen; None where the reward is seen."""
+
+
+@runtime_checkable
 class VerifiedTask(Task, Protocol):
     """Prompts with a verifier."""
 

@@ -167,7 +167,8 @@ class SteppedTask:
     `held_out` makes the simulation of split 1 where it is another than that of training: goals that were never asked
     for. `roaming` is the same task with goals that follow each other and no end, for data of play; `distance` says how
     far a goal is from what was achieved.
-    `reckless` acts well by rewards alone; None where nothing costs, or nobody wrote it.
+    `reckless` acts well by rewards alone; None where nothing costs, or nobody wrote it. `proxy` is what a context looks
+    worth to those who cannot see the reward.
     """
 
     name: str
@@ -179,6 +180,7 @@ class SteppedTask:
     roaming: SteppedTask | None = None
     reckless: Callable[[Context], Tensor] | None = None
     distance: Callable[[Tensor, Tensor], Tensor] | None = None
+    proxy: Callable[[Context], Tensor] | None = None
     preset: str = field(default="classic", repr=False)
     """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
 
