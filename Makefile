@@ -19,13 +19,13 @@ TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZER
 # An older CPU of the same kind: no wide vectors, on ARM no oneDNN either. Tests whose numbers depend on it.
 ISA_ENV := ATEN_CPU_CAPABILITY=default DNNL_MAX_CPU_ISA=SSE41 \
 	$(if $(filter aarch64 arm64,$(shell uname -m)),ASSAY_TEST_ONEDNN=off)
-ISA_TESTS := tests/ops tests/test_invariance.py tests/test_precision.py tests/test_td.py tests/test_estimators.py \
-	tests/test_chunked.py tests/test_batching.py tests/test_sampling.py tests/test_loop.py tests/test_program.py
+ISA_TESTS := tests/ops tests/engine tests/parts/critics tests/claims/test_estimators.py tests/methods/test_delethink.py \
+	tests/sampling/test_sampling.py
 ISA_PARTS := obeys and (credit- or objective-PolicyGradient or regularizer-)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-isa lint bench clean
+.PHONY: help train test test-all test-isa lint bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 18
@@ -37,9 +37,12 @@ train: $(VENV)/.ready-train  ## install, then train the embedded default from st
 test: lint  ## install, then lint, types and every test
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
+test-all: lint  ## the same, with every method in each of its worlds
+	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --all-worlds $(ARGS)
+
 test-isa: $(VENV)/.ready-test  ## the numerical tests again, as an older CPU computes them
 	$(TEST_ENV) $(ISA_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ISA_TESTS)
-	$(TEST_ENV) $(ISA_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/test_parts.py -k "$(ISA_PARTS)"
+	$(TEST_ENV) $(ISA_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal tests/parts/test_laws.py -k "$(ISA_PARTS)"
 
 lint: $(VENV)/.ready-test  ## ruff on everything, mypy on the package
 	$(BIN)/ruff check .

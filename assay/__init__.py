@@ -9,7 +9,6 @@ if TYPE_CHECKING:
     from assay.core.optimizers import Adam
     from assay.core.recipe import Copy, Recipe, Stage
     from assay.core.record import Experience
-    from assay.engine.engine import Placement
     from assay.runs.run import Run, load, resume, train
     from assay.runs.stacked import train_stacked
 
@@ -29,12 +28,12 @@ HOMES = {
 }
 """Where each public name lives; it is imported when it is first used, so that `import assay` is quick."""
 MODULES = {
+    "defaults": "recipes.defaults",
     "evidence": "evidence",
     "laws": "proof.laws",
     "probes": "claims.probes",
     "recipes": "recipes",
     "schedules": "core.schedules",
-    "worlds": "recipes.worlds",
 }
 """Public modules, imported when they are first used."""
 

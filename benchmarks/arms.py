@@ -13,7 +13,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from assay.runs.machine import describe_machine
+from assay.engine.machine import describe_machine
 
 
 def machine() -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from assay.core.slots import Rollout, Scene
 from benchmarks.gpu_work import Size, even_share, network, peak, prompt_text, reset_peak, seconds
 
 
@@ -80,7 +81,7 @@ class Parity:
 
 
 @dataclass(frozen=True)
-class Lengths:
+class Lengths(Rollout):
     """A rollout like Episodes whose rows have given lengths; keys and values take at most `cache` GiB (0: as many as
     all rows need at once), and rows that find no room in it wait, or give way and are read again.
     """
@@ -89,7 +90,7 @@ class Lengths:
     case: str
     cache: float = 0.0
 
-    def init(self, task: Any) -> dict[str, Any]:
+    def init(self, scene: Scene) -> dict[str, Any]:
         """The sampler, made when it is first needed."""
         return {}
 
@@ -98,7 +99,7 @@ class Lengths:
         """All prompts."""
         return self.size.prompts
 
-    def __call__(self, task: Any, actor: Any, starts: np.ndarray, draw: Any, state: dict[str, Any]) -> Any:
+    def __call__(self, scene: Scene, state: dict[str, Any]) -> Any:
         """Samples and records."""
         from assay.ops import random
         from assay.playing.completions import as_experience
@@ -106,6 +107,8 @@ class Lengths:
         from assay.sampling.pages import Way
         from assay.tasks.language.prompts import prompt_ids
 
+        task: Any = scene.task
+        actor, starts, draw = scene.actor, scene.starts, scene.draw
         size, limit = self.size, torch.from_numpy(self.size.lengths(self.case))
         if "sampler" not in state:
             state["sampler"] = sampler_of(actor, size, limit, self.cache)

@@ -86,17 +86,21 @@ def even_share(text: str) -> float:
 def assay_arm(size: str) -> dict[str, Any]:
     """recipes.grpo with one update a step."""
     from assay import recipes
-    from assay.engine.engine import Placement
     from assay.engine.loop import Loop
-    from assay.models.transformer import Transformer
+    from assay.engine.machine import tuned
+    from assay.engine.placement import Placement
+    from assay.models.bodies.transformer import Transformer
+    from assay.models.model import Policy
     from assay.parts.rollouts.episodes import Episodes
     from assay.parts.sources.fresh import FreshSequences
-    from assay.runs.machine import tuned
     from assay.tasks.language.prompts import PromptTask
 
     (width, layers, heads, vocabulary), (prompts, new, steps) = SIZES[size], work(size)
     recipe = replace(
-        recipes.grpo(), actor=Transformer(width, layers, heads), source=FreshSequences(), rollout=Episodes(prompts, 8)
+        recipes.grpo(),
+        actor=Policy(Transformer(width, layers, heads)),
+        source=FreshSequences(),
+        rollout=Episodes(prompts, 8),
     )
     task = PromptTask("parity", Parity(vocabulary), Words(vocabulary), 16, new)
     loop = Loop(recipe, task, seed=0, num_steps=100, placement=Placement(micro_batch=32))

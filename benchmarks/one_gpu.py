@@ -80,7 +80,7 @@ def attempt(function: Callable[..., dict[str, Any]], *given: Any) -> dict[str, A
 
 def placement(size: Size, options: argparse.Namespace) -> Any:
     """What the options say."""
-    from assay.engine.engine import Placement
+    from assay.engine.placement import Placement
 
     return Placement(
         size.device, tokens=options.tokens, compiled=not options.plain, recompute=options.recompute,

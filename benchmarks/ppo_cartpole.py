@@ -102,7 +102,7 @@ class Clock:
 
 
 def assay_arm(vector: bool, seed: int, size: Size = Size()) -> dict[str, Any]:
-    """bases.ppo with its defaults."""
+    """recipes.ppo with its defaults."""
     from assay.engine.loop import Loop
     from assay.runs import catalogue
     from assay.tasks.adapters.gymnasium import gymnasium_task

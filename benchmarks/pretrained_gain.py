@@ -16,9 +16,10 @@ import warnings
 from pathlib import Path
 
 import assay
-from assay.engine.engine import Placement
-from assay.models.pretrained.transformers import pinned, with_model
+from assay.engine.placement import Placement
+from assay.models.pretrained.transformers import pinned
 from assay.runs.catalogue import with_pretrained
+from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.language.textfile import textfile
 
 QUESTION = "What is {} + {}? Answer with the number only."

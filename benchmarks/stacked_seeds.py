@@ -28,17 +28,17 @@ from assay.core.recipe import Recipe
 from assay.core.record import Origin
 from assay.core.slots import Task
 from assay.core.spaces import Box, Spec
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop
+from assay.engine.machine import describe_machine, tuned
+from assay.engine.placement import Placement
 from assay.engine.stacked.loop import StackedLoop
 from assay.methods.td3_bc.base import td3_bc
 from assay.parts.sources.logged import Logged
-from assay.runs.machine import describe_machine, tuned
 from assay.runs.stacked import shared_loops
 from assay.tasks.control.stepping import SteppedTask
 
 OBSERVATIONS, ACTIONS, WIDTH, BATCH = 17, 6, 256, 256
-METHODS: dict[str, Callable[[], Recipe]] = {"sac": recipes.sac, "td3_bc": td3_bc}
+METHODS: dict[str, Callable[[], Recipe]] = {"sac": recipes.sac, "td3-bc": td3_bc}
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from assay.app.report.progress import Mode
+from assay.engine.machine import describe_machine
 from assay.evidence.intervals import mean_interval
-from assay.runs.machine import describe_machine
+from assay.runs.progress import Mode
 from assay.runs.run import train
 
 SEEDS = 5

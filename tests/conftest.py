@@ -30,6 +30,11 @@ if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make t
     torch.backends.mkldnn.enabled = False
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--all-worlds`: what else runs in one world a method runs in all of them."""
+    parser.addoption("--all-worlds", action="store_true", help="train every method in each of its worlds, not in one")
+
+
 @pytest.fixture(autouse=True)
 def _same_start() -> Iterator[None]:
     """Every test begins with the same global torch and numpy state and leaves none behind."""

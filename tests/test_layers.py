@@ -1,108 +1,86 @@
 """The shape of the package, held by a walk over its syntax trees: import arrows, sizes, names, docstrings.
 
 The tables come first and are meant to be edited. A unit is a top-level module or folder of `assay`. What rightly breaks
-a rule stands in EXCEPTIONS with its reason; an exception that is no longer needed fails too. Folders that do not exist
-are no failure, a unit that ARROWS does not name is one.
+a rule is in EXCEPTIONS with its reason; an exception that is no longer needed fails too, unless its reason begins with
+"until". AT_MOST counts the breaks of a rule that is not yet kept. A unit that ARROWS does not name is an error.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
 # ------------------------------------------------------------------------------------------------------------- tables
-PARTS = {
-    "actors", "constraints", "credit", "critics", "curricula", "objectives", "regularizers", "rewards", "rollouts",
-    "sources",
-}  # fmt: skip
-BASICS = {"types", "slots", "ops", "reduce"}
-ANYTHING = {"*"}
-DOORS = {"cli", "commands", "report", "__init__"}  # `*` does not include these: nothing below may know who shows it
+# A place is a unit, or a folder or module inside one, without the leading `assay.`; the longest one that fits decides.
+PARTS = ("parts", "models", "methods")  # where the rules of parts hold
 
-ARROWS: dict[str, set[str]] = {
+SHARED = {"core", "ops", "models", "playing", "parts", "recipes", "tasks", "datasets", "claims", "evidence"}
+RUNNING = SHARED | {"methods", "sampling", "engine", "version"}
+
+ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its own unit
     "version": set(),
-    "types": set(),
-    "store": {"types"},
-    "ops": {"types"},
-    "slots": {"types"},
-    "networks": {"types", "ops"},
-    "reduce": {"types", "slots", "ops"},
-    "schedules": {"types"},
-    "optimizers": {"types", "slots"},
-    "boosting": {"types", "slots", "ops", "optimizers"},
-    "sampling": {"types", "networks", "ops"},
-    **{part: BASICS | {"networks", "sampling"} for part in PARTS},
-    "settings": {"types"},
-    "recipe": {"types", "slots", "ops", "optimizers", "settings"},
-    "worlds": BASICS | PARTS | {"recipe", "schedules", "optimizers"},
-    "bases": BASICS | PARTS | {"recipe", "schedules", "worlds", "optimizers", "boosting", "datasets"},
-    "tasks": BASICS | PARTS | {"recipe", "sampling"},
-    "probes": BASICS | PARTS | {"networks", "recipe", "engine", "boosting", "tasks"},
-    "claims": {"types", "recipe", "worlds", "tasks", "probes", "evidence"},
-    "methods": PARTS
-    | {"types", "reduce", "recipe", "optimizers", "boosting", "schedules", "bases", "worlds", "probes", "claims"}
-    | {"datasets"},
-    "flat": {"types", "slots"},
-    "batching": {"types", "ops"},
-    "placement": {"slots"},
-    "engine": {"types", "slots", "ops", "recipe", "flat", "batching", "optimizers", "placement"},
-    "guards": {"types", "slots", "ops", "recipe"},
-    "logs": {"types", "store"},
-    "memory": {"types", "settings"},
-    "loop": {"types", "slots", "ops", "recipe", "engine", "guards", "store", "logs", "sampling", "memory"},
-    "datasets": BASICS | PARTS | {"recipe", "settings", "worlds", "loop", "evaluation", "store", "backends", "version"},
-    "backends": {"types", "slots", "ops", "tasks", "networks"},
-    "evaluation": {"types", "slots"},
-    "catalogue": ANYTHING,
-    "plan": ANYTHING,
-    "discover": ANYTHING,
-    "checks": ANYTHING,
-    "evidence": ANYTHING,
-    "report": ANYTHING,
-    "signals": {"types"},
-    "run": ANYTHING | {"report"},
-    "jobs": ANYTHING | {"report"},
-    "stacking": ANYTHING | {"report"},
-    "comparison": ANYTHING,
-    "fingerprints": ANYTHING,
-    "verdicts": ANYTHING,
-    "search": ANYTHING,
-    "judging": {"types", "slots", "networks", "recipe", "rewards", "bases", "loop", "backends"},
-    "data_commands": ANYTHING | {"report"},
-    "commands": ANYTHING | {"report"},
-    "cli": ANYTHING | {"commands", "report", "__init__"},
-    "__main__": {"cli"},
-    "__init__": ANYTHING,
+    "core": set(),
+    "ops": {"core"},
+    "evidence": {"core", "ops"},
+    "models": {"core", "ops"},
+    "models.pretrained": {"core", "ops", "playing.text"},
+    "sampling": {"core", "ops", "models"},
+    "playing": {"core", "ops", "sampling"},
+    "engine": {"core", "ops", "sampling"},
+    "parts": {"core", "ops", "models", "playing", "sampling"},
+    "recipes": {"core", "ops", "models", "parts"},
+    "tasks": {"core", "ops", "playing", "sampling"},
+    "tasks.adapters": {"core", "ops", "models", "playing", "sampling"},
+    "datasets": {"core", "ops", "engine", "models", "parts", "recipes", "tasks", "version"},
+    "claims": {"core", "ops", "engine", "models", "parts", "playing", "recipes", "tasks", "evidence"},
+    "methods": SHARED | {"engine"},
+    "runs": RUNNING,
+    "proof": RUNNING | {"runs"},
+    "app": RUNNING | {"runs", "proof", "__init__"},
+    "__init__": RUNNING | {"runs"},
+    "__main__": {"app"},
 }
-ALONE = {"methods"}  # units whose modules may not import each other
+ALONE = {"methods"}  # units whose folders may not import each other
 
 HARD = {"torch", "numpy", "safetensors", "rich"}
-OPTIONAL: dict[str, set[str]] = {  # package -> the units that may import it, inside functions only
-    "matplotlib": {"report"},
+OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, inside functions only
+    "matplotlib": {"app.report", "runs.plot"},
     "triton": {"sampling", "ops"},
-    **{
-        name: {"backends"}
-        for name in (
-            "gymnasium", "mujoco", "minari", "h5py", "transformers", "tokenizers", "peft", "accelerate", "gguf", "ray",
-            "vllm", "wandb", "tensorboard", "torch.utils.tensorboard", "torch.distributed", "reasoning_gym",
-        )
-    },
-}  # fmt: skip
+    "optuna": {"evidence.tuning"},
+    "torch.distributed": {"engine"},
+    **{name: {"tasks.adapters"} for name in ("gymnasium", "mujoco", "minari", "h5py", "reasoning_gym")},
+    **{name: {"models.pretrained"} for name in ("transformers", "tokenizers", "peft", "accelerate", "gguf")},
+    "huggingface_hub": {"models.pretrained"},
+    **{name: {"runs.sinks"} for name in ("wandb", "tensorboard", "torch.utils.tensorboard")},
+    **{name: set() for name in ("ray", "vllm")},
+}
 
-FUNCTION_LINES = {"*": 60, **dict.fromkeys(PARTS, 40), "methods": 40, "loop": 80}  # without the docstring
-MODULE_LINES = {"*": 400, **dict.fromkeys(PARTS, 200), "methods": 80}
+INNER = {name.split(".")[-1] for name in OPTIONAL if "." in name}
+
+FUNCTION_LINES = {"*": 60, **dict.fromkeys(PARTS, 40), "models.pretrained": 60, "engine.loop": 80}  # no docstring
+MODULE_LINES = {"*": 400, **dict.fromkeys(PARTS, 200), "models.pretrained": 400}
+METHOD_LINES = 95  # of a method's __init__.py; aim 60
 SETTINGS = 6
-CLASS_DEPTH = 2
+CLASS_DEPTH = 2  # the slot does not count
 BANNED_NAMES = {"utils", "util", "helpers", "helper", "manager", "common", "misc", "data"}
-BLIND_TO_NAMES = PARTS | {"reduce", "loop", "engine"}  # where no string may select behaviour
+BANNED_PREFIXES = ("new_", "do_", "process_")
+BANNED_PHRASES = re.compile(r"\b(mend(?:s|ed|ing)?|anew|gone on|is none|nobody|somebody|who acts)\b")
+BLIND_TO_NAMES = (*PARTS, "engine")  # where no string may select behaviour
+SPEAKS_OF_NAMES = ("models.pretrained",)  # but here the names are another library's
+
+AT_MOST: dict[str, int] = {  # rules that are not yet kept: how many breaks are left; lower it, never raise it
+    "phrases": 130,
+}
 
 # rule -> key as the failure prints it -> why this is right
 EXCEPTIONS: dict[str, dict[str, str]] = {
@@ -115,6 +93,20 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "assay/ops/triton_output.py: triton.language": "kernels; only a function imports this module",
         "assay/ops/triton_output.py: triton.tools.tensor_descriptor": "kernels; only a function imports this module",
     },
+    "arrows": {
+    },
+    "open_arguments": {
+        "assay/models/pretrained/causal.py: bypass": "transformers calls it with arguments of its own",
+        "assay/models/pretrained/packed_layers.py: attention": "transformers calls it with arguments of its own",
+    },
+    "strings_that_select": {
+        "assay/engine/placement.py: torch.device(self.device).type != 'cpu'": "PyTorch names kinds of devices by text",
+        "assay/engine/memory.py: device == 'cpu'": "PyTorch names kinds of devices by text",
+        "assay/engine/stacked/engine.py: torch.device(placement.device).type == 'cuda'": "as above",
+        "assay/engine/stacked/engine.py: name != 'metrics'": "until metrics have a place of their own in a replay",
+    },
+    "module_lines": {"assay/models/bodies/transformer.py": "one network and its cache, read together"},
+    "function_names": {"assay/app/report/watch.py: Handler.do_GET": "http.server asks for this name"},
 }
 
 
@@ -142,6 +134,20 @@ class Module:
     def unit(self) -> str:
         parts = self.name.split(".")
         return parts[1] if len(parts) > 1 else "__init__"
+
+    @property
+    def place(self) -> str:
+        """The name without the leading `assay.`."""
+        return self.name.partition(".")[2] or "__init__"
+
+    @property
+    def is_claims(self) -> bool:
+        """Whether this is a method's `__init__` or `claims`, where each function computes a claim."""
+        return self.unit == "methods" and (self.is_package or self.name.endswith(".claims"))
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        return list(ast.walk(self.tree))
 
     @cached_property
     def num_lines(self) -> int:
@@ -181,8 +187,8 @@ class Package:
     def __iter__(self) -> Iterator[Module]:
         return iter(self.modules.values())
 
-    def within(self, units: set[str]) -> Iterator[Module]:
-        return (module for module in self if module.unit in units)
+    def within(self, places: Iterable[str]) -> Iterator[Module]:
+        return (module for module in self if any(is_in(module.place, place) for place in places))
 
     @cached_property
     def arrows(self) -> dict[str, list[Arrow]]:
@@ -200,9 +206,10 @@ class Package:
                     is_module = whole in self.modules or whole in OPTIONAL
                     yield Arrow(whole if is_module else base, node.lineno, deferred)
             elif isinstance(node, ast.Attribute):
-                dotted = ast.unparse(node)
-                if dotted in OPTIONAL:
+                if node.attr in INNER and (dotted := ast.unparse(node)) in OPTIONAL:
                     yield Arrow(dotted, node.lineno, deferred)
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "require" and is_text(node.args[0]):
+                yield Arrow(str(ast.literal_eval(node.args[0])), node.lineno, deferred)
 
     @cached_property
     def inner_graph(self) -> dict[str, set[str]]:
@@ -221,7 +228,7 @@ def named(node: ast.AST, prefix: str = "") -> Iterator[tuple[str, Named]]:
         if isinstance(child, Named):
             yield prefix + child.name, child
             yield from named(child, f"{prefix}{child.name}.")
-        else:
+        elif not isinstance(child, ast.expr):
             yield from named(child, prefix)
 
 
@@ -256,26 +263,48 @@ def code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return node.end_lineno - node.lineno + 1 - doc
 
 
-def limit(table: dict[str, int], unit: str) -> int:
-    return table.get(unit, table["*"])
+def is_in(place: str, wider: str) -> bool:
+    """Whether a place is another one or inside it."""
+    return f"{place}.".startswith(f"{wider}.")
+
+
+def row_of(table: Mapping[str, Any], place: str) -> Any:
+    """The entry of the longest place that fits, else that of `*`."""
+    return next((table[prefix] for prefix in (*prefixes(place), "*") if prefix in table), None)
 
 
 # -------------------------------------------------------------------------------------------------------------- rules
 def arrows(package: Package) -> Iterator[Finding]:
-    """A unit imports only what ARROWS gives it."""
+    """A unit imports only what ARROWS gives it; a method never imports another method."""
     for module in package:
         if module.unit not in ARROWS:
             yield Finding(module.unit, f"{module.path}: unit {module.unit!r} has no row in ARROWS")
             continue
-        allowed = ARROWS[module.unit]
+        allowed = row_of(ARROWS, module.place)
         for arrow in package.arrows[module.name]:
             if arrow.target.split(".")[0] != "assay" or arrow.target == module.name:
                 continue
-            unit = unit_of(arrow.target)
-            same = unit == module.unit and (unit not in ALONE or module.is_package)
-            if same or unit in allowed or ("*" in allowed and unit not in DOORS):
+            unit, target = unit_of(arrow.target), arrow.target.partition(".")[2] or "__init__"
+            may = any(is_in(target, place) for place in allowed)
+            if may if unit != module.unit else unit not in ALONE or in_one_folder(module, arrow.target):
                 continue
             yield Finding(f"{module.name} -> {arrow.target}", f"{module.path}:{arrow.line} imports {arrow.target}")
+
+
+def in_one_folder(module: Module, target: str) -> bool:
+    """Whether a target lies in the module's own folder, the second level of the package."""
+    return module.name.split(".")[1:3] == target.split(".")[1:3]
+
+
+def mutual_units(package: Package) -> Iterator[Finding]:
+    """No two units import each other."""
+    reached: dict[str, set[str]] = {}
+    for name, targets in package.inner_graph.items():
+        reached.setdefault(package.modules[name].unit, set()).update(unit_of(target) for target in targets)
+    for unit, others in reached.items():
+        for other in sorted(others):
+            if other > unit and unit in reached.get(other, set()):
+                yield Finding(f"{unit} <-> {other}", f"units {unit} and {other} import each other")
 
 
 def cycles(package: Package) -> Iterator[Finding]:
@@ -310,8 +339,8 @@ def third_parties(package: Package) -> Iterator[Finding]:
             if homes is None:
                 if top != "assay" and top not in HARD and top not in sys.stdlib_module_names:
                     yield Finding(key, f"{where} imports {top}, which neither HARD nor OPTIONAL names")
-            elif module.unit not in homes:
-                yield Finding(key, f"{where} uses {arrow.target}, which belongs to {', '.join(sorted(homes))}")
+            elif not any(is_in(module.place, home) for home in homes):
+                yield Finding(key, f"{where} uses {arrow.target}, which belongs to {sorted(homes)}")
             elif not arrow.deferred:
                 yield Finding(key, f"{where} imports {arrow.target} outside a function")
 
@@ -325,7 +354,7 @@ def prefixes(dotted: str) -> Iterator[str]:
 def private_names(package: Package) -> Iterator[Finding]:
     """No module imports another module's underscore name."""
     for module in package:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if not isinstance(node, ast.ImportFrom) or not absolute(module, node).startswith("assay"):
                 continue
             for alias in node.names:
@@ -344,9 +373,10 @@ def open_arguments(package: Package) -> Iterator[Finding]:
 
 
 def strings_that_select(package: Package) -> Iterator[Finding]:
-    """No comparison with a string literal where parts, loop and engine live."""
+    """No comparison with a string literal in parts, models, methods and the engine."""
     for module in package.within(BLIND_TO_NAMES):
-        for node in ast.walk(module.tree):
+        excused = module.is_claims or any(is_in(module.place, place) for place in SPEAKS_OF_NAMES)
+        for node in () if excused else module.nodes:
             if isinstance(node, ast.Compare) and selects(node):
                 literal = ast.unparse(node)
             elif isinstance(node, ast.MatchValue) and is_text(node.value):
@@ -374,7 +404,7 @@ def selects(node: ast.Compare) -> bool:
 def attribute_guesses(package: Package) -> Iterator[Finding]:
     """No hasattr anywhere: a type or a protocol says what an object has."""
     for module in package:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
                 call = ast.unparse(node)
                 yield Finding(f"{module.path}: {call}", f"{module.path}:{node.lineno} {call}")
@@ -383,7 +413,7 @@ def attribute_guesses(package: Package) -> Iterator[Finding]:
 def swallowed_errors(package: Package) -> Iterator[Finding]:
     """No bare except, and nothing caught only to be ignored."""
     for module in package:
-        for node in ast.walk(module.tree):
+        for node in module.nodes:
             if not isinstance(node, ast.ExceptHandler):
                 continue
             caught = "everything" if node.type is None else ast.unparse(node.type)
@@ -394,7 +424,7 @@ def swallowed_errors(package: Package) -> Iterator[Finding]:
 def function_lines(package: Package) -> Iterator[Finding]:
     """Functions fit on a screen."""
     for module in package:
-        most = limit(FUNCTION_LINES, module.unit)
+        most = row_of(FUNCTION_LINES, module.place)
         for name, node in module.functions:
             if (count := code_lines(node)) > most:
                 detail = f"{module.path}:{node.lineno} {name} has {count} lines of at most {most}"
@@ -404,7 +434,8 @@ def function_lines(package: Package) -> Iterator[Finding]:
 def module_lines(package: Package) -> Iterator[Finding]:
     """Modules are read in one sitting."""
     for module in package:
-        most = limit(MODULE_LINES, module.unit)
+        is_method = module.unit == "methods" and module.is_package
+        most = METHOD_LINES if is_method else row_of(MODULE_LINES, module.place)
         if module.num_lines > most:
             yield Finding(module.path, f"{module.path} has {module.num_lines} lines of at most {most}")
 
@@ -430,13 +461,13 @@ def is_class_variable(line: ast.AnnAssign) -> bool:
 
 
 def class_depth(package: Package) -> Iterator[Finding]:
-    """Protocol, then final: no class inherits from a class of ours that inherits from a class of ours."""
+    """A slot, then a class, then at most one class of ours more. Protocols do not count."""
     ours = {node.name: node for module in package for _, node in module.classes}
 
     def depth(node: ast.ClassDef, seen: frozenset[str]) -> int:
         bases = {ast.unparse(base).split("[")[0].split(".")[-1] for base in node.bases}
         known = [ours[base] for base in bases if base in ours and base not in seen]
-        return 1 + max((depth(base, seen | {base.name}) for base in known), default=0)
+        return ("Protocol" not in bases) + max((depth(base, seen | {base.name}) for base in known), default=0)
 
     for module in package:
         for name, node in module.classes:
@@ -445,17 +476,64 @@ def class_depth(package: Package) -> Iterator[Finding]:
                 yield Finding(f"{module.path}: {name}", detail)
 
 
+def world_identity(package: Package) -> Iterator[Finding]:
+    """No identity test on a world: what differs between tasks is a field of the defaults."""
+    for module in package:
+        for node in module.nodes:
+            is_test = isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot | ast.Eq | ast.NotEq)
+            is_absence = is_test and ast.unparse(node.comparators[0]) == "None"
+            if is_test and not is_absence and ast.unparse(node.left).split(".")[-1] in {"world", "defaults"}:
+                yield Finding(f"{module.path}: {ast.unparse(node)}", f"{module.path}:{node.lineno} {ast.unparse(node)}")
+
+
+def model_literals(package: Package) -> Iterator[Finding]:
+    """No model's name is written into a part: names are settings with defaults."""
+    for module in package.within(PARTS):
+        for node in module.nodes:
+            is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and bool(node.args)
+            if is_call and node.func.attr == "model" and is_text(node.args[0]) and not module.is_claims:
+                yield Finding(f"{module.path}: {ast.unparse(node)}", f"{module.path}:{node.lineno} {ast.unparse(node)}")
+
+
+def class_attributes(package: Package) -> Iterator[Finding]:
+    """No attribute of a class is assigned outside its body."""
+    classes = {node.name for module in package for _, node in module.classes} | {"cls"}
+    for module in package:
+        for node in module.nodes:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets = [node.target] if isinstance(node, ast.AnnAssign | ast.AugAssign) else targets
+            for target in (inner for one in targets for inner in getattr(one, "elts", [one])):
+                if isinstance(target, ast.Attribute) and is_class(target.value, classes):
+                    text = ast.unparse(target)
+                    yield Finding(f"{module.path}: {text}", f"{module.path}:{node.lineno} assigns {text}")
+
+
+def is_class(node: ast.expr, classes: set[str]) -> bool:
+    """Whether an expression is a class: its name, `type(x)` or `x.__class__`."""
+    text = ast.unparse(node)
+    return text in classes or text.startswith("type(") or text.endswith(".__class__")
+
+
+def cached_parts(package: Package) -> Iterator[Finding]:
+    """No function in a part module keeps results from call to call: what is remembered is state, which a run saves."""
+    for module in package.within(PARTS):
+        for name, node in module.functions:
+            cached = {ast.unparse(one).split("(")[0].split(".")[-1] for one in node.decorator_list}
+            if cached & {"cache", "lru_cache"}:
+                yield Finding(f"{module.path}: {name}", f"{module.path}:{node.lineno} {name} keeps what it computed")
+
+
 def docstrings(package: Package) -> Iterator[Finding]:
     """Every module, public class, function and method says what it is; for a slot's methods the slots may say it.
 
-    The functions of a method file compute its claims; each claim is a sentence already.
+    The functions of a method's `__init__` and `claims` compute its claims; each claim is a sentence already.
     """
     slots = [module for module in package if module.name.startswith("assay.core.slots")]
     told = {name.split(".")[-1] for module in slots for name, node in module.functions if ast.get_docstring(node)}
     for module in package:
         if module.tree.body and not ast.get_docstring(module.tree):
             yield Finding(module.path, f"{module.path} has no docstring")
-        for name, node in () if "/methods/" in str(module.path) else public(module.tree):
+        for name, node in () if module.is_claims else public(module.tree):
             if not ast.get_docstring(node) and not ("." in name and node.name in told) and not is_overload(node):
                 yield Finding(f"{module.path}: {name}", f"{module.path}:{node.lineno} {name} has no docstring")
 
@@ -493,11 +571,28 @@ def module_names(package: Package) -> Iterator[Finding]:
             yield Finding(module.path, f"{module.path}: this name says nothing about what is inside")
 
 
+def function_names(package: Package) -> Iterator[Finding]:
+    """A function is named by what it gives or does, not by a filler."""
+    for module in package:
+        for name, node in module.functions:
+            if node.name.startswith(BANNED_PREFIXES) or re.search(r"_v\d+$", node.name):
+                yield Finding(f"{module.path}: {name}", f"{module.path}:{node.lineno} {name} is a filler's name")
+
+
+def phrases(package: Package) -> Iterator[Finding]:
+    """Prose in the field's words: BANNED_PHRASES are not among them."""
+    for module in package:
+        for number, line in enumerate(module.text.splitlines(), 1):
+            for found in BANNED_PHRASES.finditer(line):
+                yield Finding(f"{module.path}: {line.strip()}", f"{module.path}:{number} says {found[0]!r}")
+
+
 RULES: dict[str, Callable[[Package], Iterator[Finding]]] = {
     rule.__name__: rule
     for rule in (
-        arrows, cycles, third_parties, private_names, open_arguments, strings_that_select, attribute_guesses,
-        swallowed_errors, function_lines, module_lines, settings, class_depth, docstrings, annotations, module_names,
+        arrows, mutual_units, cycles, third_parties, private_names, open_arguments, strings_that_select,
+        attribute_guesses, swallowed_errors, function_lines, module_lines, settings, class_depth, world_identity,
+        model_literals, class_attributes, cached_parts, docstrings, annotations, module_names, function_names, phrases,
     )
 }  # fmt: skip
 
@@ -513,18 +608,24 @@ def test_package_keeps_the_rule(rule: str, package: Package) -> None:
     found = list(dict.fromkeys(RULES[rule](package)))
     excused = EXCEPTIONS.get(rule, {})
     broken = [f"  {finding.detail}\n      key: {finding.key}" for finding in found if finding.key not in excused]
-    stale = sorted(set(excused) - {finding.key for finding in found})
+    lasting = {key for key, reason in excused.items() if not reason.startswith("until ")}
+    stale = sorted(lasting - {finding.key for finding in found})
+    if rule in AT_MOST:
+        assert len(broken) <= AT_MOST[rule], f"{rule}: more than {AT_MOST[rule]} breaks\n" + "\n".join(broken)
+        if broken:
+            pytest.xfail(f"{rule}: {len(broken)} breaks are left")
     assert not broken, f"{rule}: {RULES[rule].__doc__}\n" + "\n".join(broken)
     assert not stale, f"{rule}: these exceptions are no longer needed, remove them: {stale}"
 
 
 def test_every_exception_names_a_rule_and_a_reason() -> None:
-    assert set(EXCEPTIONS) <= set(RULES)
+    assert set(EXCEPTIONS) | set(AT_MOST) <= set(RULES)
     assert all(reason.strip() for keys in EXCEPTIONS.values() for reason in keys.values())
 
 
-def test_arrows_name_only_units_of_the_table() -> None:
-    assert {unit for allowed in ARROWS.values() for unit in allowed} <= set(ARROWS) | ANYTHING
+def test_arrows_name_only_places_that_exist(package: Package) -> None:
+    places = {module.place for module in package}
+    assert {place for row in ARROWS.items() for place in (row[0], *row[1])} <= places | {"__init__"}
 
 
 def source(*lines: str) -> str:
@@ -536,87 +637,161 @@ GO = ("def go() -> None:", '    """Go."""')
 
 GOOD = {
     "__init__.py": source("from assay.runs.run import go"),
-    "types.py": source(),
-    "slots.py": source(
+    "core/__init__.py": source(),
+    "core/record.py": source(),
+    "core/slots.py": source(
         "class Credit(Protocol):", '    """C."""', "    def init(self) -> int:", '        """Start."""'
     ),
     "ops/__init__.py": source(),
     "ops/returns.py": source("import torch", "from assay.core.record import X"),
-    "credit/__init__.py": source("from .gae import Gae"),
-    "credit/gae.py": source(
+    "parts/__init__.py": source(),
+    "parts/credit/__init__.py": source("from .gae import Gae"),
+    "parts/credit/gae.py": source(
         "from dataclasses import dataclass", "from assay.ops import returns", "from assay.core.slots import Credit",
         "@dataclass(frozen=True)", "class Gae(Credit):", '    """G."""', "    discount: float = 0.99",
         "    def init(self) -> int:", "        return 0",
     ),
-    "backends/__init__.py": source(*GO, "    import gymnasium"),
+    "tasks/__init__.py": source(),
+    "tasks/adapters/__init__.py": source(*GO, "    import gymnasium"),
     "methods/__init__.py": source(),
-    "methods/nsr.py": source("from assay.credit import Gae"),
-    "run.py": source("from assay import report", "from assay.ops.returns import y", *GO),
-    "report/__init__.py": source(*GO, "    import matplotlib.pyplot"),
+    "methods/nsr/__init__.py": source("from assay.methods.nsr import parts", "def claimed() -> int:", "    return 0"),
+    "methods/nsr/parts.py": source("from assay.parts.credit import Gae"),
+    "engine/__init__.py": source(),
+    "engine/loop.py": source(),
+    "runs/__init__.py": source(),
+    "runs/run.py": source("from assay.methods import nsr", "from assay.ops.returns import y", *GO),
+    "app/__init__.py": source(),
+    "app/report.py": source("from assay.runs import run", *GO, "    import matplotlib.pyplot"),
 }  # fmt: skip
+CREDIT = "parts/credit/b.py"
 
 # rule -> files that replace or join the good ones, and the keys that must then be found
 BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
     "arrows": [
-        ({"credit/gae.py": source("from assay.actors import mlp")}, {"assay.credit.gae -> assay.actors"}),
-        ({"credit/gae.py": source("from ..run import go")}, {"assay.credit.gae -> assay.runs.run"}),
-        ({"ops/b.py": source(*GO, "    import assay.credit.gae")}, {"assay.ops.b -> assay.credit.gae"}),
-        ({"methods/rho.py": source("from assay.methods import nsr")}, {"assay.methods.rho -> assay.methods.nsr"}),
-        ({"checks.py": source("from assay import go")}, {"assay.proof.laws -> assay"}),
-        ({"checks.py": source("from assay.app.report import draw")}, {"assay.proof.laws -> assay.app.report"}),
+        ({CREDIT: source("from assay.engine import loop")}, {"assay.parts.credit.b -> assay.engine.loop"}),
+        ({CREDIT: source("from ...runs.run import go")}, {"assay.parts.credit.b -> assay.runs.run"}),
+        (
+            {"ops/b.py": source(*GO, "    import assay.parts.credit.gae")},
+            {"assay.ops.b -> assay.parts.credit.gae"},
+        ),
+        (
+            {"methods/rho/__init__.py": source("from assay.methods import nsr")},
+            {"assay.methods.rho -> assay.methods.nsr"},
+        ),
+        (
+            {"methods/rho/parts.py": source("from assay.methods.nsr.parts import Gae")},
+            {"assay.methods.rho.parts -> assay.methods.nsr.parts"},
+        ),
+        ({"runs/b.py": source("from assay import go")}, {"assay.runs.b -> assay"}),
+        ({"runs/b.py": source("from assay.app.report import draw")}, {"assay.runs.b -> assay.app.report"}),
+        ({"models/b.py": source("from assay.playing import text")}, {"assay.models.b -> assay.playing"}),
         ({"stray.py": source()}, {"stray"}),
+    ],
+    "mutual_units": [
+        ({"core/b.py": source("from assay.ops import returns")}, {"core <-> ops"}),
+        ({"runs/b.py": source(*GO, "    from assay.app import report")}, {"app <-> runs"}),
     ],
     "cycles": [
         (
             {"ops/a.py": source("from assay.ops import b"), "ops/b.py": source(*GO, "    from . import a")},
             {"assay.ops.a <-> assay.ops.b"},
         ),
-        ({"credit/gae.py": source("from assay.credit import X")}, {"assay.credit <-> assay.credit.gae"}),
+        (
+            {"parts/credit/gae.py": source("from assay.parts.credit import X")},
+            {"assay.parts.credit <-> assay.parts.credit.gae"},
+        ),
     ],
     "third_parties": [
-        ({"backends/b.py": source("import gymnasium")}, {"assay/backends/b.py: gymnasium"}),
-        ({"run.py": source(*GO, "    import ray")}, {"assay/runs/run.py: ray"}),
-        ({"run.py": source("import scipy.stats")}, {"assay/runs/run.py: scipy"}),
-        ({"run.py": source("from torch import distributed")}, {"assay/runs/run.py: torch.distributed"}),
+        ({"tasks/adapters/b.py": source("import gymnasium")}, {"assay/tasks/adapters/b.py: gymnasium"}),
+        ({"tasks/b.py": source(*GO, "    import gymnasium")}, {"assay/tasks/b.py: gymnasium"}),
+        ({"tasks/b.py": source(*GO, "    x = require('h5py', 'data')")}, {"assay/tasks/b.py: h5py"}),
+        ({"runs/run.py": source(*GO, "    import ray")}, {"assay/runs/run.py: ray"}),
+        ({"runs/run.py": source("import scipy.stats")}, {"assay/runs/run.py: scipy"}),
+        ({"runs/run.py": source("from torch import distributed")}, {"assay/runs/run.py: torch.distributed"}),
         (
-            {"run.py": source("import torch", "x = torch.distributed.get_rank()")},
+            {"runs/run.py": source("import torch", "x = torch.distributed.get_rank()")},
             {"assay/runs/run.py: torch.distributed"},
         ),
     ],
     "private_names": [
-        ({"credit/b.py": source("from assay.credit.gae import _scale")}, {"assay/credit/b.py: _scale"}),
+        ({CREDIT: source("from assay.parts.credit.gae import _scale")}, {"assay/parts/credit/b.py: _scale"}),
     ],
     "open_arguments": [
-        ({"credit/b.py": source("def f(**kwargs: int) -> None:", '    """F."""')}, {"assay/credit/b.py: f"}),
+        ({CREDIT: source("def f(**kwargs: int) -> None:", '    """F."""')}, {"assay/parts/credit/b.py: f"}),
     ],
     "strings_that_select": [
-        ({"credit/b.py": source("x = kind == 'gae'")}, {"assay/credit/b.py: kind == 'gae'"}),
-        ({"loop.py": source("x = kind in ('a', 'b')")}, {"assay/engine/loop.py: kind in ('a', 'b')"}),
-        ({"loop.py": source("match kind:", "    case 'a':", "        x = 1")}, {"assay/engine/loop.py: case 'a'"}),
+        ({CREDIT: source("x = kind == 'gae'")}, {"assay/parts/credit/b.py: kind == 'gae'"}),
+        ({"engine/loop.py": source("x = kind in ('a', 'b')")}, {"assay/engine/loop.py: kind in ('a', 'b')"}),
+        (
+            {"engine/loop.py": source("match kind:", "    case 'a':", "        x = 1")},
+            {"assay/engine/loop.py: case 'a'"},
+        ),
     ],
-    "attribute_guesses": [({"run.py": source("x = hasattr(run, 'go')")}, {"assay/runs/run.py: hasattr(run, 'go')"})],
+    "attribute_guesses": [
+        ({"runs/run.py": source("x = hasattr(run, 'go')")}, {"assay/runs/run.py: hasattr(run, 'go')"}),
+    ],
     "swallowed_errors": [
-        ({"run.py": source("try:", "    x = 1", "except:", "    x = 2")}, {"assay/runs/run.py: except everything"}),
-        ({"run.py": source("try:", "    x = 1", "except OSError:", "    pass")}, {"assay/runs/run.py: except OSError"}),
+        (
+            {"runs/run.py": source("try:", "    x = 1", "except:", "    x = 2")},
+            {"assay/runs/run.py: except everything"},
+        ),
+        (
+            {"runs/run.py": source("try:", "    x = 1", "except OSError:", "    pass")},
+            {"assay/runs/run.py: except OSError"},
+        ),
     ],
-    "function_lines": [({"credit/b.py": source(*GO, *["    x = 1"] * 40)}, {"assay/credit/b.py: go"})],
-    "module_lines": [({"credit/b.py": source(*["x = 1"] * 200)}, {"assay/credit/b.py"})],
+    "function_lines": [
+        ({CREDIT: source(*GO, *["    x = 1"] * 40)}, {"assay/parts/credit/b.py: go"}),
+        ({"methods/nsr/b.py": source(*GO, *["    x = 1"] * 40)}, {"assay/methods/nsr/b.py: go"}),
+    ],
+    "module_lines": [
+        ({CREDIT: source(*["x = 1"] * 200)}, {"assay/parts/credit/b.py"}),
+        ({"methods/nsr/__init__.py": source(*["x = 1"] * 95)}, {"assay/methods/nsr/__init__.py"}),
+    ],
     "settings": [
         (
-            {"credit/b.py": source("@dataclass", "class Many:", '    """M."""', *(f"    x{i}: int" for i in range(7)))},
-            {"assay/credit/b.py: Many"},
+            {CREDIT: source("@dataclass", "class Many:", '    """M."""', *(f"    x{i}: int" for i in range(7)))},
+            {"assay/parts/credit/b.py: Many"},
         ),
     ],
-    "class_depth": [({"credit/b.py": source("class Deep(Gae):", '    """D."""')}, {"assay/credit/b.py: Deep"})],
-    "docstrings": [
-        ({"credit/b.py": "def f() -> None:\n    pass\n"}, {"assay/credit/b.py", "assay/credit/b.py: f"}),
+    "class_depth": [
         (
-            {"credit/b.py": source("class A:", '    """A."""', "    def go(self) -> None:", "        pass")},
-            {"assay/credit/b.py: A.go"},
+            {CREDIT: source("class Deep(Gae):", '    """D."""', "class Deeper(Deep):", '    """E."""')},
+            {"assay/parts/credit/b.py: Deeper"},
         ),
     ],
-    "annotations": [({"credit/b.py": source("def f(x) -> None:", '    """F."""')}, {"assay/credit/b.py: f(x)"})],
+    "world_identity": [
+        ({"runs/run.py": source("x = 1 if world is TABLE else 2")}, {"assay/runs/run.py: world is TABLE"}),
+        ({CREDIT: source("x = self.world != TABLE")}, {"assay/parts/credit/b.py: self.world != TABLE"}),
+    ],
+    "model_literals": [
+        ({CREDIT: source("x = view.model('q')", "y = view.model(name)")}, {"assay/parts/credit/b.py: view.model('q')"}),
+    ],
+    "class_attributes": [
+        ({CREDIT: source(*GO, "    Gae.discount = 0.9")}, {"assay/parts/credit/b.py: Gae.discount"}),
+        ({CREDIT: source(*GO, "    type(x).y += 1")}, {"assay/parts/credit/b.py: type(x).y"}),
+    ],
+    "cached_parts": [
+        ({CREDIT: source("@lru_cache(maxsize=8)", *GO)}, {"assay/parts/credit/b.py: go"}),
+        ({"methods/nsr/b.py": source("@functools.cache", *GO)}, {"assay/methods/nsr/b.py: go"}),
+    ],
+    "docstrings": [
+        (
+            {CREDIT: "def f() -> None:\n    pass\n"},
+            {"assay/parts/credit/b.py", "assay/parts/credit/b.py: f"},
+        ),
+        (
+            {CREDIT: source("class A:", '    """A."""', "    def go(self) -> None:", "        pass")},
+            {"assay/parts/credit/b.py: A.go"},
+        ),
+    ],
+    "annotations": [({CREDIT: source("def f(x) -> None:", '    """F."""')}, {"assay/parts/credit/b.py: f(x)"})],
     "module_names": [({"ops/utils.py": source()}, {"assay/ops/utils.py"})],
+    "function_names": [
+        ({CREDIT: source("def process_x() -> None:", '    """P."""')}, {"assay/parts/credit/b.py: process_x"}),
+        ({CREDIT: source("def f_v2() -> None:", '    """F."""')}, {"assay/parts/credit/b.py: f_v2"}),
+    ],
+    "phrases": [({CREDIT: source("# mend it")}, {"assay/parts/credit/b.py: # mend it"})],
 }
 
 

@@ -84,7 +84,7 @@ def main() -> None:
     parser.add_argument("work", type=Path, nargs="+")
     found: dict[str, Gains] = {}
     tasks = {
-        name: {method.home, *(claim.task for claim in method.claims if isinstance(claim, Measured))}
+        name: {method.default_task, *(claim.task for claim in method.claims if isinstance(claim, Measured))}
         for name, method in catalogue.methods().items()
     }
 

@@ -1,9 +1,11 @@
-"""What a method costs: lines of its file, parts of its own, and what the closest two methods share.
+"""What a method costs: all lines that only this method uses, wherever they stand.
 
     python tools/method_cost.py
 
-A part belongs to the methods whose recipes hold it; one that a single method holds is its own. Lines are those with
-code on them: no blank lines, comments or docstrings. Ends with status 1 where two methods share more than MOST_SHARED.
+The lines of a method are those of its own folder, and those of shared modules and of shared part classes that no other
+method reaches. A method reaches the modules that its folder imports, what these import, and the classes of the parts
+in its recipes. Lines count code and docstrings, no blank lines and no comments. Last comes what has fewer than two
+users: shared parts that belong into a method's folder or that no recipe uses.
 """
 
 from __future__ import annotations
@@ -11,65 +13,142 @@ from __future__ import annotations
 import ast
 import statistics
 import sys
-from itertools import combinations
+from collections.abc import Iterable, Mapping
+from dataclasses import is_dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from assay.proof.fingerprints import modules_of  # noqa: E402
+from assay.core.settings import children  # noqa: E402
+from assay.proof.discover import classes_of  # noqa: E402
 from assay.runs import catalogue  # noqa: E402
+from assay.runs.code import imported_by, source_of  # noqa: E402
 
-METHODS = ROOT / "assay" / "methods"
-MOST_SHARED = 8
-"""Lines that two method files may have in common: more are a missing part or base."""
-FORM = ("from ", "import ", ")", "(", "METHOD", "paper", "recipe=", "worlds", "home", "departs", "claims")
-"""How lines begin that every method file has."""
-
-
-def code_lines(path: Path) -> list[str]:
-    """Stripped lines that hold code."""
-    source = path.read_text()
-    words: set[int] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            words |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = [(number, line.strip()) for number, line in enumerate(source.splitlines(), 1)]
-    return [line for number, line in lines if line and not line.startswith("#") and number not in words]
+SHARED = ("assay.parts.", "assay.models.", "assay.recipes.", "assay.claims.")
+"""Where lines stand that methods share."""
+MEDIAN, LARGEST = 150, 500
+"""The budget: what the median method and the largest one may cost."""
 
 
-def closest() -> tuple[set[str], str, str]:
-    """The two method files that share most, and the lines."""
-    told = {
-        path.stem: {line for line in code_lines(path) if not line.startswith(FORM) and len(line) > 12}
-        for path in sorted(METHODS.glob("[!_]*.py"))
+# ---------------------------------------------------------------------------------------------------- lines
+@cache
+def counted(module: str) -> frozenset[int]:
+    """The numbers of a module's lines that hold code or docstrings."""
+    lines = source_of(module).splitlines()
+    return frozenset(place for place, line in enumerate(lines, 1) if line.strip() and not line.strip().startswith("#"))
+
+
+@cache
+def class_lines(module: str) -> Mapping[str, frozenset[int]]:
+    """The lines of each class of a module."""
+    found = (node for node in ast.parse(source_of(module)).body if isinstance(node, ast.ClassDef))
+    spans = {node.name: range(first_line(node), (node.end_lineno or node.lineno) + 1) for node in found}
+    return {name: counted(module) & set(span) for name, span in spans.items()}
+
+
+def first_line(node: ast.ClassDef) -> int:
+    """The first line of a class, its decorators included."""
+    return min([node.lineno, *(one.lineno for one in node.decorator_list)])
+
+
+# ---------------------------------------------------------------------------------------------------- who uses what
+def folder_modules(method: str) -> set[str]:
+    """The modules of a method's own folder."""
+    folder = catalogue.folder_of(method)
+    own = f"assay.methods.{folder.name}"
+    return {own if path.stem == "__init__" else f"{own}.{path.stem}" for path in folder.glob("*.py")}
+
+
+def reached(modules: Iterable[str]) -> set[str]:
+    """The shared modules that these import, directly or through one another."""
+    found: set[str] = set()
+    todo = [name for module in modules for name in imported_by(module)]
+    while todo:
+        name = todo.pop()
+        if name not in found and name.startswith(SHARED):
+            found.add(name)
+            todo += imported_by(name)
+    return found
+
+
+def named_classes(modules: Iterable[str]) -> set[tuple[str, str]]:
+    """(module, class) of all shared classes that the statements of these modules name in an import."""
+    found = set()
+    for module in modules:
+        for node in ast.walk(ast.parse(source_of(module))):
+            if isinstance(node, ast.ImportFrom) and node.module and f"{node.module}.".startswith(SHARED):
+                found |= {(node.module, alias.name) for alias in node.names}
+    return found
+
+
+def part_classes(value: Any) -> set[tuple[str, str]]:
+    """(module, class) of all parts of a recipe."""
+    own = {(type(value).__module__, type(value).__qualname__)} if is_dataclass(value) else set()
+    return own.union(*(part_classes(item) for _, item in children(value)))
+
+
+def uses(method: str) -> set[tuple[str, str]]:
+    """(module, class) of all shared classes that a method uses: in its recipes, or by name in its folder."""
+    found = catalogue.methods()[method]
+    makers = [found.recipe, *found.variants.values()]
+    sides = [one for claim in found.measured for one in (claim.ours, claim.theirs) if is_dataclass(one)]
+    recipes = [maker(world) for maker in makers for world in found.worlds]
+    used = set().union(*(part_classes(recipe) for recipe in [*recipes, *sides]))
+    return {one for one in used | named_classes(folder_modules(method)) if f"{one[0]}.".startswith(SHARED)}
+
+
+def users_of_parts() -> dict[tuple[str, str], set[str]]:
+    """The methods that use each shared part, by (module, class); parts that none uses have an empty set."""
+    users: dict[tuple[str, str], set[str]] = {
+        (cls.__module__, cls.__qualname__): set() for place in ("parts", "models") for cls in classes_of(place)
     }
-    return max(((told[a] & told[b], a, b) for a, b in combinations(told, 2)), key=lambda each: len(each[0]))
+    for method in catalogue.methods():
+        for one in uses(method) & set(users):
+            users[one].add(method)
+    return users
+
+
+def few_users() -> dict[str, str]:
+    """Shared parts with fewer than two users: their names, and the user or '-'."""
+    return {
+        f"{module}.{name}": min(methods, default="-")
+        for (module, name), methods in sorted(users_of_parts().items())
+        if len(methods) < 2
+    }
+
+
+def costs() -> dict[str, int]:
+    """All lines that only one method uses, by method."""
+    modules = {method: reached(folder_modules(method)) for method in catalogue.methods()}
+    users = users_of_parts()
+    found = {}
+    for method, mine in modules.items():
+        own = sum(len(counted(module)) for module in folder_modules(method))
+        others = set().union(*(theirs for other, theirs in modules.items() if other != method))
+        alone = mine - others
+        own += sum(len(counted(module)) for module in alone)
+        parts = [one for one, methods in users.items() if methods == {method} and one[0] not in alone]
+        found[method] = own + sum(len(class_lines(module)[name]) for module, name in parts)
+    return found
 
 
 def main() -> int:
     """Prints the table."""
-    methods = catalogue.methods()
-    files = {name: code_lines(METHODS / f"{name.replace('-', '_')}.py") for name in methods}
-    modules = {
-        name: set().union(*(modules_of(method.recipe(world)) for world in method.worlds))
-        for name, method in methods.items()
-    }
-    users: dict[str, int] = {}
-    for found in modules.values():
-        for module in found:
-            users[module] = users.get(module, 0) + 1
-    print(f"{'method':26}{'lines':>7}{'part modules':>14}{'its own':>9}")
-    for name, lines in files.items():
-        own = sum(users[module] == 1 for module in modules[name])
-        print(f"{name:26}{len(lines):7}{len(modules[name]):14}{own:9}")
-    counts = [len(lines) for lines in files.values()]
-    own = [1 + sum(users[module] == 1 for module in found) for found in modules.values()]
-    print(f"\nmedian lines of a method file   {statistics.median(counts):g} (largest {max(counts)})")
-    print(f"median files of a method        {statistics.median(own):g} (largest {max(own)})")
-    shared, a, b = closest()
-    print(f"lines shared by the closest two {len(shared)} of at most {MOST_SHARED} ({a} and {b})")
-    return int(len(shared) > MOST_SHARED)
+    found = costs()
+    print(f"{'method':28}{'lines that only it uses':>24}")
+    for method, lines in sorted(found.items(), key=lambda each: each[1]):
+        print(f"{method:28}{lines:24}")
+    ordered = sorted(found.values())
+    print(f"\nmedian   {statistics.median(ordered):g} (budget {MEDIAN})")
+    print(f"p90      {ordered[int(0.9 * len(ordered))]}")
+    print(f"largest  {ordered[-1]} (budget {LARGEST})")
+    print("\nshared parts with fewer than two users")
+    for name, user in few_users().items():
+        print(f"  {name:60}{user}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python tools/parts_and_worlds.py
 
-Every pair of method and world is stepped by `tests/test_methods.py`, which is what shows that the part works there.
+`make test-all` trains every method in each of its worlds, which shows that the parts work there.
 """
 
 from __future__ import annotations
@@ -15,25 +15,28 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from assay.core.settings import children
+from assay.proof.discover import slot_of
 from assay.runs import catalogue
 
 SLOTS = (
     "credit",
-    "objectives",
-    "regularizers",
-    "constraints",
-    "critics",
-    "rewards",
-    "curricula",
-    "sources",
-    "rollouts",
+    "prepare",
+    "objective",
+    "regularizer",
+    "constraint",
+    "critic",
+    "critic_loss",
+    "reward",
+    "curriculum",
+    "source",
+    "rollout",
 )
 
 
 def parts_of(value: Any) -> set[str]:
     """'slot.Class' of the parts of a tree."""
-    module = type(value).__module__.split(".")
-    own = {f"{module[1]}.{type(value).__name__}"} if is_dataclass(value) and module[0] == "assay" else set()
+    slot = slot_of(type(value)) if is_dataclass(value) else None
+    own = set() if slot is None else {f"{slot}.{type(value).__name__}"}
     return own.union(*(parts_of(item) for _, item in children(value)))
 
 

@@ -1,4 +1,4 @@
-"""The command line: list, show, train, resume, evaluate, export, check, claim, compare, tune, data, report, watch."""
+"""The command line: what every command and option is called."""
 
 from __future__ import annotations
 
@@ -35,8 +35,14 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--json", action="store_true", help="print JSON for programs")
         return one
 
-    command("list", "all methods and tasks")
-    command("show", "one method: formula, parts, departures, claims, verdicts").add_argument("name")
+    add_list_options(command("list", "all methods and tasks"))
+    one = command("show", "one method: formula, what it changes, departures, claims, verdicts")
+    one.add_argument("name", help="a method, an alias, or METHOD:VARIANT")
+    one.add_argument("--all", action="store_true", help="all settings too")
+    one = command("diff", "the parts and settings in which a method differs from its base, or from another method")
+    one.add_argument("name", help="a method, an alias, or METHOD:VARIANT")
+    one.add_argument("other", nargs="?", help="the method to compare with (default: compare NAME's base with NAME)")
+    one.add_argument("--world", help="the world to compare in (default: the first that both work in)")
     add_train_options(command("train", "train a method on a task (without arguments: the default demonstration)"))
     command("resume", "go on with an interrupted run").add_argument("folder", type=Path)
     one = command("evaluate", "score a trained policy on held-out starts")
@@ -55,13 +61,23 @@ def parser() -> argparse.ArgumentParser:
     one = command("report", "one HTML page of runs: curves, tables, samples")
     one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders of them")
     one.add_argument("--verdicts", action="store_true", help="the committed verdicts")
-    one.add_argument("--verdict-folder", type=Path, default=Path("verdicts"), metavar="DIR", help="where they are")
+    one.add_argument("--verdict-folder", type=Path, metavar="DIR", help="KEY.json files (default: beside the methods)")
     one.add_argument("--out", type=Path, help="the file (default report.html)")
     one = command("watch", "the same page in a browser, live while runs go on")
     one.add_argument("folder", type=Path)
     one.add_argument("--host", default="127.0.0.1", help="another address than this machine's own lets others look in")
     one.add_argument("--port", type=int, default=8000)
     return root
+
+
+def add_list_options(one: argparse.ArgumentParser) -> None:
+    """The filters of `list`."""
+    one.add_argument("--family", help="only this family, for instance offline or 'policy gradient'")
+    one.add_argument("--world", help="only methods that work in this world: language, control, continuous-control, ...")
+    one.add_argument(
+        "--changes", metavar="SLOT", help="only methods that change it in their base: credit, rollout, ..."
+    )
+    one.add_argument("--verdict", help="holds, fails, inconclusive, stale or 'no verdict'")
 
 
 def add_run_options(one: argparse.ArgumentParser) -> None:
@@ -76,6 +92,7 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--model", metavar="PATH", help="a pretrained language model: a folder, or a hub id owner/name[@revision]"
     )
+    one.add_argument("--preset", metavar="NAME", help="defaults: classic, mujoco, d4rl (default: those of the task)")
 
 
 def add_data_option(one: argparse.ArgumentParser) -> None:
@@ -112,7 +129,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
 
 def add_train_options(one: argparse.ArgumentParser) -> None:
     """The options of `train`."""
-    one.add_argument("name", nargs="?", help="method (default grpo)")
+    one.add_argument("name", nargs="?", help="method or METHOD:VARIANT (default grpo)")
     one.add_argument("--task", help="task (default: the one that the method is shown on)")
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=1, help="number of seeds")
@@ -132,7 +149,9 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
 
 def add_compare_options(one: argparse.ArgumentParser) -> None:
     """The options of `compare`."""
-    one.add_argument("methods", nargs="+", metavar="METHOD", help="a method, or one with settings: grpo:members=16")
+    one.add_argument(
+        "methods", nargs="+", metavar="METHOD", help="METHOD, METHOD:VARIANT, or with settings: grpo:group_size=16"
+    )
     one.add_argument("--task", nargs="+", required=True, help="one task or several")
     add_run_options(one)
     one.add_argument(
@@ -171,10 +190,11 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("name", nargs="?", help="method")
     one.add_argument("--all", action="store_true", help="every method whose verdict does not stand, stalest first")
     one.add_argument("--exact", action="store_true", help="only the identities (milliseconds)")
-    one.add_argument("--check", action="store_true", help="whether committed verdicts are whole and fit today's code")
-    one.add_argument("--replay", action="store_true", help="stamp a verdict anew if seed 0 still gives its scores")
-    one.add_argument("--budget", type=float, metavar="MINUTES", help="stop after so many minutes; call again to go on")
-    one.add_argument("--verdicts", type=Path, default=Path("verdicts"), metavar="DIR", help="where verdicts are")
+    one.add_argument("--check", action="store_true", help="are verdict files unedited, and do methods still fit them")
+    one.add_argument("--stamp", action="store_true", help="stamp verdicts for this kind of machine, mark stale ones")
+    one.add_argument("--replay", action="store_true", help="stamp a stale verdict if seed 0 still gives its scores")
+    one.add_argument("--budget", type=float, metavar="MINUTES", help="stop after so many minutes; call again to resume")
+    one.add_argument("--verdicts", type=Path, metavar="DIR", help="KEY.json files (default: methods/KEY/verdict.json)")
     one.add_argument("--work", type=Path, default=Path("runs/claims"), metavar="DIR", help="where their runs are kept")
 
 

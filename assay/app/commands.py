@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from assay.app import data_commands
+from assay.app import claim_commands, data_commands
 from assay.app.report import claims as claim_tables
 from assay.app.report import comparison as comparison_tables
-from assay.app.report import page, tables
-from assay.app.report.progress import Mode
+from assay.app.report import methods, page, tables
 from assay.app.report.watch import serve
 from assay.core.errors import AssayError
 from assay.engine import evaluation
-from assay.engine.engine import Placement
+from assay.engine.placement import Placement
 from assay.evidence.intervals import formatted, mean_interval
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
@@ -27,6 +25,7 @@ from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search
 from assay.runs import sinks as log_sinks
 from assay.runs.plan import make_plan
+from assay.runs.progress import Mode
 from assay.runs.run import execute, load
 from assay.runs.run import resume as go_on
 
@@ -39,21 +38,34 @@ DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
 
 def list_methods(options: argparse.Namespace) -> int:
     """`assay list`."""
-    rows = tables.method_rows()
+    chosen = methods.Filter(options.family, options.world, options.changes, options.verdict)
+    rows = chosen(methods.method_rows())
     if options.json:
         print(json.dumps(rows, indent=2))
     else:
-        tables.print_methods(rows, list(catalogue.tasks()))
+        methods.print_methods(rows, list(catalogue.tasks()) if chosen == methods.Filter() else [])
     return 0
 
 
 def show_method(options: argparse.Namespace) -> int:
     """`assay show`."""
-    facts = tables.method_facts(options.name)
+    facts = methods.method_facts(options.name)
     if options.json:
         print(json.dumps(facts, indent=2))
     else:
-        tables.print_method(facts)
+        changes = methods.changes_of(catalogue.find_method(options.name)[1])
+        methods.print_method(facts, changes, options.all)
+    return 0
+
+
+def diff(options: argparse.Namespace) -> int:
+    """`assay diff`: a method against its base, or against another method."""
+    before, after, changes = methods.compared(options.name, options.other, options.world)
+    if options.json:
+        found = None if changes is None else methods.told(changes)
+        print(json.dumps({"before": before or None, "after": after, "changes": found}, indent=2))
+    else:
+        methods.print_difference(before, after, changes)
     return 0
 
 
@@ -72,7 +84,7 @@ def parsed_settings(words: Sequence[str]) -> dict[str, str]:
 
 def default_task(name: str) -> str:
     """The task that a method is shown on."""
-    return catalogue.find_method(name)[1].home
+    return catalogue.find_method(name)[1].default_task
 
 
 def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: int) -> list[Any]:
@@ -92,6 +104,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
             placement=Placement(**where),
             model=options.model,
             data=options.data,
+            preset=options.preset,
         )
         for seed in range(first_seed, first_seed + options.seeds)
     ]
@@ -195,85 +208,6 @@ def check(options: argparse.Namespace) -> int:
     return tables.print_checks(check_file_apart(options.file), options.json)
 
 
-def claim(options: argparse.Namespace) -> int:
-    """`assay claim`: exit code 1 where a claim fails, or where a committed verdict does not stand."""
-    if options.check:
-        return check_verdicts(options)
-    if not options.name and not options.all:
-        raise AssayError("name a method, or give --all; assay list shows which have measured claims")
-    if options.budget is not None and not options.budget > 0:
-        raise AssayError(f"--budget is {options.budget:g}; give the minutes that it may take")
-    deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
-    names = verdicts.stalest_first(options.verdicts) if options.all else [catalogue.find_method(options.name)[0]]
-    out = tables.console()
-    reports: list[dict[str, Any]] = []
-    for name in names:
-        if options.all and not verdicts.problems(verdicts.path_of(name, options.verdicts)):
-            continue
-        if options.replay and replay_verdict(name, options):
-            continue
-        reports.append(claim_one(name, options, deadline))
-        if not options.json:
-            out.print(claim_tables.verdict_table(reports[-1]))
-        if deadline is not None and time.monotonic() > deadline:
-            break
-    if options.json:
-        print(json.dumps(reports if options.all else reports[0], indent=2))
-    elif options.all and not reports:
-        out.print("every verdict stands")
-    return int(any(report["verdict"] == "fails" for report in reports))
-
-
-def replay_verdict(name: str, options: argparse.Namespace) -> bool:
-    """Whether a replay of one seed was enough to stamp the verdict anew."""
-    path = verdicts.path_of(name, options.verdicts)
-    if not path.is_file() or not verdicts.replayed(name, options.work, options.verdicts):
-        return False
-    if not options.json:
-        tables.console().print(f"{path}: seed 0 of every claim gives the recorded scores; stamped anew", markup=False)
-    return True
-
-
-def claim_one(name: str, options: argparse.Namespace, deadline: float | None) -> dict[str, Any]:
-    """A method's claims, run; the verdict file is written when all of them are measured."""
-    _, method = catalogue.find_method(name)
-    exact = [verdicts.exact_entry(one.run()) for one in method.exact]
-    report: dict[str, Any] = {"name": name, "claims": exact, "verdict": verdicts.overall(exact), "file": None}
-    if options.exact or not method.measured:
-        return report
-    entries: list[dict[str, Any]] = []
-    for one in method.measured:
-        with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
-            found = verdicts.measure(name, one, options.work, deadline=deadline, watch=watch)
-        if found is None:
-            left = {"name": one.name, "kind": "measured", "verdict": "unfinished", "rule": one.rule}
-            return report | {"claims": [*entries, left, *exact], "verdict": "unfinished"}
-        entries.append(found)
-    path = verdicts.write(name, entries, options.verdicts)
-    return verdicts.read(path) | {"file": str(path)}
-
-
-def check_verdicts(options: argparse.Namespace) -> int:
-    """`assay claim --check`: whether the committed verdicts parse, are unedited, and fit today's code."""
-    paths = sorted(options.verdicts.glob("*.json"))
-    if options.name:
-        paths = [verdicts.path_of(catalogue.find_method(options.name)[0], options.verdicts)]
-    missing = (
-        [] if options.name else [name for name in verdicts.with_measured() if not any(p.stem == name for p in paths)]
-    )
-    wrong = [problem for path in paths for problem in verdicts.problems(path)]
-    if options.json:
-        print(json.dumps({"checked": len(paths), "problems": wrong, "not_measured": missing}, indent=2))
-    else:
-        out = tables.console()
-        for problem in wrong:
-            out.print(problem, style="red", markup=False)
-        for name in missing:
-            out.print(f"{name} has measured claims that nobody has measured yet: assay claim {name}", style="yellow")
-        out.print(f"{len(paths)} verdicts checked, {len(wrong)} problems", markup=False)
-    return int(bool(wrong))
-
-
 def compare(options: argparse.Namespace) -> int:
     """`assay compare`: exit code 1 where a run failed."""
     arms = comparison.parsed_arms(options.methods)
@@ -284,7 +218,7 @@ def compare(options: argparse.Namespace) -> int:
         tuple(options.task),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
-        settings | {"model": options.model, "data": tuple(options.data)},
+        settings | {"model": options.model, "data": tuple(options.data), "preset": options.preset},
         options.budget,
         options.jobs,
         decisions=options.decisions,
@@ -335,7 +269,8 @@ def report(options: argparse.Namespace) -> int:
     """`assay report`: a table in the terminal, and one HTML file."""
     if not options.folders and not options.verdicts:
         raise AssayError("give run folders, or --verdicts for the committed verdicts")
-    found = [verdicts.read(path) for path in sorted(options.verdict_folder.glob("*.json"))] if options.verdicts else []
+    files = verdicts.files(options.verdict_folder) if options.verdicts else {}
+    found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
     data = page.gather(options.folders, verdicts=[claim_tables.for_page(verdict) for verdict in found])
     path = page.write(data, options.out or Path("report.html"))
     if options.json:
@@ -359,6 +294,7 @@ def watch(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "list": list_methods, "show": show_method, "train": train, "resume": resume, "evaluate": evaluate, "export": export,
-    "check": check, "claim": claim, "compare": compare, "tune": tune, "data": data, "report": report, "watch": watch,
+    "list": list_methods, "show": show_method, "diff": diff, "train": train, "resume": resume, "evaluate": evaluate,
+    "export": export, "check": check, "claim": claim_commands.claim, "compare": compare, "tune": tune, "data": data,
+    "report": report, "watch": watch,
 }  # fmt: skip

@@ -17,7 +17,7 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.core.spaces import Box
 from assay.datasets import files, made
-from assay.recipes.worlds import World
+from assay.recipes.defaults import Defaults
 from assay.runs import catalogue
 
 WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
@@ -41,7 +41,7 @@ def task_of(addresses: Sequence[str]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def chosen(recipe: Recipe, world: World) -> Recipe:
+def chosen(recipe: Recipe, world: Defaults) -> Recipe:
     """A recipe that was chosen by name already."""
     return recipe
 

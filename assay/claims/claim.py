@@ -5,7 +5,7 @@ rival).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.recipes.worlds import World
+from assay.recipes.defaults import Defaults
 
 
 @dataclass(frozen=True)
@@ -189,25 +189,43 @@ class Measured:
     @property
     def rule(self) -> str:
         """The decision rule in words."""
-        words = f"d = ours - theirs on {self.seeds} paired seeds, its 95 % interval decides"
-        return f"{words}: {self.expect.value}, margin {self.margin:g}"
+        where = {
+            Expect.ABOVE: f"above {self.margin:g}",
+            Expect.BELOW: f"below {-self.margin:g}",
+            Expect.WITHIN: f"between {-self.margin:g} and {self.margin:g}",
+        }[self.expect]
+        return f"holds if the 95 % interval of ours - theirs ({self.seeds} paired seeds) lies {where}"
+
+
+FAMILIES = (
+    "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
+    "curriculum", "games", "value-based", "offline", "offline to online", "goal-conditioned", "safe", "robust",
+)  # fmt: skip
+"""What a method's `family` may be, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)
 class Method:
     """One method: its recipe as a function of the world, its paper, how it departs from it, what it claims.
 
-    `worlds` names the worlds it works in, `home` the task it is shown on. The formula is the module's docstring. `key`
-    is its name where that is not the module's with dashes.
+    `worlds` are the presets it works with, `default_task` is the task it is shown on. The formula is in the module's
+    docstring.
+    `key` is its name where that is not the folder's with '-' for '_'. `base` makes the recipe that it is derived from,
+    normally one of `assay.recipes`; None for a recipe that is a base itself. `aliases` are further names of the
+    method, `variants` further recipes of the paper, each a function of the world.
     """
 
     paper: str
     recipe: Callable[..., Recipe]
-    worlds: tuple[World, ...]
-    home: str
-    departs: tuple[str, ...] = ()
+    worlds: tuple[Defaults, ...]
+    default_task: str
+    departures: tuple[str, ...] = ()
     claims: tuple[Exact | Measured, ...] = ()
     key: str = ""
+    family: str = ""
+    base: Callable[..., Recipe] | None = None
+    aliases: tuple[str, ...] = ()
+    variants: Mapping[str, Callable[..., Recipe]] = field(default_factory=dict)
 
     @property
     def exact(self) -> tuple[Exact, ...]:

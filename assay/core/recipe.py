@@ -10,7 +10,7 @@ from assay.core.columns import is_given, writers_of
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Need, Progress
-from assay.core.settings import changed, coerced, find_setting, has_schedule, models_read, read, resolved
+from assay.core.settings import changed, coerced, find_setting, followed, has_schedule, models_read, read, resolved
 from assay.core.slots import (
     Annotation,
     Certificate,
@@ -191,6 +191,9 @@ class Recipe:
         """The recipe with one setting changed; `path` is any unambiguous end of the setting's full path."""
         full = find_setting(self, path)
         result = cast(Recipe, changed(self, full, coerced(".".join(full), read(self, full), value)))
+        if full[0] == "actor":  # critics on the actor's network are built as it is
+            critics = {name: followed(model, self.actor, result.actor) for name, model in self.critics.items()}
+            result = replace(result, critics=critics)
         return result.share_models(self) if full[0] in ("actor", "critics") else result
 
     def share_models(self, old: Recipe) -> Recipe:

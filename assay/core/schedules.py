@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from assay.core.record import Progress
@@ -46,3 +46,34 @@ class Delayed(Schedule):
     def at(self, progress: Progress) -> float:
         """Its value now."""
         return 0.0 if progress.fraction < self.share else self.value
+
+
+@dataclass(frozen=True)
+class Scaled(Schedule):
+    """`factor` times another schedule."""
+
+    schedule: Schedule
+    factor: float
+    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"schedule": Delayed(1.0), "factor": 0.5},)
+
+    def at(self, progress: Progress) -> float:
+        """Its value now."""
+        return self.factor * self.schedule.at(progress)
+
+
+def with_peak(value: float | Schedule, peak: float) -> float | Schedule:
+    """Returns a number or schedule with the same shape whose largest value is `peak`.
+
+    Linear, WarmUp and Delayed keep their class, so that their settings keep their names; any other schedule is scaled
+    by a factor found at a thousand moments of a run. What is 0 all the time stays 0.
+    """
+    if isinstance(value, int | float):
+        return peak if value else value
+    if isinstance(value, WarmUp | Delayed):
+        return replace(value, value=peak) if value.value else value
+    if isinstance(value, Linear):
+        highest = max(value.start, value.end)
+        start, end = (peak if each == highest else peak * each / highest for each in (value.start, value.end))
+        return replace(value, start=start, end=end) if highest else value
+    highest = max(value.at(Progress(step, 1_000)) for step in range(1_001))
+    return Scaled(value, peak / highest) if highest else value

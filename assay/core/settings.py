@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from functools import partial
@@ -15,10 +15,10 @@ from assay.core.record import Progress
 
 def children(value: Any) -> list[tuple[str, Any]]:
     """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's
-    name; the second of a class in one tuple is Class-2).
+    name; the second of a class in one tuple is Class-2). A field that follows another part has no settings of its own.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init]
+        return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init and "follows" not in f.metadata]
     if isinstance(value, Mapping):
         return [(str(name), item) for name, item in value.items()]
     if isinstance(value, tuple) and any(is_dataclass(item) for item in value):
@@ -74,12 +74,25 @@ def read(value: Any, path: tuple[str, ...]) -> Any:
     return value
 
 
+RENAMED = {
+    "members": "group_size",
+    "starts": "num_starts",
+    "instances": "num_envs",
+    "decay": "gae_lambda",
+    "sharpness": "inverse_temperature",
+}
+"""Settings of version 0.1 under the names that they have now; the old ones are refused with the new one named."""
+SYNONYMS = {"num_prompts": "num_starts"}
+"""Other words that mean a setting: a prompt is the start of a completion."""
+
+
 def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
     """The one full path that `path` can mean: its words in order, the last one at the end; a full path means itself.
 
     A setting of the recipe itself goes before one of its phases.
     """
     words = path.split(".")
+    words[-1] = SYNONYMS.get(words[-1], words[-1])
     known = settings(recipe)
     if tuple(words) in known:
         return tuple(words)
@@ -90,12 +103,38 @@ def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
     if matches:
         options = ", ".join(".".join(full) for full in matches)
         raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'; it can mean {options}")
+    raise AssayError(why_unknown(recipe, words, known))
+
+
+def why_unknown(recipe: Any, words: list[str], known: Iterable[tuple[str, ...]]) -> str:
+    """What to say about a path that is no setting: that it is a part, which setting is near, or where all are."""
+    path = ".".join(words)
+    inner = [full for full in inner_paths(recipe) if full[-1] == words[-1] and is_subsequence(words, full)]
+    if inner:
+        full = min(inner, key=len)
+        below = [".".join(setting) for setting in known if setting[: len(full)] == full]
+        settable = f" Its settings: {', '.join(below[:4])}{', ...' if len(below) > 4 else ''}." if below else ""
+        swap = f"replace(recipe, {full[0]}=...)" if full[0] != "stages" else "replace(recipe, stages=(...))"
+        return f"'{path}' is a part of recipe '{recipe.name}', not a number. Swap it in Python: {swap}.{settable}"
+    if words[-1] in RENAMED:
+        return f"the setting '{words[-1]}' is called '{RENAMED[words[-1]]}' since version 0.2; write that"
     names = [".".join(full) for full in known]
-    near = get_close_matches(path, names, 1, 0.3) or get_close_matches(words[-1], [full[-1] for full in known], 1, 0.0)
-    raise AssayError(
-        f"recipe '{recipe.name}' has no setting '{path}'; the nearest is '{near[0]}' (assay show {recipe.name} "
-        "lists all)"
-    )
+    near = get_close_matches(path, names, 1, 0.6)
+    near = near or [name for name in names if name.rsplit(".", 1)[-1] in get_close_matches(words[-1], last(names), 1)]
+    meant = f" Did you mean '{near[0]}'?" if near else ""
+    return f"recipe '{recipe.name}' has no setting '{path}'.{meant} assay show {recipe.name} --all lists them"
+
+
+def last(names: Iterable[str]) -> list[str]:
+    """The last words of paths."""
+    return [name.rsplit(".", 1)[-1] for name in names]
+
+
+def inner_paths(value: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """The paths of all parts, and of all tuples and mappings of parts, that are not settings themselves."""
+    below = children(value)
+    own = [above] if above and (below or is_dataclass(value)) and not is_schedule(value) else []
+    return [*own, *(path for name, item in below for path in inner_paths(item, (*above, name)))]
 
 
 def is_subsequence(words: list[str], full: tuple[str, ...]) -> bool:
@@ -113,6 +152,16 @@ def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(changed(item, path[1:], new) if name == path[0] else item for name, item in children(value))
     return replace(value, **{path[0]: changed(getattr(value, path[0]), path[1:], new)})
+
+
+def followed(value: Any, old: Any, new: Any) -> Any:
+    """The tree with `new` in those fields that follow another part (metadata `follows`) and held `old`."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return value
+    below = {f.name: (getattr(value, f.name), "follows" in f.metadata) for f in fields(value) if f.init}
+    moved = {n: new if follows and item == old else followed(item, old, new) for n, (item, follows) in below.items()}
+    changes = {name: item for name, item in moved.items() if item is not below[name][0]}
+    return replace(value, **changes) if changes else value
 
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", tuple: "values separated by commas"}

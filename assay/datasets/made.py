@@ -39,9 +39,9 @@ from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
 from assay.engine import evaluation
 from assay.engine.loop import Loop
+from assay.engine.machine import tuned
 from assay.parts.sources.logged import NoisyExpert
-from assay.recipes.worlds import World, world_of
-from assay.runs.machine import tuned
+from assay.recipes.defaults import Defaults, defaults_of
 from assay.version import __version__
 
 Tell = Callable[[int, int, float], None]
@@ -63,14 +63,14 @@ class Made(Protocol):
 class Agent:
     """Who makes the data: a recipe for the task's world, trained for `steps` (its own budget where 0) from `seed`."""
 
-    recipe: Callable[[World], Recipe]
+    recipe: Callable[[Defaults], Recipe]
     steps: int = 0
     seed: int = 0
     evaluations: int = 20
 
     def facts(self, task: Task) -> dict[str, Any]:
         """All that decides what it does, as JSON."""
-        recipe = self.recipe(world_of(task))
+        recipe = self.recipe(defaults_of(task))
         return {
             "recipe": describe(recipe),
             "steps": self.steps or recipe.steps,
@@ -151,7 +151,7 @@ def trained(agent: Agent, task: Task, tell: Tell = silent) -> Trained:
 
 def train(agent: Agent, task: Task, tell: Tell = silent) -> Trained:
     """Trains with the one loop and keeps what it gathers; AssayError for recipes that gather nothing."""
-    facts, recipe = agent.facts(task), agent.recipe(world_of(task))
+    facts, recipe = agent.facts(task), agent.recipe(defaults_of(task))
     if recipe.rollout is None:
         raise AssayError(f"recipe '{recipe.name}' gathers nothing; data are made by agents that act: ppo, sac")
     if recipe.before:

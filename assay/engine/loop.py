@@ -18,9 +18,11 @@ from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
 from assay.core.slots import Sampled, Scene, Task
 from assay.core.slots.scene import DISCARDED, NO_STARTS
-from assay.engine.engine import Engine, Placement, Update
+from assay.engine.engine import Engine
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
+from assay.engine.placement import Placement
+from assay.engine.updates import Update
 from assay.ops import groups
 
 REWARDED = "rewarded"

@@ -52,7 +52,7 @@ def arrange(model: nn.Module, placement: Placement) -> bool:
     is_fast = placement.is_on_gpu and narrow.itemsize < 4  # the kernel for packs is of half precision
     is_wanted = is_fast if placement.packed is None else placement.packed
     is_packed = is_wanted and isinstance(model, Packing) and model.pack()
-    for layer in model.layers() if isinstance(model, Layered) else ():
+    for layer in (one for part in model.modules() if isinstance(part, Layered) for one in part.layers()):
         if placement.recompute:
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
         if placement.compiled:

@@ -15,8 +15,8 @@ from torch import Tensor
 from assay.core.record import Draw, Experience
 from assay.core.slots import Simulation
 from assay.core.spaces import Box, Context, Spec
-from assay.parts.rollouts.episodes import Recorder, Uniforms
 from assay.playing.deciding import deciding
+from assay.playing.episodes import Recorder, Uniforms
 
 
 def nothing_done(context: Context, spec: Spec, starts: np.ndarray) -> Experience:

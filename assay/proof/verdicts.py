@@ -1,8 +1,8 @@
-"""Verdicts: measured claims as they came out, in files that anyone can check.
+"""Verdicts: the results of measured claims, in files that anyone can check.
 
-`verdicts/NAME.json` holds every score, so that the estimate, the interval and the verdict can be computed again; a
-fingerprint of the recipes and of the code that they run, so that it is known when they are out of date; and a digest of
-the file, so that an edit by hand is seen.
+`methods/KEY/verdict.json` holds every score, so that the estimate, the interval and the verdict can be computed again;
+stamps of what the recipes do, so that it is known when they have changed; and a digest of the file, so that an edit by
+hand is seen.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from assay.claims.claim import Curves, Finding, Measured, Method
+from assay.claims.claim import Curves, Expect, Finding, Measured, Method
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.engine.machine import describe_machine
 from assay.evidence.intervals import Estimate, difference_interval
-from assay.proof.fingerprints import SIDES, fingerprint, side_stamp
+from assay.proof import stamps
+from assay.proof.stamps import SIDES
 from assay.runs import catalogue
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
-from assay.runs.machine import describe_machine
 
 # ---------------------------------------------------------------------------------------------------- measuring
 Watch = Callable[[int, int, Sequence[Child]], None]
@@ -41,16 +42,14 @@ def measure(
     workers: int | None = None,
     watch: Watch = lambda done, total, running: None,
 ) -> dict[str, Any] | None:
-    """Both sides on all seeds: the claim's entry of a verdict; None where the deadline came first. Raises AssayError
-    where a run failed. Runs are kept under `work` by what decides them, so that a stopped measurement goes on and
-    claims share the runs of a rival.
+    """Measures both sides on all seeds: the claim's entry of a verdict, or None if the deadline came first.
+
+    Raises AssayError if a run failed. Runs are kept under `work` by description and behaviour, so that a stopped
+    measurement is resumed, claims share the runs of a rival, and no run of other code is taken for one of today's.
     """
     chosen = list(range(claim.seeds)) if seeds is None else list(seeds)
-    folders = {
-        side: work / f"{recipe.name}-{side_stamp(method, claim, side)}"
-        for side in SIDES
-        if isinstance(recipe := getattr(claim, side), Recipe)
-    }
+    stamp = stamps.stamp(claim)
+    folders = {side: work / folder_name(claim, side, stamp[side]) for side in SIDES if is_recipe(claim, side)}
     first = {folder: side for side, folder in reversed(folders.items())}
     jobs = [job_of(claim, side, seed, folder) for seed in chosen for folder, side in first.items()]
     found: dict[tuple[str, int], float] = {}
@@ -68,7 +67,19 @@ def measure(
     begin = time.monotonic()
     runs = {side: first[folder] for side, folder in folders.items()}  # equal recipes run once, under the first's name
     scores = {side: [value_of(claim, side, seed, runs, found) for seed in chosen] for side in SIDES}
-    return entry(claim, scores, chosen, fingerprint(method, claim), (seconds + time.monotonic() - begin) / 60)
+    stamped = {stamps.machine_kind(): stamp}
+    return entry(claim, scores, chosen, stamped, (seconds + time.monotonic() - begin) / 60)
+
+
+def is_recipe(claim: Measured, side: str) -> bool:
+    """Whether a side is trained."""
+    return isinstance(getattr(claim, side), Recipe)
+
+
+def folder_name(claim: Measured, side: str, stamp: str) -> str:
+    """The name of the folder that holds a side's runs: equal for sides that are described alike and do the same."""
+    digest = store.fingerprint({"described": stamps.described(claim, side), "stamp": stamp})
+    return f"{getattr(claim, side).name}-{digest}"
 
 
 def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
@@ -94,7 +105,11 @@ def value_of(
 
 
 def entry(
-    claim: Measured, scores: Mapping[str, Sequence[float]], seeds: Sequence[int], stamp: str, minutes: float
+    claim: Measured,
+    scores: Mapping[str, Sequence[float]],
+    seeds: Sequence[int],
+    stamped: Mapping[str, Mapping[str, str]],
+    minutes: float,
 ) -> dict[str, Any]:
     """The claim's part of the file."""
     estimate, verdict = judged(claim, scores["ours"], scores["theirs"])
@@ -113,7 +128,8 @@ def entry(
         "high": estimate.high,
         "verdict": verdict,
         "minutes": round(minutes, 2),
-        "fingerprint": stamp,
+        "decided_by": stamps.deciding(claim),
+        "stamps": dict(stamped),
     }
 
 
@@ -124,13 +140,20 @@ def judged(claim: Measured, ours: Sequence[float], theirs: Sequence[float]) -> t
 
 
 # ---------------------------------------------------------------------------------------------------- files
-def path_of(method: str, folder: Path) -> Path:
-    """verdicts/NAME.json."""
-    return folder / f"{method}.json"
+def path_of(method: str, folder: Path | None = None) -> Path:
+    """The verdict file of a method: its own folder's verdict.json, or KEY.json in another folder."""
+    return catalogue.folder_of(method) / "verdict.json" if folder is None else folder / f"{method}.json"
 
 
-def write(method: str, entries: Sequence[Mapping[str, Any]], folder: Path) -> Path:
-    """The verdict of a method: exact claims run now, measured ones as given."""
+def files(folder: Path | None = None) -> dict[str, Path]:
+    """The verdict files there are, by method."""
+    if folder is not None:
+        return {path.stem: path for path in sorted(folder.glob("*.json"))}
+    return {name: path for name in catalogue.methods() if (path := path_of(name)).is_file()}
+
+
+def write(method: str, entries: Sequence[Mapping[str, Any]], folder: Path | None = None) -> Path:
+    """Writes the verdict of a method: exact claims run now, measured ones as given."""
     _, found = catalogue.find_method(method)
     exact = [exact_entry(claim.run()) for claim in found.exact]
     verdict = {
@@ -141,8 +164,12 @@ def write(method: str, entries: Sequence[Mapping[str, Any]], folder: Path) -> Pa
         "machine": describe_machine(),
         "claims": [*entries, *exact],
     }
-    path = path_of(method, folder)
-    store.write_text(path, json.dumps(verdict | {"digest": digest(verdict)}, indent=1) + "\n")
+    return save(path_of(method, folder), verdict)
+
+
+def save(path: Path, verdict: Mapping[str, Any]) -> Path:
+    """Writes a verdict with its digest."""
+    store.write_text(path, json.dumps({**verdict, "digest": digest(verdict)}, indent=1) + "\n")
     return path
 
 
@@ -165,58 +192,111 @@ def digest(verdict: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def read(path: Path) -> dict[str, Any]:
-    """A verdict file; one sentence on what is wrong with it."""
+def read(method: str, path: Path) -> dict[str, Any]:
+    """A verdict file. AssayError if it cannot be read."""
+    again = f"Measure it again: assay claim {method}"
     try:
         verdict = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read ({error}); measure it again: assay claim {path.stem}") from None
+        raise AssayError(f"{path} cannot be read ({error}). {again}") from None
     if not isinstance(verdict, dict) or not isinstance(verdict.get("claims"), list):
-        raise AssayError(f"{path} is no verdict; measure it again: assay claim {path.stem}")
+        raise AssayError(f"{path} is not a verdict. {again}")
     return verdict
 
 
-def problems(path: Path) -> list[str]:
-    """What is wrong with a committed verdict, in sentences: unreadable, edited, out of date, or another rule's."""
+# ---------------------------------------------------------------------------------------------------- problems
+def problems(method: str, path: Path) -> list[str]:
+    """What is wrong with a verdict file, in sentences: unreadable, edited, impossible numbers, or other claims.
+
+    A verdict whose recipes have changed is not wrong but stale; see `states`.
+    """
     try:
-        verdict = read(path)
-        method, found = catalogue.find_method(path.stem)
+        key, found = catalogue.find_method(method)
+        verdict = read(key, path)
     except AssayError as error:
         return [str(error)]
-    again = f"measure it again: assay claim {path.stem}"
+    again = f"Measure it again: assay claim {key}"
     wrong = []
     if verdict.get("digest") != digest(verdict):
-        wrong.append(f"{path} was edited after it was written; {again}")
-    entries = {one.get("name"): one for one in verdict["claims"] if isinstance(one, dict)}
+        wrong.append(f"{path} was edited after it was written. {again}")
+    entries = entries_of(verdict)
     for claim in found.claims:
         if claim.name not in entries:
-            wrong.append(f"{path} lacks the claim '{claim.name}'; {again}")
+            wrong.append(f"{path} lacks the claim '{claim.name}'. {again}")
         elif isinstance(claim, Measured):
-            wrong += [f"{path}: '{claim.name}' {what}; {again}" for what in entry_problems(method, claim, entries)]
+            wrong += [f"{path}: '{claim.name}' {what}. {again}" for what in entry_problems(entries[claim.name])]
     known = {claim.name for claim in found.claims}
-    wrong += [f"{path}: '{name}' is no claim of {method} any more; {again}" for name in entries if name not in known]
+    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in entries if name not in known]
     return wrong
 
 
-def entry_problems(method: str, claim: Measured, entries: Mapping[Any, Mapping[str, Any]]) -> list[str]:
-    """What is wrong with one claim's entry."""
-    one = entries[claim.name]
+def entries_of(verdict: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
+    """The entries of a verdict by the names of their claims."""
+    return {one.get("name"): one for one in verdict["claims"] if isinstance(one, dict)}
+
+
+def entry_problems(one: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the numbers of a measured claim's entry, by the rule that it was measured with."""
     try:
-        estimate, verdict = judged(claim, one["ours"], one["theirs"])
+        rule = one["decided_by"]
+        estimate = difference_interval(one["ours"], one["theirs"], paired=True)
+        verdict = Expect[rule["expect"]].verdict(estimate.low, estimate.high, rule["margin"])
         stored = np.array([one["estimate"], one["low"], one["high"]], dtype=np.float64)
+        counts = {rule["seeds"], *(len(one[name]) for name in ("ours", "theirs", "seeds"))}
     except (AssayError, KeyError, TypeError, ValueError) as error:
         return [f"cannot be computed again ({type(error).__name__}: {error})"]
     wrong = []
-    if len(one["ours"]) != claim.seeds or one.get("seeds") != list(range(claim.seeds)):
-        wrong.append(f"has {len(one['ours'])} seeds, the claim asks for {claim.seeds}")
+    if len(counts) > 1 or one["seeds"] != list(range(len(one["seeds"]))):
+        wrong.append(f"has {len(one['ours'])} seeds, its rule asks for {rule['seeds']}")
     fresh = np.array([estimate.value, estimate.low, estimate.high])
     if verdict != one.get("verdict") or not np.allclose(stored, fresh, rtol=1e-9, atol=1e-12):
         wrong.append(
             f"says {one.get('verdict')} {stored.round(4).tolist()}, its scores say {verdict} {fresh.round(4).tolist()}"
         )
-    if one.get("fingerprint") != fingerprint(method, claim):
-        wrong.append("was measured with other code or settings")
     return wrong
+
+
+# ---------------------------------------------------------------------------------------------------- states
+def states(
+    method: str, verdict: Mapping[str, Any], *, run: bool = False, memo: stamps.Memo | None = None
+) -> dict[str, str]:
+    """The state of each measured claim of a verdict: as recorded in the file or, with `run`, by what its recipes do."""
+    entries = entries_of(verdict)
+    measured = [claim for claim in catalogue.find_method(method)[1].measured if claim.name in entries]
+    if run:
+        return {claim.name: stamps.state(claim, entries[claim.name], memo) for claim in measured}
+    return {claim.name: stamps.recorded_state(claim, entries[claim.name]) for claim in measured}
+
+
+def state(method: str, verdict: Mapping[str, Any]) -> str:
+    """The worst recorded state of a verdict's measured claims."""
+    return stamps.worst(list(states(method, verdict).values()))
+
+
+def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = None) -> dict[str, str]:
+    """Stamps the measured claims of a verdict for this machine kind, and returns their states.
+
+    A claim without a stamp for it gets one: whoever calls vouches that the recipes still do what was measured. One
+    whose recipes do something else than its stamp says is marked stale and keeps its stamp; one that does the same
+    again loses the mark. AssayError if the file has problems.
+    """
+    path = path_of(method, folder)
+    if wrong := problems(method, path):
+        raise AssayError(wrong[0])
+    verdict, here = read(method, path), stamps.machine_kind()
+    entries, found = entries_of(verdict), {}
+    for claim in catalogue.find_method(method)[1].measured:
+        one = entries[claim.name]
+        one.setdefault("decided_by", stamps.deciding(claim))
+        if here not in one.setdefault("stamps", {}):
+            one["stamps"][here] = stamps.stamp(claim, memo)
+        found[claim.name] = stamps.state(claim, one, memo)
+        one.pop("stale", None)
+        if found[claim.name] == stamps.STALE:
+            one["stale"] = time.strftime("%F")
+    if verdict != read(method, path):
+        save(path, {name: value for name, value in verdict.items() if name != "digest"})
+    return found
 
 
 def with_measured() -> dict[str, Method]:
@@ -224,34 +304,44 @@ def with_measured() -> dict[str, Method]:
     return {name: method for name, method in catalogue.methods().items() if method.measured}
 
 
-def stalest_first(folder: Path) -> list[str]:
-    """Methods with measured claims: those without a verdict first, then those out of date, then the oldest; stable."""
+def needs_measuring(method: str, folder: Path | None = None) -> bool:
+    """Whether a method has no verdict, one with problems, or a stale one."""
+    path = path_of(method, folder)
+    return not path.is_file() or bool(problems(method, path)) or state(method, read(method, path)) == stamps.STALE
+
+
+def stalest_first(folder: Path | None = None) -> list[str]:
+    """Methods with measured claims: first those without a verdict, then those to be measured again, then by age."""
 
     def key(name: str) -> tuple[int, str]:
         path = path_of(name, folder)
         if not path.is_file():
             return (0, "")
-        return (1 if problems(path) else 2, str(read(path).get("made", "")) if not problems(path) else "")
+        return (1, "") if needs_measuring(name, folder) else (2, str(read(name, path).get("made", "")))
 
     return sorted(with_measured(), key=key)
 
 
-def replayed(method: str, work: Path, folder: Path, watch: Watch = lambda done, total, running: None) -> bool:
-    """Whether seed 0 of every out-of-date claim gives the recorded scores with today's code; then the file is stamped
-    anew. Bitwise on one machine kind; elsewhere a difference only says that the claim must be measured again.
+def replayed(
+    method: str, work: Path, folder: Path | None = None, watch: Watch = lambda done, total, running: None
+) -> bool:
+    """Whether seed 0 of every stale claim gives the recorded scores; the file is then stamped for today's recipes.
+
+    Bitwise on one machine kind; elsewhere a difference only says that the claim must be measured again.
     """
     _, found = catalogue.find_method(method)
-    entries = {one["name"]: one for one in read(path_of(method, folder))["claims"]}
-    fresh = []
+    entries = entries_of(read(method, path_of(method, folder)))
+    fresh, memo = [], dict[str, str]()
     for claim in found.measured:
         old = entries.get(claim.name)
         if old is None or old["seeds"] != list(range(claim.seeds)):
             return False
-        stamp = fingerprint(method, claim)
-        if old["fingerprint"] != stamp:
+        stamped = old.get("stamps", {})
+        if stamps.state(claim, old, memo) != stamps.FITS:
             one = measure(method, claim, work, seeds=[0], watch=watch)
             if one is None or any(abs(one[side][0] - old[side][0]) > 1e-9 for side in SIDES):
                 return False
-        fresh.append(entry(claim, {side: old[side] for side in SIDES}, old["seeds"], stamp, old["minutes"]))
+            stamped = one["stamps"]
+        fresh.append(entry(claim, {side: old[side] for side in SIDES}, old["seeds"], stamped, old["minutes"]))
     write(method, fresh, folder)
     return True

@@ -13,10 +13,10 @@ from assay.parts.objectives.trust import Clip, NoTrust
 from assay.parts.predictions import OfState
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.targets.recorded import Column
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 
-def ppo(world: World = CONTROL) -> Recipe:
+def ppo(world: Defaults = CONTROL) -> Recipe:
     """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several
     epochs.
     """
@@ -25,7 +25,7 @@ def ppo(world: World = CONTROL) -> Recipe:
             "policy",
             trains=("actor",),
             objective=(PolicyGradient(trust=Clip(0.2, 0.2)),),
-            regularizers=(EntropyBonus(0.003),),
+            regularizers=(EntropyBonus(world.entropy),),
             optimizer=world.optimizer,
         ),
         Stage("value", trains=("value",), critic=(Td(Column(), of=OfState()),), optimizer=world.optimizer),
@@ -43,7 +43,7 @@ def ppo(world: World = CONTROL) -> Recipe:
     )
 
 
-def a2c(world: World = CONTROL) -> Recipe:
+def a2c(world: Defaults = CONTROL) -> Recipe:
     """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio.
 
     Without a ratio a batch serves one step, so steps are many and batches small: an eighth of PPO's on CartPole.

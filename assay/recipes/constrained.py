@@ -13,7 +13,7 @@ from assay.parts.predictions import OfState
 from assay.parts.rewards.cost import LengthCost
 from assay.parts.targets.recorded import Column
 from assay.recipes.actor_critic import ppo
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 
 def constrained(base: Recipe, constraint: Constraint, max_length: int = 64) -> Recipe:
@@ -21,15 +21,15 @@ def constrained(base: Recipe, constraint: Constraint, max_length: int = 64) -> R
     return replace(base, rewards=(*base.rewards, LengthCost(max_length)), constraints=(*base.constraints, constraint))
 
 
-def with_cost_critic(base: Recipe, world: World) -> Recipe:
+def with_cost_critic(base: Recipe, world: Defaults) -> Recipe:
     """The base with a critic `cost_value` and its stage, for constraints whose credit is a CostCritic."""
     loss = Td(Column("cost_return"), of=OfState("cost_value"))
     stage = Stage("cost value", trains=("cost_value",), critic=(loss,), optimizer=world.optimizer)
     return replace(base, critics={**base.critics, "cost_value": world.value}, stages=(*base.stages, stage))
 
 
-def safe_ppo(world: World = CONTROL) -> Recipe:
+def safe_ppo(world: Defaults = CONTROL) -> Recipe:
     """PPO whose cost a PID-controlled multiplier holds at a limit (arXiv:2007.03964), with a critic of costs."""
-    credit = CostCritic(world.gae.discount, world.gae.decay)
+    credit = CostCritic(world.gae.discount, world.gae.gae_lambda)
     base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit))
     return replace(base, name="safe-rl-review")

@@ -12,10 +12,10 @@ from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import SequenceRatio
 from assay.parts.objectives.trust import Clip, NoTrust, SoftGate, StopGradientWeight
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 
-def group_reinforce(world: World = LANGUAGE) -> Recipe:
+def group_reinforce(world: Defaults = LANGUAGE) -> Recipe:
     """Groups of samples, outcome minus group mean on every decision, one on-policy REINFORCE step."""
     objective = PolicyGradient(trust=NoTrust(), aggregate=TokenMean())
     return Recipe(
@@ -36,47 +36,47 @@ def with_policy(recipe: Recipe, name: str, objective: PolicyGradient) -> Recipe:
     return replace(recipe, name=name, stages=(stage, *recipe.stages[1:]))
 
 
-def reinforce(world: World = LANGUAGE) -> Recipe:
+def reinforce(world: Defaults = LANGUAGE) -> Recipe:
     """REINFORCE (Williams 1992) with the batch mean as baseline: -(R - mean R) log pi(y), whole sequences."""
     base = replace(group_reinforce(world), credit=(OutcomeCredit(BatchMean()),))
     return with_policy(base, "reinforce", PolicyGradient(trust=NoTrust(), aggregate=SequenceSum()))
 
 
-def rloo(world: World = LANGUAGE) -> Recipe:
+def rloo(world: Defaults = LANGUAGE) -> Recipe:
     """RLOO (arXiv:2402.14740): REINFORCE with the mean of the group's other members as baseline; unbiased."""
     base = replace(group_reinforce(world), credit=(OutcomeCredit(LeaveOneOut()),))
     return with_policy(base, "rloo", PolicyGradient(trust=NoTrust(), aggregate=SequenceSum()))
 
 
-def grpo(world: World = LANGUAGE) -> Recipe:
+def grpo(world: Defaults = LANGUAGE) -> Recipe:
     """GRPO (arXiv:2402.03300): advantage divided by the group's deviation, clipped ratio, mean within each sequence."""
     base = replace(group_reinforce(world), credit=(OutcomeCredit(GroupMean(), GroupDeviation()),), source=world.reuse)
     return with_policy(base, "grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=SequenceMean()))
 
 
-def dr_grpo(world: World = LANGUAGE, length: int = 64) -> Recipe:
+def dr_grpo(world: Defaults = LANGUAGE, length: int = 64) -> Recipe:
     """Dr. GRPO (arXiv:2503.20783): no division by the deviation, none by the sequence's own length."""
     base = replace(grpo(world), credit=(OutcomeCredit(GroupMean()),))
-    return with_policy(base, "dr_grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=FixedLength(length)))
+    return with_policy(base, "dr-grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=FixedLength(length)))
 
 
-def dapo(world: World = LANGUAGE) -> Recipe:
+def dapo(world: Defaults = LANGUAGE) -> Recipe:
     """DAPO (arXiv:2503.14476): clip-higher, token mean, groups without signal sampled anew."""
     base = replace(grpo(world), select=Informative())
     return with_policy(base, "dapo", PolicyGradient(trust=Clip(0.2, 0.28), aggregate=TokenMean()))
 
 
-def gspo(world: World = LANGUAGE) -> Recipe:
+def gspo(world: Defaults = LANGUAGE) -> Recipe:
     """GSPO (arXiv:2507.18071): the clipped ratio is the sequence's geometric mean."""
     objective = PolicyGradient(ratio=SequenceRatio(), trust=Clip(3e-4, 4e-4), aggregate=SequenceMean())
     return with_policy(grpo(world), "gspo", objective)
 
 
-def cispo(world: World = LANGUAGE) -> Recipe:
+def cispo(world: Defaults = LANGUAGE) -> Recipe:
     """CISPO (arXiv:2506.13585): clipped importance weights without gradient; no decision is dropped."""
     return with_policy(grpo(world), "cispo", PolicyGradient(trust=StopGradientWeight(1.0, 4.0), aggregate=TokenMean()))
 
 
-def sapo(world: World = LANGUAGE) -> Recipe:
+def sapo(world: Defaults = LANGUAGE) -> Recipe:
     """SAPO (arXiv:2511.20347): a smooth gate on the ratio instead of a clip, steeper for what was worse than usual."""
     return with_policy(grpo(world), "sapo", PolicyGradient(trust=SoftGate(1.0, 1.05), aggregate=SequenceMean()))

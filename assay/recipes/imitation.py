@@ -10,10 +10,10 @@ from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.preference import PreferencePair
 from assay.parts.sources.demonstrations import DemonstratedDecisions, Demonstrations
-from assay.recipes.worlds import CONTROL, LANGUAGE, World
+from assay.recipes.defaults import CONTROL, LANGUAGE, Defaults
 
 
-def sft(world: World = LANGUAGE) -> Recipe:
+def sft(world: Defaults = LANGUAGE) -> Recipe:
     """Supervised fine-tuning: maximum likelihood of the task's demonstrations."""
     return Recipe(
         name="sft",
@@ -31,12 +31,12 @@ def sft(world: World = LANGUAGE) -> Recipe:
     )
 
 
-def bc(world: World = CONTROL) -> Recipe:
+def bc(world: Defaults = CONTROL) -> Recipe:
     """Behaviour cloning: the same likelihood on expert episodes."""
     return replace(sft(world), name="bc", source=DemonstratedDecisions(), steps=60)
 
 
-def dpo(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+def dpo(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
     """DPO (arXiv:2305.18290) on pairs made by sampling a verifiable task: best against worst of each group."""
     return Recipe(
         name="dpo",

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
-from assay.parts.critics.score import BradleyTerry, SequenceScore
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.score import TextScore
+from assay.models.model import Critic
+from assay.parts.critics.score import BradleyTerry
 from assay.parts.sources.demonstrations import Pairs
-from assay.recipes.worlds import PREFERENCES, World
+from assay.recipes.defaults import PREFERENCES, Defaults
 
 
-def preference_score(world: World = PREFERENCES) -> Recipe:
+def preference_score(world: Defaults = PREFERENCES) -> Recipe:
     """A transformer that scores completions, learned from the task's pairs; the actor does not learn."""
     return Recipe(
         name="preference-score",
         actor=world.actor,
-        critics={"score": SequenceScore()},
+        critics={"score": Critic(Transformer(64), TextScore())},
         source=Pairs(batch=64),
         stages=(Stage("score", trains=("score",), critic=(BradleyTerry("score"),), optimizer=Adam(1e-3)),),
         steps=200,

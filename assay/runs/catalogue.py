@@ -8,10 +8,10 @@ import importlib
 import json
 import pkgutil
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -20,9 +20,13 @@ import assay.methods
 import assay.tasks
 from assay.claims.claim import Method
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
+from assay.core.optimizers import Adam
+from assay.core.recipe import Recipe, Stage
+from assay.core.schedules import with_peak
 from assay.core.slots import ModelSpec, Task
-from assay.recipes.worlds import world_of
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Critic
+from assay.recipes.defaults import Defaults, defaults_of
 from assay.tasks.language import textfile
 from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import PromptTask
@@ -30,8 +34,14 @@ from assay.tasks.language.prompts import PromptTask
 WARMUP = 200
 """Supervised steps before a token method, unless told."""
 
+NEAR = 0.6
+"""How alike two names must be (difflib's ratio) so that one is given as a hint for the other."""
+
 PRETRAINED_RATE = 5e-6
-"""Learning rate of pretrained actors, unless told."""
+"""Peak learning rate of pretrained actors, unless told."""
+
+PRETRAINED_CRITIC_RATE = 1e-5
+"""Peak learning rate of critics on a pretrained network, unless told; larger, since their heads start at 0."""
 
 
 def modules_of(package: ModuleType) -> list[ModuleType]:
@@ -40,9 +50,9 @@ def modules_of(package: ModuleType) -> list[ModuleType]:
     return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
-def folder_of(method: str) -> Path:
-    """The folder of a built-in method: `methods/KEY`."""
-    return Path(next(iter(assay.methods.__path__))) / method.replace("-", "_")
+def folder_of(name: str) -> Path:
+    """The folder of a built-in method, or of a variant's method: `methods/KEY`."""
+    return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_")
 
 
 @cache
@@ -58,8 +68,8 @@ def name_of(module: ModuleType) -> str:
 
 
 def method_text(name: str) -> str:
-    """The method's own words: what it changes, the formula, the reason."""
-    module = importlib.import_module(f"{assay.methods.__name__}.{name.replace('-', '_')}")
+    """The docstring of a method: what it changes, the formula, the reason."""
+    module = importlib.import_module(f"{assay.methods.__name__}.{folder_of(name).name}")
     return (module.__doc__ or name).strip()
 
 
@@ -71,27 +81,61 @@ def verdict(name: str) -> dict[str, Any] | None:
 
 @cache
 def tasks() -> Mapping[str, Callable[[], Task]]:
-    """Every built-in task by its name: the `LEVELS` of the modules of `tasks/`."""
+    """Every built-in task by its name: the `LEVELS` of the modules of `tasks/`; adapters have none."""
     found: dict[str, Callable[[], Task]] = {}
     for folder in modules_of(assay.tasks):
-        for module in modules_of(folder):
+        for module in modules_of(folder) if name_of(folder) != "adapters" else []:
             found.update(vars(module).get("LEVELS", {}))
     return found
 
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
-    """Refuses a name, and gives the nearest one."""
-    near = get_close_matches(name, list(known), 1, 0.0)
-    raise AssayError(f"there is no {kind} '{name}'; the nearest is '{near[0]}' ({hint})")
+    """Raises AssayError for a name; it says which known name is near, if one is."""
+    near = get_close_matches(name.lower(), list(known), 1, NEAR)
+    meant = f" Did you mean '{near[0]}'?" if near else ""
+    raise AssayError(f"there is no {kind} '{name}'.{meant} {hint}")
+
+
+@cache
+def names() -> Mapping[str, str]:
+    """Every name that a method can be called by: keys, aliases, METHOD:VARIANT and VARIANT; each means one of them.
+
+    AssayError for a name that means two.
+    """
+    found: dict[str, str] = {}
+    for key, method in methods().items():
+        variants = {f"{key}:{variant}": f"{key}:{variant}" for variant in method.variants}
+        short = {variant: f"{key}:{variant}" for variant in method.variants}
+        for name, meant in ({key: key} | dict.fromkeys(method.aliases, key) | variants | short).items():
+            if found.setdefault(name, meant) != meant:
+                raise AssayError(f"'{name}' is a name of {found[name]} and of {meant}. Rename one of them")
+    return found
 
 
 def find_method(name: str) -> tuple[str, Method]:
-    """A method and its name; '-' and '_' are the same."""
-    spelt = {key.replace("-", "_"): key for key in methods()}
-    key = spelt.get(name.replace("-", "_").lower())
-    if key is None:
-        unknown("method", name, methods(), "assay list shows all")
-    return key, methods()[key]
+    """A method by name, alias, variant or METHOD:VARIANT; '-' and '_' are the same, and so are capitals.
+
+    Returns its full name and the method. A variant is the method with the variant's recipe, derived from the method's.
+    """
+    asked = name.lower().replace("_", "-")
+    key, _, variant = asked.partition(":")
+    full = names().get(f"{names().get(key, key)}:{variant}" if variant else asked)
+    if full is None and variant and key in names():
+        has = ", ".join(methods()[names()[key].partition(":")[0]].variants) or "none"
+        raise AssayError(f"method '{key}' has no variant '{variant}'. It has: {has}")
+    if full is None:
+        unknown("method", name, names(), "assay list shows all.")
+    key, _, variant = full.partition(":")
+    method = methods()[key]
+    if not variant:
+        return full, method
+    recipe = partial(named, variant, method.variants[variant])
+    return full, replace(method, recipe=recipe, base=method.recipe, aliases=(), variants={})
+
+
+def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe:
+    """A variant's recipe under the variant's name."""
+    return replace(function(*arguments), name=name)
 
 
 def find_task(name: str) -> Task:
@@ -110,7 +154,9 @@ def find_task(name: str) -> Task:
         from assay.tasks.adapters.gymnasium import gymnasium_task
 
         return gymnasium_task(name)
-    unknown("task", name, tasks(), "or a Gymnasium id such as CartPole-v1, or a .jsonl file; assay list shows all")
+    unknown(
+        "task", name, tasks(), "assay list shows all; a Gymnasium id such as CartPole-v1 or a .jsonl file works too."
+    )
 
 
 def task_from_file(path: str) -> Task:
@@ -131,28 +177,69 @@ def task_from_file(path: str) -> Task:
 
 
 def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:
-    """The recipe with a pretrained actor."""
-    recipe = replace(recipe, actor=actor)
-    for stage in recipe.stages:
-        if "actor" in stage.trains:
-            recipe = recipe.set(f"stages.{stage.name}.optimizer.learning_rate", PRETRAINED_RATE)
-    return recipe
+    """Returns the recipe with a pretrained actor, its critics of tokens on copies of the same network.
+
+    Learning rates of what is pretrained keep their schedule, with a peak that suits trained weights. Phases before the
+    recipe that have the same actor are changed in the same way; other models stay as they are.
+    """
+    critics = {name: on_pretrained(critic, actor) for name, critic in recipe.critics.items()}
+    new = {name for name in critics if critics[name] is not recipe.critics[name]}
+    stages = tuple(with_pretrained_rate(stage, new) for stage in recipe.stages)
+    before = tuple(
+        replace(phase, recipe=with_pretrained(phase.recipe, actor)) if phase.recipe.actor == recipe.actor else phase
+        for phase in recipe.before
+    )
+    return replace(recipe, actor=actor, critics=critics, stages=stages, before=before)
 
 
-def recipe_for(name: str, task: Task, settings: Mapping[str, Any], actor: ModelSpec | None = None) -> Recipe:
-    """The method's recipe for the task's world with settings changed; refuses a world it does not work in.
+def on_pretrained(critic: ModelSpec, actor: ModelSpec) -> ModelSpec:
+    """Returns a critic of tokens on a copy of the pretrained network; any other critic as it is."""
+    from assay.models.pretrained.body import PretrainedBody
+    from assay.models.pretrained.transformers import Pretrained
 
-    A pretrained `actor` takes the place of the world's own, with a learning rate that suits trained weights.
+    if not isinstance(actor, Pretrained) or not isinstance(critic, Critic) or not isinstance(critic.body, Transformer):
+        return critic
+    return replace(critic, body=PretrainedBody(actor))
+
+
+def with_pretrained_rate(stage: Stage, critics: Collection[str]) -> Stage:
+    """Returns a stage whose learning rate peaks at the rate of pretrained actors if it trains the actor, at that of
+    pretrained critics if it trains one of `critics`; else as it is.
+    """
+    if not isinstance(stage.optimizer, Adam) or not {"actor", *critics} & set(stage.trains):
+        return stage
+    peak = PRETRAINED_RATE if "actor" in stage.trains else PRETRAINED_CRITIC_RATE
+    rate = with_peak(stage.optimizer.learning_rate, peak)
+    return replace(stage, optimizer=replace(stage.optimizer, learning_rate=rate))
+
+
+def fits(method: Method, defaults: Defaults) -> bool:
+    """Returns whether a method works on the kind of task that these defaults are for, whatever their numbers."""
+    return any(option.kind == defaults.kind for option in method.worlds)
+
+
+def recipe_for(
+    name: str,
+    task: Task,
+    settings: Mapping[str, Any],
+    actor: ModelSpec | None = None,
+    preset: str | None = None,
+) -> Recipe:
+    """Returns the method's recipe for a task with settings changed; raises AssayError if the method does not work on
+    this kind of task.
+
+    Defaults are those of the task (see `defaults_of`) or of `preset`. A pretrained `actor` takes the place of theirs
+    (see `with_pretrained`).
     """
     key, method = find_method(name)
-    world = world_of(task)
-    if world not in method.worlds:
+    defaults = defaults_of(task, preset)
+    if not fits(method, defaults):
         works = ", ".join(sorted({option.name for option in method.worlds}))
         raise AssayError(
-            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {world.name}. Choose another "
+            f"method '{key}' works in these worlds: {works}; task '{task.name}' is {defaults.name}. Choose another "
             "task or method"
         )
-    recipe = method.recipe(world)
+    recipe = method.recipe(defaults)
     if actor is not None:
         recipe = with_pretrained(recipe, actor)
     for path, value in settings.items():

@@ -24,15 +24,15 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import numbered
+from assay.engine.machine import describe_machine
 from assay.evidence.intervals import Estimate, difference_interval, mean_interval
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
 from assay.parts.rollouts.episodes import Fragments
-from assay.proof.fingerprints import code_of, modules_of
 from assay.runs import catalogue
+from assay.runs.code import code_of, modules_of
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
-from assay.runs.machine import describe_machine
 from assay.runs.plan import Plan, make_plan
 
 AUTO = SequentialTest(size=5, interims=4)
@@ -49,11 +49,15 @@ class Arm:
 
 
 def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
-    """Arms as they are written on a command line: NAME, or NAME:path=value,path=value. Equal words are arms of their
-    own."""
+    """Arms as they are written on a command line: NAME or NAME:VARIANT, then :path=value,path=value for settings.
+
+    Equal words are arms of their own.
+    """
     arms = []
     for name, word in zip(numbered(words), words, strict=True):
-        method, _, changes = word.partition(":")
+        pieces = word.split(":")
+        is_variant = len(pieces) > 1 and bool(pieces[1]) and "=" not in pieces[1]
+        method, changes = ":".join(pieces[: 1 + is_variant]), ":".join(pieces[1 + is_variant :])
         settings = {}
         for change in filter(None, changes.split(",")):
             path, sign, value = change.partition("=")
@@ -116,7 +120,7 @@ def steps_for(decisions: int, plan: Plan) -> int:
         )
     if decisions < 1:
         raise AssayError(f"--decisions is {decisions}; give at least 1")
-    return -(-decisions // (rollout.instances * rollout.steps))
+    return -(-decisions // (rollout.num_envs * rollout.steps))
 
 
 def plain_name(text: str) -> str:

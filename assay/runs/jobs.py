@@ -17,9 +17,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from assay.app.report.folder import read_metrics
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.runs.folder import read_metrics
 from assay.runs.plan import Plan, make_plan
 
 PATIENCE = 30.0
@@ -80,7 +80,7 @@ def work(job: Job, parent: Connection) -> None:
     """What a child does: the run, then one word on the pipe: "" or what went wrong."""
     import torch
 
-    from assay.app.report.progress import Mode
+    from assay.runs.progress import Mode
     from assay.runs.run import execute
 
     torch.set_num_threads(1)

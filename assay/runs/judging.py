@@ -13,10 +13,10 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import PairedTask
 from assay.engine.loop import Loop
-from assay.models.score import TransformerScore, save_score
+from assay.engine.machine import tuned
+from assay.models.heads.score import TransformerScore, save_score
 from assay.parts.rewards.judges import ModelJudge
 from assay.recipes.judges import preference_score
-from assay.runs.machine import tuned
 
 SCORE = "score"
 
@@ -31,7 +31,7 @@ def fit_judge(
     model: Any = loop.engine.models.get(SCORE)
     if not isinstance(model, TransformerScore):
         raise AssayError(
-            f"recipe '{chosen.name}' has no critic '{SCORE}' that is a SequenceScore; see preference_score()"
+            f"recipe '{chosen.name}' has no critic '{SCORE}' with a head TextScore(); see preference_score()"
         )
     with tuned(sum(flat.values.numel() for flat in loop.engine.flats.values())):
         for _ in range(num_steps):

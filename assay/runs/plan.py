@@ -23,9 +23,10 @@ from assay.core.settings import describe, settings
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data
-from assay.engine.engine import Placement
+from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
+from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, preset_of
 from assay.runs import catalogue
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
@@ -58,6 +59,8 @@ class Plan:
     """Folder or hub id of a pretrained actor."""
     data: tuple[Recorded, ...] = ()
     """Files that take the place of the recipe's logs."""
+    preset: str = CLASSIC
+    """The preset that the method's defaults come from."""
 
     def config(self) -> dict[str, Any]:
         """The plan as JSON, and the fingerprint of what decides the numbers."""
@@ -77,6 +80,8 @@ class Plan:
             "micro_batch": self.placement.micro_batch,
         }
         decisive |= {name: value for name in MORE if (value := getattr(self.placement, name))}
+        if self.preset != CLASSIC:
+            decisive["preset"] = self.preset
         if self.data:
             decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
         return decisive | {
@@ -112,8 +117,12 @@ def make_plan(
     placement: Placement = Placement(),
     model: str | None = None,
     data: Sequence[str | Recorded] = (),
+    preset: str | None = None,
 ) -> Plan:
-    """Resolves names and defaults, and refuses what cannot work, before compute is spent."""
+    """Resolves names and defaults, and refuses what cannot work, before compute is spent.
+
+    `preset` names the set of defaults (classic, mujoco, d4rl); None takes the task's own (see `chosen_preset`).
+    """
     if isinstance(task, str):
         address = task if task in catalogue.tasks() else anchored(task)
         found = catalogue.find_task(address)
@@ -124,8 +133,11 @@ def make_plan(
     changes = dict(settings or {})
     if isinstance(method, str):
         name: str | None = catalogue.find_method(method)[0]
-        recipe = catalogue.recipe_for(method, found, {}, actor)
+        preset = chosen_preset(found, bool(data)) if preset is None else preset
+        recipe = catalogue.recipe_for(method, found, {}, actor, preset)
     else:
+        if preset not in (None, CLASSIC):
+            raise AssayError(f"preset is '{preset}', but recipe '{method.name}' is complete. Give a method's name.")
         name, recipe = None, method if actor is None else catalogue.with_pretrained(method, actor)
     files = tuple(stamped(file, found) for file in data)
     recipe = with_data(recipe, files) if files else recipe
@@ -147,7 +159,14 @@ def make_plan(
         warmup = catalogue.WARMUP if needed else 0
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
-    return Plan(recipe, found, seed, budget, name, address, changes, warmup, every, save, placement, model, files)
+    numbers = (seed, budget, name, address, changes, warmup, every, save)
+    return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC)
+
+
+def chosen_preset(task: Task, has_data: bool) -> str:
+    """Returns the preset that a task names; d4rl instead of mujoco where the data come from files."""
+    preset = preset_of(task)
+    return D4RL.preset if has_data and preset == MUJOCO.preset else preset
 
 
 def anchored(address: str) -> str:
@@ -161,7 +180,8 @@ def anchored(address: str) -> str:
 
 def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     """The pretrained actor, and the task in its tokens."""
-    from assay.models.pretrained.transformers import pinned, with_model
+    from assay.models.pretrained.transformers import pinned
+    from assay.tasks.adapters.pretrained import with_model
 
     if not isinstance(task, PromptTask | PairsTask | DialogueTask):
         raise AssayError(f"--model needs a token task, and '{task.name}' is none; try countdown or a .jsonl file")
@@ -211,6 +231,7 @@ def repeat_command(plan: Plan) -> str:
     words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
     words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
     words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
+    words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
     for file in plan.data:
         words += ["--data", file.path]
     for path, value in plan.settings.items():
@@ -247,6 +268,7 @@ def plan_of(folder: str | Path) -> Plan:
         ),
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
+        preset=str(config.get("preset", CLASSIC)),
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
 
@@ -309,8 +331,8 @@ def differing(folder: Path, config: Mapping[str, Any]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- checks
 SIZES = {
-    "starts", "members", "instances", "steps", "batch", "capacity", "updates", "episodes", "minibatches", "epochs",
-    "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
+    "num_starts", "group_size", "num_envs", "steps", "batch", "capacity", "updates", "episodes", "minibatches",
+    "epochs", "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
 }  # fmt: skip
 IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
 
@@ -332,10 +354,10 @@ def check_values(recipe: Recipe) -> None:
     for part in (part for parts in listed for part in parts):
         if isinstance(part, str | int | float):
             raise AssayError(f"{part!r} is no part; rewards, credit, constraints and losses are replaced in Python")
-    members = vars(recipe.rollout).get("members") if recipe.rollout is not None else None
+    members = vars(recipe.rollout).get("group_size") if recipe.rollout is not None else None
     compares = [type(part).__name__ for part in walked(recipe) if isinstance(part, IN_GROUPS)]
     if members == 1 and compares:
-        raise AssayError(f"rollout.members is 1, but {compares[0]} compares the members of a group; give at least 2")
+        raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group; give at least 2")
 
 
 def broken_rule(path: tuple[str, ...], value: float) -> str:

@@ -5,7 +5,6 @@ A run is recipe + task + seed + steps. Killed at any moment and resumed, it equa
 
 from __future__ import annotations
 
-import json
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,22 +17,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.app.report import plot
-from assay.app.report.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
-from assay.app.report.progress import Display, Mode, Noted
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.recipe import Phase, Recipe
+from assay.core.recipe import Recipe
 from assay.core.record import Certified, State
 from assay.core.slots import Task
 from assay.engine import evaluation
-from assay.engine.engine import Placement
-from assay.engine.flat import weights_of
 from assay.engine.guards import Alarm, GuardError
 from assay.engine.loop import Loop, Step
+from assay.engine.machine import describe_machine, tuned
+from assay.engine.placement import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
-from assay.runs.machine import describe_machine, tuned
-from assay.runs.plan import WARMUP, Plan, differing, make_plan, phase_plan, phases_of, plan_of, recorded, repeat_command
+from assay.runs import plot
+from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
+from assay.runs.phases import before
+from assay.runs.plan import WARMUP, Plan, differing, make_plan, plan_of, repeat_command
+from assay.runs.progress import Display, Mode, Noted
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.version import __version__
 
@@ -122,7 +121,7 @@ def execute(
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:
-                begun, handed = before(plan, folder, mode, weights or {})
+                begun, handed = before(plan, folder, mode, weights or {}, execute)
                 loop.engine.load(begun, plan.recipe)
                 if data or handed:
                     loop.begin({**(data or {}), **handed})
@@ -148,62 +147,6 @@ def check_folder(folder: Path) -> None:
     if "config.json" not in names and others:
         other = ", ".join(sorted(others)[:3])
         raise AssayError(f"{folder} is no run folder and is not empty (it holds {other}); choose another --out")
-
-
-def before(
-    plan: Plan, folder: Path, mode: Mode | None, weights: Mapping[str, Tensor]
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Runs the phases that are not finished yet, each in a folder of its own inside the run's. Returns the weights that
-    the plan's own recipe begins with (those given, and what phases handed on) and the states handed on by name.
-    """
-    handed, data, policy = dict(weights), dict[str, Any](), None
-    for place, phase in enumerate(phases_of(plan), 1):
-        try:
-            inside = folder / f"phase-{place}-{phase.name}"
-            planned = phase_plan(plan, phase, policy)
-            if planned is None:
-                continue
-            run = execute(planned, inside, mode=mode, weights=handed, data=data)
-        except Stopped as stopped:
-            raise Stopped(folder, stopped.number, stopped.how) from None
-        policy = run.policy
-        for model, module in run.models.items():
-            for name, tensor in weights_of(module).items():
-                for own, theirs in phase.handed:
-                    if f"{model}.{name}".startswith(f"{own}."):
-                        handed[theirs + f"{model}.{name}"[len(own) :]] = tensor
-        data |= states_of(inside, phase)
-    if data:
-        note_data(folder, data)
-    return handed, data
-
-
-def states_of(folder: Path, phase: Phase) -> dict[str, Any]:
-    """The states that a finished phase hands on, by name, read from its last checkpoint."""
-    if not phase.data:
-        return {}
-    checkpoint = store.load(folder / "checkpoints")
-    if checkpoint is None:
-        raise AssayError(f"phase '{phase.name}' hands on data, but {folder} has no checkpoint. Start the run again")
-    found = {}
-    for path, name in phase.data.items():
-        value = checkpoint.tree["loop"]["states"]
-        for word in path.split("."):
-            known = range(len(value)) if isinstance(value, list) else value
-            if (int(word) if isinstance(value, list) and word.isdigit() else word) not in known:
-                raise AssayError(f"phase '{phase.name}' hands on the state '{path}', which it does not have ('{word}')")
-            value = value[int(word)] if isinstance(value, list) else value[word]
-        found[name] = value
-    return found
-
-
-def note_data(folder: Path, data: Mapping[str, Any]) -> None:
-    """Writes a hash of each state that was handed on; AssayError if a resumed run was handed something else."""
-    path = folder / "handed.json"
-    found = {name: store.fingerprint(recorded(value)) for name, value in data.items()}
-    if path.is_file() and json.loads(path.read_text()) != found:
-        raise AssayError(f"{folder} was started with other data from its phases than they hold now. Start it again")
-    store.write_json(path, found)
 
 
 class Worker:
@@ -398,6 +341,7 @@ def train(
     placement: Placement = Placement(),
     model: str | None = None,
     data: Sequence[str] = (),
+    preset: str | None = None,
     mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
@@ -406,6 +350,7 @@ def train(
     with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
     demonstrations; with `model`, a folder or hub id, a pretrained language model takes the small transformer's place.
     `data` are files of recorded decisions (see `assay.datasets.files`) that take the place of the recipe's logs.
+    `preset` names the method's defaults: classic, mujoco or d4rl; None takes those of the task.
     """
     plan = make_plan(
         method,
@@ -418,6 +363,7 @@ def train(
         placement=placement,
         model=model,
         data=data,
+        preset=preset,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
     return execute(plan, folder, mode=mode)

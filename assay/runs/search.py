@@ -18,7 +18,7 @@ def parsed_space(words: Sequence[str]) -> Space:
     """A space as it is written on a command line.
 
     policy.learning_rate=1e-5:1e-2:log    a number between two, uniform in its logarithm
-    rollout.members=2:16                  a whole number, both ends included
+    rollout.group_size=2:16                  a whole number, both ends included
     credit.scale=true,false               one of several
     """
     settings: dict[str, Uniform | Whole | Choice] = {}

@@ -12,19 +12,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay.app.report.folder import Journal
-from assay.app.report.progress import Display, Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.core.record import State
 from assay.core.slots import Scene, Source, Task
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop, Step
+from assay.engine.machine import tuned
+from assay.engine.placement import Placement
 from assay.engine.stacked.engine import ALONE
 from assay.engine.stacked.loop import StackedLoop
-from assay.runs.machine import tuned
+from assay.runs.folder import Journal
 from assay.runs.plan import Plan, make_plan
+from assay.runs.progress import Display, Mode
 from assay.runs.run import Run, Worker, check_folder
 from assay.runs.signals import Stopped, resume_command, stop_signals
 

@@ -12,25 +12,26 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.app.report.progress import Mode
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Phase
 from assay.core.record import Experience, Fit
 from assay.engine import evaluation
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.methods.dual_rl.base import f_dvl
-from assay.methods.gbrl.actor import Trees
 from assay.methods.gbrl.base import boosted, gbrl
 from assay.methods.gbrl.claims import grown
-from assay.methods.gbrl.networks import TreeSum
+from assay.methods.gbrl.models import Trees, TreeSum
 from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, Oblivious, SquaredError
 from assay.methods.gbrl.splits import conditions, leaf_numbers, separation
+from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Fragments
 from assay.runs import catalogue, run
+from assay.runs.progress import Mode
 from assay.tasks.language.exceptions import exceptions, right_action
 
 NONE = torch.zeros(3, dtype=torch.bool)
@@ -39,7 +40,7 @@ SLOPES = torch.randn(40, 2, generator=torch.Generator().manual_seed(1)).double()
 
 
 def small(recipe):
-    return replace(recipe, rollout=Fragments(instances=8, steps=8))
+    return replace(recipe, rollout=Fragments(num_envs=8, steps=8))
 
 
 # ---------------------------------------------------------------------------------------------------- fitting
@@ -162,9 +163,9 @@ def test_micro_batches_grow_the_same_tree_and_masked_rows_none() -> None:
         engine.update(recipe.stages[0], engine.annotate(given, frozenset()))
         found.append(weights_of(engine.models["actor"]))
     for other in found[1:]:
-        assert torch.equal(found[0]["trees.feature"], other["trees.feature"])
-        assert torch.equal(found[0]["trees.value"], other["trees.value"])
-        assert torch.allclose(found[0]["trees.leaf"], other["trees.leaf"], atol=1e-6)
+        assert torch.equal(found[0]["body.trees.feature"], other["body.trees.feature"])
+        assert torch.equal(found[0]["body.trees.value"], other["body.trees.value"])
+        assert torch.allclose(found[0]["body.trees.leaf"], other["body.trees.leaf"], atol=1e-6)
 
 
 def test_the_step_is_the_gradient_of_the_loss_in_the_outputs() -> None:
@@ -193,18 +194,18 @@ def test_clip_scales_and_what_is_not_finite_is_refused() -> None:
         stage = replace(recipe.stages[0], optimizer=replace(recipe.stages[0].optimizer, clip_norm=limit))
         engine = engine_of(recipe, task)
         update = engine.update(stage, engine.annotate(batch, frozenset()))
-        leaves.append(weights_of(engine.models["value"])["trees.leaf"])
+        leaves.append(weights_of(engine.models["value"])["body.trees.leaf"])
         norm = float(update.sums[f"gradient_norm/{stage.name}"][0][0])
     assert norm > 1e-3
     assert torch.allclose(leaves[1], leaves[0] * 1e-3 / norm, rtol=1e-4)
     engine = engine_of(recipe, task)
     bad = engine.annotate(batch.add({"return": batch.column("return") * torch.inf}), frozenset())
     assert "not finite" in engine.update(recipe.stages[0], bad).fault
-    assert len(weights_of(engine.models["value"])["trees.leaf"]) == 0
+    assert len(weights_of(engine.models["value"])["body.trees.leaf"]) == 0
 
 
 def test_a_stage_of_trees_needs_an_optimizer_that_grows() -> None:
-    recipe = replace(recipes.ppo(), actor=Trees())
+    recipe = replace(recipes.ppo(), actor=Policy(Trees()))
     with pytest.raises(AssayError, match=r"stage 'policy' trains 'actor'.*Boost"):
         Engine(recipe, catalogue.find_task("cartpole").spec, 0, Placement())
 
@@ -254,10 +255,10 @@ def test_trees_are_handed_from_phase_to_phase(tmp_path: Path) -> None:
     done = run.train(program, task, steps=1, out=tmp_path / "run", mode=Mode.SILENT, evaluations=1)
     saved = store.load(tmp_path / "run" / "phase-1-first" / "checkpoints")
     assert saved is not None
-    leaf = saved.tree["loop"]["engine"]["models"]["actor"]["trees"]["leaf"]
+    leaf = saved.tree["loop"]["engine"]["models"]["actor"]["body.trees"]["leaf"]
     assert len(leaf) == 2 * 12
-    assert len(done.policy.trees.leaf) == 3 * 12
-    assert torch.equal(done.policy.trees.leaf[: len(leaf)], leaf)
+    assert len(done.policy.body.trees.leaf) == 3 * 12
+    assert torch.equal(done.policy.body.trees.leaf[: len(leaf)], leaf)
 
 
 def test_weighted_cloning_trains_trees_beside_critics_that_are_networks() -> None:
@@ -265,9 +266,9 @@ def test_weighted_cloning_trains_trees_beside_critics_that_are_networks() -> Non
     stages = tuple(
         replace(stage, optimizer=Boost(0.3)) if stage.trains == ("actor",) else stage for stage in recipe.stages
     )
-    loop = Loop(replace(recipe, actor=Trees(), stages=stages), task, seed=0, num_steps=6)
+    loop = Loop(replace(recipe, actor=Policy(Trees()), stages=stages), task, seed=0, num_steps=6)
     losses = [loop.step().metrics["loss/AdvantageRegression"] for _ in range(6)]
-    assert len(loop.actor.trees.feature) == loop.engine.updates
+    assert len(loop.actor.body.trees.feature) == loop.engine.updates
     assert losses[-1] < losses[0]
 
 
@@ -276,7 +277,7 @@ def test_parameters_beside_trees_move_too() -> None:
     loop = Loop(small(catalogue.recipe_for("gbrl", task, {})), task, seed=0, num_steps=1)
     loop.step()
     assert float(loop.actor.log_std.detach().abs().max()) > 0
-    assert len(loop.actor.trees.feature) == 12
+    assert len(loop.actor.body.trees.feature) == 12
     inner = loop.engine.optimizers["policy"]["inner"]
     assert inner["steps"] == 12
 

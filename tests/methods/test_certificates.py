@@ -27,7 +27,7 @@ from assay.methods.hc_rlhf.certificates import (
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.cost import LengthCost
 from assay.proof.laws.rollout import built, small_actor
-from assay.recipes.worlds import CONTROL, LANGUAGE
+from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.tasks.control.hazards import hazards
 from assay.tasks.language.addition import addition
 
@@ -156,7 +156,8 @@ def test_costs_that_spread_are_priced_above_costs_that_do_not() -> None:
 
 def test_a_short_training_in_both_worlds_has_a_price_and_goes_on() -> None:
     for task, world in ((addition(1), LANGUAGE), (hazards(), CONTROL)):
-        recipe = hc_rlhf.recipe(world, CostCertificate(limit=-1.0)).set("rollout.starts", 2).set("rollout.members", 2)
+        recipe = hc_rlhf.recipe(world, CostCertificate(limit=-1.0))
+        recipe = recipe.set("rollout.num_starts", 2).set("rollout.group_size", 2)
         loop = Loop(recipe, task, seed=0, num_steps=2)
         metrics = [loop.step().metrics for _ in range(2)]
         assert 0 < metrics[0]["multiplier"] < metrics[1]["multiplier"]

@@ -17,24 +17,26 @@ from assay.core.recipe import Stage
 from assay.core.record import Draw, Experience, Origin, Scored
 from assay.core.slots import ALONE, Scene, View
 from assay.core.spaces import Box, Discrete, Spec
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.methods.dual_rl.base import cloned, f_dvl, recoil
 from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl, TotalVariation
 from assay.methods.dual_rl.critics import MatchMixture
 from assay.methods.dual_rl.fits import ImplicitMaximum
 from assay.methods.safe_rl_review.projection import projection
-from assay.methods.stream_x.actor import Normalized, SparseQ
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
 from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
-from assay.methods.stream_x.networks import sparse_perceptron
+from assay.methods.stream_x.models import Scaled, Sparse, sparse_perceptron
 from assay.methods.stream_x.objectives import TracePolicy
 from assay.methods.stream_x.rollout import Stream
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import ActionValue, Greedy
+from assay.models.model import Critic, Policy
 from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_cost
 from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
-from assay.parts.critics.dual import ActionValue
 from assay.parts.critics.td import Td
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.weighted import AdvantageRegression
@@ -43,7 +45,7 @@ from assay.parts.rewards.cost import LengthCost
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
-from assay.recipes.worlds import CONTROL, EVERY, LANGUAGE
+from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.control.costs import slow_pendulum
 from assay.tasks.control.hazards import hazards
@@ -127,7 +129,7 @@ def test_averaging_moments_gives_mean_and_variance_of_all_that_was_seen() -> Non
         pair = seen.columns(t, t + 2)
         engine.update(recipe.stages[0], replace(pair, mask=torch.tensor([[True, False]])))
     after: Tensor = seen.context["observation"][0, 1:]
-    scale: Any = engine.models["actor"].scale
+    scale: Any = engine.models["actor"].body.scale
     assert torch.allclose(scale.mean, after.mean(0), atol=1e-5)
     assert torch.allclose(scale.square - scale.mean.square(), after.var(0, unbiased=False), atol=1e-5)
     assert torch.allclose(scale(after).std(0, unbiased=False), torch.ones(3), atol=1e-4)
@@ -144,7 +146,7 @@ def test_td_error_bootstraps_after_truncation_and_not_after_termination() -> Non
 
 
 def test_trace_q_marks_decisions_that_were_not_greedy() -> None:
-    actor: Any = SparseQ((8,)).build(SPEC).double()
+    actor: Any = Policy(Sparse((8,)), Greedy()).build(SPEC).double()
     batch = stream_of(6)
     greedy = actor.values(batch.context).argmax(-1)
     explored = replace(batch, action=torch.where(torch.arange(7) == 3, 1 - greedy, greedy))
@@ -207,12 +209,12 @@ def test_streams_go_on_bitwise_after_a_checkpoint(recipe: Any) -> None:
 
 
 def test_the_actor_inside_sees_scaled_observations_when_it_acts_and_when_it_scores() -> None:
-    actor: Any = Normalized().build(SPEC)
-    actor.scale.mean.data += 2.0
-    actor.scale.square.data += 8.0
+    actor: Any = Policy(Scaled()).build(SPEC)
+    actor.body.scale.mean.data += 2.0
+    actor.body.scale.square.data += 8.0
     context = {"observation": torch.tensor([[4.0, -1.0, 2.0]])}
     scaled = {"observation": (context["observation"] - 2.0) / 5.0**0.5}
-    assert torch.allclose(actor.act(context, None)[1], actor.actor.act(scaled, None)[1], atol=1e-5)
+    assert torch.allclose(actor.logits(context), actor.body.inner(scaled), atol=1e-5)
 
 
 # ---------------------------------------------------------------------------------------------------- constraints
@@ -275,7 +277,7 @@ def test_a_perfect_cost_critic_sees_no_advantage_in_costs_that_are_certain() -> 
     columns = CostCritic(1.0, 0.9)(batch, 0)
     assert torch.allclose(columns["cost_advantage"], torch.zeros(1, 4).double())
     assert torch.allclose(columns["cost_return"], torch.tensor([[6.0, 5.0, 3.0, 0.0]], dtype=torch.float64))
-    to_go = CostToGo(1.0)(batch, batch.cost[..., 0] * batch.mask)["cost_advantage"]
+    to_go = CostToGo(1.0)(batch, 0)["cost_advantage"]
     assert torch.allclose(to_go, centred(torch.tensor([[6.0, 5.0, 3.0, 0.0]]).double(), batch))
 
 
@@ -298,7 +300,7 @@ def test_length_costs_follow_the_tasks_own() -> None:
     assert torch.equal(both.cost[..., 0], batch.cost[..., 0])
 
 
-SMALL = {"rollout.starts": 4, "rollout.members": 4, "rollout.instances": 8, "actor.width": 16, "value.width": 16}
+SMALL = {"rollout.num_starts": 4, "rollout.group_size": 4, "rollout.num_envs": 8, "actor.width": 16, "value.width": 16}
 
 
 @pytest.mark.parametrize(
@@ -337,7 +339,7 @@ def test_grpo_pays_for_length_with_the_multiplier() -> None:
 
 @pytest.mark.parametrize("world", EVERY, ids=lambda one: one.name)
 def test_a_cost_critic_can_be_added_in_every_world(world: Any) -> None:
-    recipe = with_cost_critic(recipes.ppo(world), world)
+    recipe = constrained(with_cost_critic(recipes.ppo(world), world), Multiplier(credit=CostCritic()))
     recipe.check()
     assert safe_ppo(world).critics["cost_value"] == world.value
 
@@ -381,7 +383,7 @@ def test_the_straight_way_costs_and_the_way_around_does_not() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- duals
-@pytest.mark.parametrize("f", [ChiSquare(), TotalVariation(), ReverseKl()], ids=lambda one: type(one.rule).__name__)
+@pytest.mark.parametrize("f", [ChiSquare(), TotalVariation(), ReverseKl()], ids=lambda one: type(one).__name__)
 def test_conjugates_are_the_supremum_over_ratios(f: Any) -> None:
     y = torch.linspace(-4.0, 0.5, 46, dtype=torch.float64)
     t = torch.linspace(0.0, 8.0, 160_001, dtype=torch.float64)
@@ -428,7 +430,7 @@ def test_total_variation_bounds_what_a_transition_does_to_the_value() -> None:
 
 
 def test_recoils_critic_is_contrast_and_consistency() -> None:
-    q: Any = ActionValue((8,)).build(SPEC).double()
+    q: Any = Critic(Perceptron((8,)), ActionValue()).build(SPEC).double()
     rows = [replace(stream_of(1, terminal=[0] if k == 2 else ()), reward=torch.zeros(1, 2).double()) for k in range(4)]
     batch = replace(
         rows[0],

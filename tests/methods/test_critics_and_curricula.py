@@ -16,20 +16,24 @@ from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
 from assay.methods.dump.curriculum import SourceBandit
-from assay.methods.hl_gauss.actor import BinnedQNetwork
 from assay.methods.hl_gauss.base import hl_gauss
-from assay.methods.hl_gauss.bins import Bins, decoded, gaussian_labels, two_hot_labels
-from assay.methods.hl_gauss.critics import BinnedValue
+from assay.methods.hl_gauss.bins import gaussian_labels, two_hot_labels
 from assay.methods.hl_gauss.fits import CrossEntropy, HlGauss, cross_entropy
 from assay.methods.ma_rlhf.credit import FallingPerplexity, SegmentGae, Spans
 from assay.methods.mdpo.objectives import MirrorDescent
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bins import Bins, decoded
+from assay.models.heads.value import Greedy, Value
+from assay.models.model import Critic, Policy
 from assay.parts.credit.temporal import Gae
 from assay.parts.critics.td import Td
 from assay.parts.objectives.trust import NoTrust
 from assay.parts.predictions import OfState
 from assay.parts.targets.recorded import Column
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, NUMBERED, RAGGED, TOKENS, TORQUES, build, with_rewards
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 from assay.tasks.language.mixture import Mixture, mixture
 from assay.tasks.language.sorting import sorting
@@ -213,16 +217,18 @@ def test_two_hot_means_are_exact() -> None:
 
 
 def test_one_binned_critic_builds_for_tokens_torques_and_numbered_states() -> None:
-    for spec, layout in ((TOKENS, RAGGED), (TORQUES, FRAGMENTS), (NUMBERED, FRAGMENTS)):
+    bodies = {TOKENS: Transformer(8, 1), TORQUES: Perceptron((8,)), NUMBERED: Table()}
+    for spec, body in bodies.items():
+        layout = RAGGED if spec is TOKENS else FRAGMENTS
         batch = build(spec, layout)
-        critic = BinnedValue(-1.0, 1.0, num=11, hidden=(8,), width=8, layers=1).build(spec).double()
+        critic = Critic(body, Value(Bins(-1.0, 1.0, num=11))).build(spec).double()
         assert critic.outputs(batch.context).shape == (*batch.mask.shape, 11)
         assert critic(batch.context).shape == batch.mask.shape
 
 
 def test_binned_action_values_need_choices() -> None:
     with pytest.raises(AssayError, match="needs discrete actions"):
-        BinnedQNetwork().build(TORQUES)
+        Policy(head=Greedy(BINS)).build(TORQUES)
 
 
 @pytest.mark.parametrize("world", [LANGUAGE, CONTROL, CONTINUOUS, TABLE], ids=lambda world: world.name)

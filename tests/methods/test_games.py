@@ -24,7 +24,7 @@ from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.fresh import FreshSequences
 from assay.playing import text
-from assay.recipes.worlds import world_of
+from assay.recipes.defaults import defaults_of
 from assay.runs import catalogue
 from assay.tasks.games.matrix import (
     COOPERATOR,
@@ -46,7 +46,7 @@ FORMS = ["prisoners-dilemma", "prisoners-dilemma-vector", "prisoners-dilemma-tok
 
 def actor_for(task):
     torch.manual_seed(5)
-    actor = world_of(task).actor.build(task.spec)
+    actor = defaults_of(task).actor.build(task.spec)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -183,7 +183,7 @@ def test_a_mixed_strategy_is_drawn_as_often_as_it_says() -> None:
 
 def test_players_are_evaluated_as_they_sample() -> None:
     task = catalogue.find_task("matching-pennies")
-    scores = evaluation.scores(world_of(task).actor.build(task.spec), task, num=50)
+    scores = evaluation.scores(defaults_of(task).actor.build(task.spec), task, num=50)
     assert len(scores) == 50
     assert np.std(scores) > 0
 
@@ -240,7 +240,7 @@ def test_selection_keeps_a_start_for_all_players_or_for_none() -> None:
 @pytest.mark.parametrize("starts", [3, 4])
 def test_the_loop_gathers_whole_games_of_as_many_starts_as_were_asked_for(starts: int) -> None:
     task = catalogue.find_task("prisoners-dilemma")
-    recipe = recipes.dapo(world_of(task)).set("rollout.starts", starts).set("rollout.members", 3)
+    recipe = recipes.dapo(defaults_of(task)).set("rollout.num_starts", starts).set("rollout.group_size", 3)
     fresh = Loop(recipe, task, seed=0, num_steps=1).step().fresh
     assert len(fresh.column("start").unique()) == starts
     assert len(fresh) == starts * 3 * 2, "three games of two players at each"
@@ -365,7 +365,7 @@ def test_no_gradient_reaches_credit() -> None:
 def test_alignment_follows_generalised_advantages_in_both_worlds(name: str) -> None:
     task = catalogue.find_task(name)
     task = replace(task, rules=replace(task.rules, rounds=4))
-    base = recipes.ppo(world_of(task))
+    base = recipes.ppo(defaults_of(task))
     recipe = replace(
         base,
         rollout=Episodes(2, 3),
@@ -386,7 +386,7 @@ def test_naive_players_defect_and_aligned_ones_cooperate_and_retaliate() -> None
         loop = Loop(recipe, task, seed=0, num_steps=60)
         for _ in range(60):
             loop.step()
-        found[beta] = loop.actor.table.detach().softmax(-1)[:, 0]
+        found[beta] = loop.actor.body.table.detach().softmax(-1)[:, 0]
     assert bool((found[0.0] < 0.5).all())
     assert float(found[1.0][1]) > 0.7, "cooperates after mutual cooperation"
     assert float(found[1.0][4]) < 0.2, "defects after mutual defection"
@@ -407,7 +407,7 @@ def test_the_same_seed_gives_the_same_games() -> None:
 def test_training_against_fixed_opponents_has_the_policys_rows_alone(form) -> None:
     task = form("defectors", Rules(PRISONERS_DILEMMA, rounds=4, opponents=(DEFECTOR,)))
     for player in (0, 1):
-        rollout = FixedOpponents(starts=3, members=2, player=player)
+        rollout = FixedOpponents(num_starts=3, group_size=2, player=player)
         fresh = rollout(gathering(task, actor_for(task), np.arange(3), Draw(0)), rollout.init(Scene(task)))
         assert fresh.player.tolist() == [player] * 6
         moves = moves_of(task, fresh)

@@ -19,12 +19,14 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.methods.fisor.base import fisor, least_harm
 from assay.methods.fisor.candidates import BestOf
-from assay.methods.fisor.diffusion import Diffusion, alphas
+from assay.methods.fisor.models import Diffusion, alphas
 from assay.methods.fisor.objectives import Feasible
 from assay.methods.fisor.targets import WorstToCome
-from assay.methods.reinflow.actor import Flow
 from assay.methods.reinflow.base import flow_matching, reinflow
 from assay.methods.reinflow.claims import SPEC, nodes, small_actor, walked_record
+from assay.methods.reinflow.models import Flow
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Policy
 from assay.parts.critics.td import Td
 from assay.parts.fits.squared import Expectile
 from assay.parts.predictions import OfState
@@ -71,7 +73,7 @@ def slow_flow_logp(actor: Any, observation: Tensor, path: Tensor) -> float:
 
 @pytest.mark.parametrize("steps", [1, 4])
 def test_path_likelihood_is_the_product_of_gaussians(steps: int) -> None:
-    actor, context = built(Flow((8,), steps)), seen(5)
+    actor, context = built(Policy(Perceptron((8,)), Flow(steps))), seen(5)
     action, logp, path = actor.walk(context, uniform(5, actor.num_draws))
     slow = [slow_flow_logp(actor, context["observation"][row], path[row]) for row in range(5)]
     assert logp.tolist() == pytest.approx(slow, abs=1e-12)
@@ -82,7 +84,7 @@ def test_path_likelihood_is_the_product_of_gaussians(steps: int) -> None:
 
 @torch.no_grad()
 def test_flow_without_noise_is_eulers_rule_and_noise_moves_it_in_proportion() -> None:
-    actor, context = built(Flow((8,), 3, noise=(0.1, 0.1))), seen(1)
+    actor, context = built(Policy(Perceptron((8,)), Flow(3, noise=(0.1, 0.1)))), seen(1)
     path = actor.walk(context, None)[2][0]
     point = torch.zeros(2).double()
     for k in range(3):
@@ -102,7 +104,7 @@ def test_flow_without_noise_is_eulers_rule_and_noise_moves_it_in_proportion() ->
 
 @torch.no_grad()
 def test_entropy_of_a_path_is_minus_its_mean_log_density() -> None:
-    actor = small_actor(replace(reinflow(), actor=Flow((8,), 2)))
+    actor = small_actor(replace(reinflow(), actor=Policy(Perceptron((8,)), Flow(2))))
     normal, weight = nodes(actor.num_draws, 8)
     record, _ = walked_record(actor, normal)
     scored = actor.score(record, NEEDS)
@@ -112,7 +114,7 @@ def test_entropy_of_a_path_is_minus_its_mean_log_density() -> None:
 @torch.no_grad()
 def test_density_of_paths_integrates_to_one() -> None:
     """One step of one number: a plane of paths."""
-    actor = small_actor(replace(reinflow(), actor=Flow((8,), 1, noise=(0.3, 0.9))))
+    actor = small_actor(replace(reinflow(), actor=Policy(Perceptron((8,)), Flow(1, noise=(0.3, 0.9)))))
     line = torch.linspace(-12.0, 12.0, 401, dtype=torch.float64)
     paths = torch.cartesian_prod(line, line)
     record, _ = walked_record(actor, torch.zeros(len(paths), 2).double())
@@ -123,7 +125,7 @@ def test_density_of_paths_integrates_to_one() -> None:
 def test_flow_matching_learns_a_conditional_distribution() -> None:
     """Two actions of different chance: what is generated is near them as often as they were shown."""
     torch.manual_seed(0)
-    actor = Flow((32, 32), 10, noise=(1e-4, 1e-4)).build(SPEC)
+    actor = Policy(Perceptron((32, 32)), Flow(10, noise=(1e-4, 1e-4))).build(SPEC)
     optimizer = torch.optim.Adam(actor.parameters(), 5e-3)
     context = {"observation": torch.zeros(256, 1, 3)}
     for _ in range(400):
@@ -139,11 +141,11 @@ def test_flow_matching_learns_a_conditional_distribution() -> None:
 @pytest.mark.parametrize("bad", [Flow(steps=0), Flow(noise=(0.4, 0.1)), Flow(noise=(0.0, 0.1)), Diffusion(steps=1)])
 def test_settings_that_cannot_work_are_refused(bad: Any) -> None:
     with pytest.raises(AssayError, match="needs"):
-        bad.build(TWO)
+        Policy(head=bad).build(TWO)
 
 
 # ---------------------------------------------------------------------------------------------------- the record
-@pytest.mark.parametrize("model", [Flow((8,), 3), Diffusion((8,), 3)])
+@pytest.mark.parametrize("model", [Policy(Perceptron((8,)), Flow(3)), Policy(Perceptron((8,)), Diffusion(3))])
 def test_what_is_recorded_while_gathering_is_scored_again(model: Any) -> None:
     for rollout in (Episodes(2, 2), Fragments(3, 12)):
         assert_laws(check_rollout(rollout, task=pendulum(), actor=model))
@@ -152,7 +154,7 @@ def test_what_is_recorded_while_gathering_is_scored_again(model: Any) -> None:
 def test_the_task_gets_the_end_of_the_path_and_the_record_keeps_both() -> None:
     task = pendulum()
     torch.manual_seed(1)
-    actor: Any = Flow((8,), 3).build(task.spec)
+    actor: Any = Policy(Perceptron((8,)), Flow(3)).build(task.spec)
     assert isinstance(actor, PathActor)
     starts = np.arange(3)
     played = task.play(actor, starts, starts * 0, Draw(1), split=0, greedy=False)
@@ -166,7 +168,7 @@ def test_the_task_gets_the_end_of_the_path_and_the_record_keeps_both() -> None:
 
 
 def test_a_plain_record_has_no_path_and_says_so() -> None:
-    actor, task = built(Flow((8,), 2), pendulum().spec).float(), pendulum()
+    actor, task = built(Policy(Perceptron((8,)), Flow(2)), pendulum().spec).float(), pendulum()
     shown = task.demonstrate(np.arange(2), 0)
     assert "path" not in shown.extra
     with pytest.raises(AssayError, match="no column 'path'"):
@@ -192,7 +194,7 @@ def test_flow_matching_runs_from_a_log() -> None:
 # ---------------------------------------------------------------------------------------------------- diffusion
 @torch.no_grad()
 def test_diffusion_path_is_ddpm_step_by_step() -> None:
-    actor, context = built(Diffusion((8,), 4)), seen(1)
+    actor, context = built(Policy(Perceptron((8,)), Diffusion(4))), seen(1)
     draws = uniform(1, actor.num_draws)
     noise = torch.special.ndtri(draws).view(4, 2)
     action, logp, path = actor.walk(context, draws)
@@ -328,7 +330,7 @@ def test_weights_of_feasible_and_infeasible_decisions() -> None:
 
 
 def test_the_safest_candidate_acts() -> None:
-    actor = built(Diffusion((8,), 3)).float()
+    actor = built(Policy(Perceptron((8,)), Diffusion(3))).float()
 
     def critic(context: Any, action: Tensor) -> Tensor:
         return action.sum(-1).expand(2, len(action))

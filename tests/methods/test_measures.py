@@ -11,14 +11,17 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.slots import Scene
-from assay.engine.engine import Engine, Placement, StageView
-from assay.methods.zero_shot_rl.actor import ForwardBackwardActor
+from assay.engine.engine import Engine, StageView
+from assay.engine.placement import Placement
 from assay.methods.zero_shot_rl.base import forward_backward
 from assay.methods.zero_shot_rl.claims import KnownProcess, Tables, TablesView
 from assay.methods.zero_shot_rl.critics import ConservativeMeasures, ConservativeValues, MeasureLoss, Orthonormal, Rows
+from assay.methods.zero_shot_rl.models import ForwardBackwardActor
 from assay.methods.zero_shot_rl.objectives import MaximizeMeasure
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Policy
 from assay.parts.sources.relabelled import Play, Relabelled
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 from assay.runs import catalogue
 from tests.scenes import feeding
 
@@ -28,7 +31,7 @@ REWARD = torch.tensor([0.2, 1.0, -0.5]).double()
 
 
 def setting(task, world, size=6):
-    recipe = replace(forward_backward(world), actor=ForwardBackwardActor((8,), size))
+    recipe = replace(forward_backward(world), actor=Policy(Perceptron((8,)), ForwardBackwardActor(size)))
     engine = Engine(recipe, task.spec, 0, Placement())
     source = Relabelled(Play(episodes=2), batch=8)
     batch = next(iter(source(feeding(task, None, Draw(3)), source.init(Scene(task))))).add({"row": torch.arange(8)})

@@ -17,24 +17,26 @@ from assay.core.recipe import Copy
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
 from assay.core.spaces import Box, Spec
-from assay.engine.engine import Engine, Placement, StageView
+from assay.engine.engine import Engine, StageView
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.methods.td3_bc.base import td3_bc
-from assay.methods.uni_o4.actor import Committee
 from assay.methods.uni_o4.base import uni_o4
-from assay.methods.uni_o4.critics import ClampedQ
+from assay.methods.uni_o4.models import ClampedQ, Committee
 from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.wsrl.base import wsrl
-from assay.methods.wsrl.critics import NormedQ
-from assay.methods.wsrl.networks import NormedEnsemble
 from assay.methods.wsrl.source import Retained
+from assay.models.bodies.normalised import Normalised, NormedEnsemble
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy
 from assay.parts.credit.judged import CriticAdvantage
 from assay.parts.critics.conservative import Conservative
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import chosen
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 from assay.runs import catalogue
 from tests.scenes import feeding
 
@@ -171,7 +173,7 @@ def test_during_the_warm_up_nothing_moves_and_the_log_is_gone() -> None:
 def test_four_critic_steps_for_each_step_of_the_actor() -> None:
     recipe = wsrl()
     assert [stage.every for stage in recipe.stages] == [1, 4]
-    assert recipe.source.replay.updates == 4 * recipe.rollout.steps * recipe.rollout.instances  # type: ignore[attr-defined, union-attr]
+    assert recipe.source.replay.updates == 4 * recipe.rollout.steps * recipe.rollout.num_envs  # type: ignore[attr-defined, union-attr]
 
 
 def test_a_share_of_the_log_is_in_every_batch() -> None:
@@ -191,7 +193,7 @@ def test_a_share_of_the_log_is_in_every_batch() -> None:
 
 
 def test_layer_norm_holds_far_inputs_to_the_size_of_near_ones() -> None:
-    q: Any = NormedQ((16, 16), num=3).build(SPEC)
+    q: Any = Critic(Normalised((16, 16)), ActionValue(3)).build(SPEC)
     seen, action = torch.randn(20, 1, 3), torch.rand(20, 1, 2)
     near = q({"observation": 1e2 * seen}, action)
     far = q({"observation": 1e6 * seen}, action)
@@ -218,12 +220,12 @@ def test_normed_members_do_not_know_of_each_other() -> None:
 def committee(num: int = 3) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return Committee(num, (8,)).build(SPEC)
+        return Policy(Perceptron((8,)), Committee(num)).build(SPEC)
 
 
 def test_a_gated_copy_takes_over_the_members_that_rose_and_leaves_the_others() -> None:
     recipe = uni_o4().before[1].recipe
-    recipe = replace(recipe, actor=Committee(3, (8,)))
+    recipe = replace(recipe, actor=Policy(Perceptron((8,)), Committee(3)))
     engine = Engine(recipe, SPEC, 0, Placement())
     copy = recipe.copies["old"]
     with torch.no_grad():
@@ -334,7 +336,7 @@ def test_a_score_is_the_mean_value_along_the_model_and_standing_becomes_it() -> 
 
 
 def test_actions_beyond_the_bounds_are_worth_what_is_carried_out() -> None:
-    q: Any = ClampedQ((8,)).build(SPEC)
+    q: Any = Critic(Perceptron((8,)), ClampedQ()).build(SPEC)
     seen = {"observation": torch.randn(4, 1, 3)}
     torch.testing.assert_close(q(seen, torch.full((4, 1, 2), 9.0)), q(seen, torch.full((4, 1, 2), 2.0)))
 

@@ -25,10 +25,11 @@ from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElim
 from assay.methods.copg.objectives import ContrastivePairs
 from assay.methods.dpo_q_function.credit import ImplicitReward
 from assay.methods.kl_bayes.credit import PosteriorWeight
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.playing.beam import BeamActor
 from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import TABLE
+from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from assay.tasks.language.addition import addition
 
@@ -335,7 +336,7 @@ def test_a_beam_on_a_table_is_greedy_at_width_one_and_exact_when_wide() -> None:
 def small_language_model() -> tuple[Any, Any]:
     task = addition(1)
     torch.manual_seed(3)
-    actor = Transformer(16, 1, 2).build(task.spec)
+    actor = Policy(Transformer(16, 1, 2)).build(task.spec)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))

@@ -11,19 +11,21 @@ import numpy as np
 import pytest
 import torch
 
-from assay.app.report.progress import Mode
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
 from assay.core.settings import is_schedule
 from assay.core.slots import Scene, TaskChange, UncertainTask
 from assay.engine import evaluation
-from assay.methods.iwocs.actor import MaxMin, MaxMinQ
 from assay.methods.iwocs.base import assembled, iwocs, quick_dqn, trained_before
 from assay.methods.iwocs.claims import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
+from assay.methods.iwocs.models import MaxMin, MaxMinQ
 from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime, discounted_return
-from assay.models.q_network import QNetwork
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
 from assay.runs import catalogue
+from assay.runs.progress import Mode
 from assay.runs.run import Run, train
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.stepping import Scripted
@@ -109,7 +111,7 @@ def test_a_mixture_draws_every_pole() -> None:
 
 # ---------------------------------------------------------------------------------------------------- parts
 def test_max_min_takes_the_action_whose_lowest_value_is_highest() -> None:
-    actor = MaxMin(QNetwork((8,)), num=3).build(cartpole().spec)
+    actor = MaxMin(Policy(Perceptron((8,)), Greedy()), num=3).build(cartpole().spec)
     context = {"observation": torch.randn(7, 4)}
     values = torch.stack([member.values(context) for member in actor.members]).detach()
     expected = [max(range(2), key=lambda a, r=row: float(values[:, r, a].min())) for row in range(7)]
@@ -166,7 +168,7 @@ def test_discounted_return() -> None:
 # ---------------------------------------------------------------------------------------------------- programs
 def small(recipe: Recipe) -> Recipe:
     def shrunk(one: Recipe) -> Recipe:
-        return one.set("source.warmup", 8).set("source.updates", 1).set("source.batch", 8).set("rollout.instances", 2)
+        return one.set("source.warmup", 8).set("source.updates", 1).set("source.batch", 8).set("rollout.num_envs", 2)
 
     phases = tuple(
         replace(phase, recipe=shrunk(phase.recipe), steps=2) if phase.recipe.name == "dqn" else phase

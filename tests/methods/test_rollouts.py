@@ -100,7 +100,7 @@ def test_unfinished_rows_are_not_judged() -> None:
 
 def test_a_fault_in_one_chunk_takes_the_whole_episode_out() -> None:
     task = sorting(3)
-    fresh = gathered(Chunks(chunk=2, carry=1, members=2), task)
+    fresh = gathered(Chunks(chunk=2, carry=1, group_size=2), task)
     row = int(fresh.terminal.any(1).nonzero()[0])
     outcomes = [InfraFault("lost") if one == row else Score(0.0) for one in range(len(fresh))]
     masked = with_outcomes(fresh, outcomes).mask.any(1)
@@ -111,7 +111,7 @@ def test_a_fault_in_one_chunk_takes_the_whole_episode_out() -> None:
 @pytest.mark.parametrize("name", TASKS)
 def test_the_prefix_is_the_demonstrations_and_is_no_decision(name: str) -> None:
     task = TASKS[name]
-    fresh = gathered(FromPrefixes(members=2, plain=0.0), task)
+    fresh = gathered(FromPrefixes(group_size=2, plain=0.0), task)
     shown = task.demonstrate(STARTS, 0)
     for row in range(len(fresh)):
         start, given = row // 2, int(fresh.column("prefix")[row])
@@ -127,7 +127,7 @@ def test_the_prefix_is_the_demonstrations_and_is_no_decision(name: str) -> None:
 
 def test_without_prefixes_it_is_episodes() -> None:
     task = TASKS["tokens"]
-    ours, theirs = gathered(FromPrefixes(members=3, plain=1.0), task), gathered(Episodes(members=3), task)
+    ours, theirs = gathered(FromPrefixes(group_size=3, plain=1.0), task), gathered(Episodes(group_size=3), task)
     assert torch.equal(ours.action, theirs.action)
     assert torch.equal(ours.mask, theirs.mask)
     assert torch.equal(ours.logp, theirs.logp)
@@ -258,12 +258,12 @@ def test_one_level_is_a_group() -> None:
 @pytest.mark.parametrize("name", ["tokens", "choices", "numbered"])
 def test_chain_credit_adds_up_to_outcome_minus_value_of_the_start(name: str) -> None:
     task = TASKS[name]
-    fresh = task.judge(gathered(Chain(members=2, segment=2, probes=3, most=4), task), 0)
+    fresh = task.judge(gathered(Chain(group_size=2, segment=2, probes=3, most=4), task), 0)
     fresh = replace(fresh, reward=(fresh.reward + 0.01 * fresh.action * fresh.mask) * fresh.mask)
     advantage = SegmentCredit()(fresh).column("advantage")
     probe = fresh.column("probe")
     assert not advantage[probe].any()
-    whole = gathered(Episodes(members=2), task)
+    whole = gathered(Episodes(group_size=2), task)
     for start, sample in itertools.product(STARTS.tolist(), range(2)):
         rows = ~probe & (fresh.group == start) & (fresh.column("sample") == sample)
         at_start = probe & (fresh.parent == fresh.parent[rows].min())
@@ -310,7 +310,7 @@ def test_windows_under_fixed_weights_are_the_episodes_and_nothing_is_lost() -> N
 def test_a_long_window_is_episodes() -> None:
     task = countdown(2)
     fresh = gathered(Windows(slots=4, window=50), task)
-    theirs = gathered(Episodes(members=1), task, np.arange(4))
+    theirs = gathered(Episodes(group_size=1), task, np.arange(4))
     assert torch.equal(fresh.action, theirs.action)
     assert torch.equal(fresh.terminal, theirs.terminal)
 
@@ -452,10 +452,10 @@ def joined(fresh: Experience) -> dict[int, list[int]]:
 @pytest.mark.parametrize(("carry", "same"), [(2, True), (3, True), (1, False)])
 def test_a_policy_that_needs_only_the_carry_loses_nothing(carry: int, same: bool) -> None:
     task = sorting(9)
-    actor, part = LastTokens(task.tokenizer.vocabulary, seen=2), Chunks(members=4, chunk=5, carry=carry)
+    actor, part = LastTokens(task.tokenizer.vocabulary, seen=2), Chunks(group_size=4, chunk=5, carry=carry)
     starts = np.arange(6)
     fresh = part(gathering(task, actor, starts, DRAW), part.init(Scene(task)))
-    whole = Episodes(members=4)(gathering(task, actor, starts, DRAW), {})
+    whole = Episodes(group_size=4)(gathering(task, actor, starts, DRAW), {})
     undivided = {row: decisions(whole, row) for row in range(len(whole))}
     assert (joined(fresh) == undivided) is same
     assert fresh.segment.max() >= 1
@@ -463,7 +463,7 @@ def test_a_policy_that_needs_only_the_carry_loses_nothing(carry: int, same: bool
 
 def test_chunks_see_the_prompt_and_the_tail() -> None:
     task = sorting(6)
-    fresh = gathered(Chunks(members=2, chunk=3, carry=1), task)
+    fresh = gathered(Chunks(group_size=2, chunk=3, carry=1), task)
     per_chunk = [(3, 2)[int(place > 0)] for place in fresh.segment.amax(1)]
     assert all(int(mask.sum()) <= most for mask, most in zip(fresh.mask, per_chunk, strict=True))
     prompts = {start: task.begin(np.array([start]), 0).context["tokens"][0].tolist() for start in STARTS.tolist()}
@@ -484,11 +484,11 @@ def test_chunks_see_the_prompt_and_the_tail() -> None:
 
 def test_too_few_chunks_end_an_episode_and_one_chunk_is_episodes() -> None:
     task = sorting(6)
-    cut = gathered(Chunks(members=2, chunk=3, carry=1, chunks=1), task)
+    cut = gathered(Chunks(group_size=2, chunk=3, carry=1, chunks=1), task)
     assert cut.terminal.any(1).all()
     assert (cut.truncated.any(1) == (cut.action[cut.mask].view(len(cut), -1) != 2).all(1)).all()
-    one = gathered(Chunks(members=2, chunk=50, carry=1), task)
-    theirs = gathered(Episodes(members=2), task)
+    one = gathered(Chunks(group_size=2, chunk=50, carry=1), task)
+    theirs = gathered(Episodes(group_size=2), task)
     assert torch.equal(one.action, theirs.action)
     assert torch.equal(one.logp, theirs.logp)
     with pytest.raises(AssayError, match="leaves no room"):
@@ -499,7 +499,7 @@ def test_too_few_chunks_end_an_episode_and_one_chunk_is_episodes() -> None:
 
 def test_a_chunk_is_scored_under_its_own_context() -> None:
     task = sorting(6)
-    actor, fresh = actor_of(task), gathered(Chunks(members=2, chunk=3, carry=1), task)
+    actor, fresh = actor_of(task), gathered(Chunks(group_size=2, chunk=3, carry=1), task)
     with torch.no_grad():
         again = actor.score(fresh, frozenset({Need.LOGP})).logp
     assert torch.allclose(again, fresh.logp, atol=1e-4)

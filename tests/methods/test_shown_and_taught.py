@@ -12,8 +12,9 @@ from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Need, Origin, Score
 from assay.core.slots import Scene
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop, outcome_metrics
+from assay.engine.placement import Placement
 from assay.methods import rl_plus, sdpo
 from assay.methods.rl_plus.objectives import HybridPolicy, LogpWhenShown
 from assay.methods.rl_plus.rollout import WithDemonstrations
@@ -42,7 +43,7 @@ def actor_of(task):
 # ---------------------------------------------------------------------------------------------------- rl-plus
 @pytest.mark.parametrize("name", TASKS)
 def test_every_group_holds_its_demonstration_beside_what_was_gathered(name: str) -> None:
-    task, part = TASKS[name], WithDemonstrations(Episodes(starts=3, members=2))
+    task, part = TASKS[name], WithDemonstrations(Episodes(num_starts=3, group_size=2))
     fresh = part(gathering(task, actor_of(task), STARTS, DRAW), part.init(Scene(task)))
     plain = Episodes(3, 2)(gathering(task, actor_of(task), STARTS, DRAW), {})
     shown = task.demonstrate(np.unique(STARTS), 0)
@@ -58,7 +59,7 @@ def test_every_group_holds_its_demonstration_beside_what_was_gathered(name: str)
 
 @pytest.mark.parametrize("name", TASKS)
 def test_the_column_is_the_gathering_policys_log_probability_in_rows_of_others_alone(name: str) -> None:
-    task, part = TASKS[name], WithDemonstrations(Episodes(starts=3, members=2))
+    task, part = TASKS[name], WithDemonstrations(Episodes(num_starts=3, group_size=2))
     actor = actor_of(task)
     fresh = part(gathering(task, actor, STARTS, DRAW), {})
     column = LogpWhenShown()(fresh, lambda rows, function: function(actor, rows))
@@ -94,7 +95,7 @@ def test_a_demonstration_that_is_certain_already_is_let_go_and_densities_above_o
 
 def test_a_group_without_a_right_answer_learns_from_its_demonstration() -> None:
     task = addition(1)
-    recipe = rl_plus.recipe().set("rollout.starts", 2).set("rollout.members", 2).set("actor.width", 16)
+    recipe = rl_plus.recipe().set("rollout.num_starts", 2).set("rollout.group_size", 2).set("actor.width", 16)
     loop = Loop(recipe, task, seed=0, num_steps=1)
     step = loop.step()
     fresh = step.fresh
@@ -108,7 +109,7 @@ def test_a_group_without_a_right_answer_learns_from_its_demonstration() -> None:
 
 def test_demonstrations_are_learnt_by_micro_batches_as_by_the_whole() -> None:
     task = addition(1)
-    recipe = rl_plus.recipe().set("rollout.starts", 3).set("rollout.members", 2).set("actor.width", 16)
+    recipe = rl_plus.recipe().set("rollout.num_starts", 3).set("rollout.group_size", 2).set("actor.width", 16)
     updated = []
     for size in (0, 2):
         loop = Loop(recipe, task, seed=0, num_steps=1, placement=Placement(micro_batch=size))

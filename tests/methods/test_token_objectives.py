@@ -13,8 +13,9 @@ from assay import recipes
 from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop
+from assay.engine.placement import Placement
 from assay.methods import clip_cov, nft, rec, rover
 from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
 from assay.methods.nft.credit import PopulationDeviation
@@ -33,13 +34,13 @@ from assay.methods.rec.objectives import (
     Weight,
 )
 from assay.methods.rover.objectives import UniformLogp, UniformValue, uniform_logp
-from assay.models.table import SoftmaxTable
+from assay.models.heads.categorical import SoftmaxTable
 from assay.ops import divergences
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.trust import Clip
 from assay.parts.regularizers.behaviour import KlToBehaviour, KlWhereMarked, forward
 from assay.proof.laws.cases import CHOICES, RAGGED, TOKENS, build
-from assay.recipes.worlds import CONTROL, LANGUAGE, TABLE
+from assay.recipes.defaults import CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue
 
 RATIOS = [0.1, 0.39, 0.5, 0.79, 0.81, 1.0, 1.19, 1.21, 2.5, 3.1]
@@ -283,7 +284,7 @@ def test_kl_cov_at_the_acting_policy_has_no_penalty() -> None:
 
 def test_kl_cov_trains() -> None:
     task = catalogue.find_task("addition-1")
-    recipe = clip_cov.watched(clip_cov.kl_cov()).set("rollout.starts", 4).set("actor.width", 16)
+    recipe = clip_cov.watched(clip_cov.kl_cov()).set("rollout.num_starts", 4).set("actor.width", 16)
     step = Loop(recipe, task, seed=0, num_steps=1).step()
     assert not step.alarms
     assert "marked" in step.metrics
@@ -385,7 +386,7 @@ def test_finds_the_best_arm_of_a_bandit(key: str) -> None:
     loop = Loop(catalogue.recipe_for(key, task, {}), task, seed=0, num_steps=60)
     for _ in range(60):
         loop.step()
-    assert float(loop.actor.table.detach().softmax(-1)[0, -1]) > 0.8
+    assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) > 0.8
 
 
 def test_variants_of_rec_are_grpo_and_reinforce_by_their_numbers() -> None:

@@ -16,12 +16,14 @@ from assay.engine.loop import Loop
 from assay.methods.archer import turns
 from assay.methods.archer.base import turn_critic
 from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.critics import TokenQ
 from assay.methods.archer.source import ReplaySequences
 from assay.methods.archer.targets import TURN_VALUE, turn_td
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic
 from assay.parts.credit.judged import ActionValues
 from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
-from assay.recipes.worlds import EVERY, LANGUAGE
+from assay.recipes.defaults import EVERY, LANGUAGE
 from assay.runs import catalogue
 from assay.tasks.tabular.bandit import bandit
 from tests.scenes import feeding
@@ -175,8 +177,8 @@ def test_exact_values_are_where_the_critics_rest(length: int) -> None:
 
 def test_a_token_critic_reads_the_utterance_and_nothing_after_it() -> None:
     task = catalogue.find_task("twenty-questions-2")
-    model = TokenQ(16, 1, 2).build(task.spec)
-    torch.nn.init.normal_(model.heads)
+    model = Critic(Transformer(16, 1, 2), ActionValue()).build(task.spec)
+    torch.nn.init.normal_(model.get_parameter("body.layers"))
     record = task.demonstrate(np.arange(3), 0)
     plain = model(record.context, record.action)
     end = int(turns.turn_ends(record)[0].nonzero()[0])
@@ -244,12 +246,12 @@ def test_archer_finds_the_best_arm_through_its_critics() -> None:
     loop = Loop(recipe, task, seed=0, num_steps=60)
     for _ in range(60):
         loop.step()
-    assert float(loop.actor.table.detach().softmax(-1)[0, -1]) > 0.8
+    assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) > 0.8
 
 
 def test_archer_takes_a_step_on_conversations() -> None:
     task = catalogue.find_task("twenty-questions-2")
-    recipe = catalogue.recipe_for("archer", task, {"rollout.starts": 4, "rollout.members": 2})
+    recipe = catalogue.recipe_for("archer", task, {"rollout.num_starts": 4, "rollout.group_size": 2})
     small = {"actor.width": 16, "critics.q.width": 16, "critics.value.width": 16}
     small |= {"stages.q.source.updates": 2, "stages.value.source.updates": 2}
     for path, value in small.items():
@@ -258,5 +260,5 @@ def test_archer_takes_a_step_on_conversations() -> None:
     alarms = [alarm for _ in range(2) for alarm in loop.step().alarms]
     assert not [alarm for alarm in alarms if alarm.stop]
     assert loop.engine.updates == 2 * 3
-    assert isinstance(recipe.critics["q"], TokenQ)
+    assert recipe.critics["q"] == Critic(Transformer(16, layers=1), ActionValue())
     assert LANGUAGE in catalogue.methods()["archer"].worlds

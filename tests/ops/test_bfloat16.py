@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from assay.engine.machine import SMALL, tuned
 from assay.ops import bfloat16
 from assay.ops.bfloat16 import lacks_bfloat16, prepare_bfloat16, uses_bfloat16
-from assay.runs.machine import SMALL, tuned
 
 
 def test_a_large_product_is_silent() -> None:
@@ -29,7 +29,7 @@ def test_asking_changes_nothing(is_on: bool) -> None:
 
 @pytest.mark.parametrize("lacks", [True, False])
 def test_large_models_in_float32_keep_onednn(lacks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("assay.runs.machine.lacks_bfloat16", lambda: lacks)
+    monkeypatch.setattr("assay.engine.machine.lacks_bfloat16", lambda: lacks)
     monkeypatch.setattr(bfloat16, "lacks_bfloat16", lambda: lacks)
     torch.backends.mkldnn.enabled = True
     prepare_bfloat16()

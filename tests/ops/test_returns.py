@@ -1,4 +1,4 @@
-"""Returns along time: who follows whom, holes, ends. Expected numbers are written out; GAE is in tests/test_td.py."""
+"""Returns along time: successors, holes, ends. Expected numbers are written out; GAE is in parts/critics/test_td.py."""
 
 from __future__ import annotations
 

@@ -19,10 +19,12 @@ from assay.core.record import Experience, Scored
 from assay.core.spaces import Box, Discrete, Spec
 from assay.engine.engine import StageView
 from assay.methods.td3_bc.base import td3_bc
-from assay.models.bounded import Deterministic
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.bounded import Deterministic
+from assay.models.model import Critic, Policy
 from assay.ops.distributions import normal_sample
 from assay.recipes import conservative
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 from tests.peers.gaps import Record, assert_all_equal
 from tests.peers.weights import linear, perceptron, slope_of, value_of
 
@@ -114,7 +116,7 @@ def test_bc_gradient_of_torques_is_that_of_d3rlpy(d3rlpy: Any, record_property: 
     """Theirs is a mean over dimensions, ours half a sum: with A = 3 dimensions ours is 3/2 of theirs."""
     theirs = made(d3rlpy, "BC", 3)
     record = transitions(torch.rand(ROWS, 3) * 2 - 1)
-    actor = with_weights(Deterministic((32, 32)), TORQUE, theirs._modules.imitator)
+    actor = with_weights(Policy(Perceptron((32, 32)), Deterministic()), TORQUE, theirs._modules.imitator)
     ours = {name: slope * 2 / 3 for name, slope in probes.gradient(recipes.bc(), record, actor).items()}
     theirs.compute_imitator_grad(their_batch(record))
     slopes = perceptron(linear(theirs._modules.imitator), slope_of)
@@ -126,10 +128,10 @@ def side_by_side(functions: Any, read: Any) -> dict[str, Tensor]:
     """Their critics under the names of ours, [N, in, out]."""
     members = list(zip(*(linear(function) for function in functions), strict=True))
     weights = {
-        f"net.weights.{k}": torch.stack([read(one.weight).T for one in layer]) for k, layer in enumerate(members)
+        f"body.net.weights.{k}": torch.stack([read(one.weight).T for one in layer]) for k, layer in enumerate(members)
     }
     biases = {
-        f"net.biases.{k}": torch.stack([read(one.bias)[None] for one in layer]) for k, layer in enumerate(members)
+        f"body.net.biases.{k}": torch.stack([read(one.bias)[None] for one in layer]) for k, layer in enumerate(members)
     }
     return weights | biases
 
@@ -137,7 +139,9 @@ def side_by_side(functions: Any, read: Any) -> dict[str, Tensor]:
 def two_headed(policy: Any, read: Any) -> dict[str, Tensor]:
     """Their squashed Gaussian under the names of ours, whose last layer has mean and deviation together."""
     trunk, heads = linear(policy._encoder), (policy._mu, policy._logstd)
-    last = {f"net.4.{what}": torch.cat([read(getattr(head, what)) for head in heads]) for what in ("weight", "bias")}
+    last = {
+        f"body.net.4.{what}": torch.cat([read(getattr(head, what)) for head in heads]) for what in ("weight", "bias")
+    }
     return perceptron(trunk, read) | last
 
 
@@ -214,7 +218,7 @@ def test_iql_gradients_are_those_of_d3rlpy(d3rlpy: Any, record_property: Record)
     apart(modules.targ_q_funcs)
     recipe = small(conservative.iql(CONTINUOUS, level=0.8)).set("q.discount", 0.97)
     value = loaded(recipe.critics["value"], perceptron(linear(modules.value_func), value_of))
-    value.net[1] = value.net[3] = torch.nn.ReLU()
+    value.body.net[1] = value.body.net[3] = torch.nn.ReLU()
     models = {
         "value": value,
         "q": loaded(recipe.critics["q"], side_by_side(modules.q_funcs, value_of)),
@@ -289,7 +293,6 @@ def made_continuous(d3rlpy: Any, kind: str, value_encoder_factory: bool = False,
 
 def small(recipe: Any) -> Any:
     """The recipe with hidden layers of 32."""
-    models = {
-        name: replace(spec, hidden=(32, 32)) if name != "temperature" else spec for name, spec in recipe.critics.items()
-    }
-    return replace(recipe, actor=replace(recipe.actor, hidden=(32, 32)), critics=models)
+    body = Perceptron((32, 32))
+    models = {name: replace(one, body=body) if isinstance(one, Critic) else one for name, one in recipe.critics.items()}
+    return replace(recipe, actor=replace(recipe.actor, body=body), critics=models)

@@ -21,9 +21,11 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
 from assay.core.record import Experience, Fit, concatenate
 from assay.core.spaces import Box, Discrete, Spec
-from assay.engine.engine import Engine, Placement, StageView, Update
+from assay.engine.engine import Engine, StageView
+from assay.engine.placement import Placement
+from assay.engine.updates import Update
 from assay.ops.distributions import normal_sample
-from assay.recipes.worlds import CONTROL
+from assay.recipes.defaults import CONTROL
 from tests.peers.gaps import Record, assert_all_equal, assert_equal
 from tests.peers.weights import Read, Tensors, linear, named, perceptron, slope_of, value_of
 
@@ -78,11 +80,11 @@ def ensemble(critic: Any, read: Read) -> Tensors:
     """Their critics under the names of ours, which stand side by side: [N, in, out]."""
     members = [linear(member) for member in critic.q_networks]
     weights = {
-        f"net.weights.{k}": torch.stack([read(layer.weight).T for layer in layers])
+        f"body.net.weights.{k}": torch.stack([read(layer.weight).T for layer in layers])
         for k, layers in enumerate(zip(*members, strict=True))
     }
     biases = {
-        f"net.biases.{k}": torch.stack([read(layer.bias).unsqueeze(0) for layer in layers])
+        f"body.net.biases.{k}": torch.stack([read(layer.bias).unsqueeze(0) for layer in layers])
         for k, layers in enumerate(zip(*members, strict=True))
     }
     return weights | biases
@@ -92,7 +94,7 @@ def two_headed(actor: Any, read: Read) -> Tensors:
     """Their squashed Gaussian under the names of ours, whose last layer has mean and deviation together."""
     trunk = linear(actor.latent_pi)
     heads = {
-        f"net.{2 * len(trunk)}.{what}": torch.cat([read(getattr(actor.mu, what)), read(getattr(actor.log_std, what))])
+        f"body.net.{2 * len(trunk)}.{what}": torch.cat([read(getattr(one, what)) for one in (actor.mu, actor.log_std)])
         for what in ("weight", "bias")
     }
     return perceptron(trunk, read) | heads
@@ -197,7 +199,8 @@ def test_on_policy_update_is_that_of_stable_baselines3(
     actions = buffer.actions.astype(np.int64)[..., 0] if action is CHOICE else buffer.actions
     record = fragment(environments, actions, buffer.log_probs)
 
-    recipe = {"PPO": recipes.ppo, "A2C": recipes.a2c}[kind](CONTROL).set("Gae.discount", 0.97).set("Gae.decay", 0.9)
+    recipe = {"PPO": recipes.ppo, "A2C": recipes.a2c}[kind](CONTROL)
+    recipe = recipe.set("Gae.discount", 0.97).set("Gae.gae_lambda", 0.9)
     recipe = recipe.set("EntropyBonus.coefficient", 0.01).set("actor.hidden", (32, 32)).set("value.hidden", (32, 32))
     recipe = with_optimizer(recipe, Adam(RATE, epsilon=EPSILON, clip_norm=0.0))
     before = ppo_layers(theirs.policy, value_of)

@@ -23,6 +23,7 @@ from assay.claims import probes
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Experience
 from assay.core.spaces import Vocabulary
+from assay.models.pretrained.causal import PretrainedActor
 from assay.parts.aggregations import SequenceMean
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.objectives.policy import PolicyGradient
@@ -282,7 +283,6 @@ COMPLETIONS = [[(3 * row + k) % PAD for k in range(num)] for row, num in enumera
 
 def actor_of(module: Any) -> Any:
     """Our actor around a copy of their network, without their fused output layer."""
-    from assay.models.pretrained.transformers import PretrainedActor
 
     own = network()
     own.load_state_dict(module.state_dict())

@@ -17,16 +17,16 @@ from assay.core.slots import Objective, Simulation
 from assay.core.spaces import Context
 from assay.parts.constraints.multiplier import Ascent, Multiplier
 from assay.parts.rewards.function import FromFunction
-from assay.recipes.worlds import CONTROL, TABLE
+from assay.recipes.defaults import CONTROL, TABLE
 from assay.runs import catalogue
 from assay.runs.plan import Plan, make_plan
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.stepping import SteppedTask
 
 SMALL = {
-    "rollout.starts": 3,
-    "rollout.members": 3,
-    "rollout.instances": 4,
+    "rollout.num_starts": 3,
+    "rollout.group_size": 3,
+    "rollout.num_envs": 4,
     "rollout.steps": 6,
     "source.warmup": 8,
     "source.updates": 3,
@@ -94,7 +94,7 @@ def constrained() -> Plan:
     inner = cartpole()
     task = SteppedTask("priced-cartpole", replace(inner.spec, num_costs=1), partial(priced, inner.make))
     recipe = replace(recipes.ppo(CONTROL), constraints=(Multiplier(1.0, Ascent(0.1)),))
-    for path in ("rollout.instances", "rollout.steps", "actor.hidden", "critics.value.hidden", "source.epochs"):
+    for path in ("rollout.num_envs", "rollout.steps", "actor.hidden", "critics.value.hidden", "source.epochs"):
         recipe = recipe.set(path, SMALL[path])
     return replace(make_plan(recipe, task, steps=4, seed=11, evaluations=2), save_every=2)
 
@@ -134,7 +134,7 @@ def faulty() -> Plan:
     task = catalogue.find_task("bandit")
     recipe = recipes.rloo(TABLE)
     stage = replace(recipe.stages[0], objective=(TwiceInfinite(),))
-    recipe = replace(recipe, stages=(stage,)).set("rollout.starts", 3).set("rollout.members", 3)
+    recipe = replace(recipe, stages=(stage,)).set("rollout.num_starts", 3).set("rollout.group_size", 3)
     return replace(make_plan(recipe, task, steps=4, seed=3, evaluations=2), save_every=1)
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from assay.app.report.folder import METRICS, SAMPLES
 from assay.core import store
 from assay.engine.loop import Loop
+from assay.runs.folder import METRICS, SAMPLES
 from assay.runs.plan import Plan
 from tests.resume.cases import CASES
 from tests.resume.kills import FINISHED, Reference, differences, forked, reference, scratch, started, warm

@@ -23,12 +23,12 @@ from typing import Any
 
 import torch
 
-from assay.app.report.folder import read_metrics, read_samples, without_time
-from assay.app.report.progress import Mode
 from assay.core import store
 from assay.engine import evaluation
 from assay.runs import run
+from assay.runs.folder import read_metrics, read_samples, without_time
 from assay.runs.plan import Plan
+from assay.runs.progress import Mode
 from tests.resume.cases import CASES
 from tests.resume.points import Point, killing, recorded
 

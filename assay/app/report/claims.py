@@ -12,10 +12,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from assay.app.report.progress import duration
 from assay.claims.claim import Measured
 from assay.evidence.intervals import Estimate, formatted, number
+from assay.proof import stamps, verdicts
+from assay.runs import catalogue
 from assay.runs.jobs import Child
+from assay.runs.progress import duration
 
 COLOURS = {"holds": "green", "fails": "bold red", "inconclusive": "yellow", "unfinished": "dim"}
 
@@ -55,14 +57,21 @@ def word(verdict: str) -> Text:
     return Text(verdict, style=COLOURS.get(verdict, ""))
 
 
-def verdict_table(verdict: Mapping[str, Any]) -> Table:
-    """A method's claims, one row each."""
-    title = Text.assemble((f"{verdict['name']}  ", "bold"), word(verdict["verdict"]))
+def with_state(verdict: str, state: str | None) -> Text:
+    """The verdict in its colour: marked where it is stale, with a question mark where its state is unknown here."""
+    marks = {stamps.STALE: ", stale", stamps.UNKNOWN: " ?"}
+    return Text.assemble(word(verdict), (marks.get(state or "", ""), "dim"))
+
+
+def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None = None) -> Table:
+    """A method's claims, one row each; `states` by claim are shown where a verdict does not fit."""
+    title = Text.assemble((f"claims of {verdict['name']}: ", "bold"), word(verdict["verdict"]))
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("verdict", "claim", "found", "expected"):
         table.add_column(heading, overflow="fold")
     for claim in verdict["claims"]:
-        table.add_row(word(claim["verdict"]), Text(claim["name"]), Text(found(claim)), Text(expected(claim)))
+        shown = with_state(claim["verdict"], (states or {}).get(claim["name"]))
+        table.add_row(shown, Text(claim["name"]), Text(found(claim)), Text(expected(claim)))
     if not verdict["claims"]:
         table.add_row("", "no claims yet")
     if verdict.get("file"):
@@ -81,20 +90,59 @@ def found(claim: Mapping[str, Any]) -> str:
 
 
 def expected(claim: Mapping[str, Any]) -> str:
-    """What was promised."""
+    """What was promised: of a measured claim, of which metric the difference is and where its interval must lie."""
     if claim["kind"] == "exact":
         return str(claim["expected"])
-    return str(claim.get("rule", ""))
+    rule = claim.get("decided_by")
+    if rule is None:
+        return str(claim.get("rule", ""))
+    unit = f"{metric_words(rule['metric'])}: " if rule["task"] else ""
+    return f"{unit}ours - theirs {in_numbers(claim['expect'], claim['margin'])}"
 
 
-def summary_table(verdicts: Sequence[Mapping[str, Any]]) -> Table:
+def metric_words(metric: Any) -> str:
+    """A metric of runs in words, from its description."""
+    if not isinstance(metric, Mapping):
+        return str(metric)
+    name = {"evaluation": "held-out score"}.get(str(metric.get("metric")), str(metric.get("metric")))
+    if metric["part"] == "Average":
+        share = metric.get("share", 1.0)
+        return f"mean {name}" if share == 1.0 else f"mean {name} of the last {100 * share:g} %"
+    if metric["part"] == "DecisionsTo":
+        return f"decisions to {name} {metric['level']:g}"
+    return {"Final": name, "Gain": f"gain in {name}", "Dip": f"dip of {name}"}.get(metric["part"], name)
+
+
+def print_states(out: Console, states: Mapping[str, Mapping[str, str]]) -> None:
+    """How many claims are in each state, and which do not fit."""
+    found = [(method, claim, state) for method, some in states.items() for claim, state in some.items()]
+    for state, meaning in stamps.STATES.items():
+        those = [(method, claim) for method, claim, one in found if one == state]
+        if not those:
+            continue
+        out.print(Text.assemble((f"{len(those)} claims: {state}", "bold"), f"  {meaning}"))
+        for method, claim in those if state == stamps.STALE else ():
+            out.print(Text(f"  {method}: {claim}"))
+
+
+def with_states(verdict: Mapping[str, Any], method: str) -> dict[str, Any]:
+    """A verdict with the recorded state of each of its measured claims."""
+    states = verdicts.states(method, verdict) if method in catalogue.methods() else {}
+    claims = [
+        dict(one) | ({"state": states[one["name"]]} if one["name"] in states else {}) for one in verdict["claims"]
+    ]
+    return dict(verdict) | {"claims": claims}
+
+
+def summary_table(found_verdicts: Sequence[Mapping[str, Any]]) -> Table:
     """One row a method: its verdict, and the first measured claim with its number."""
     table = Table(title="verdicts", title_justify="left", title_style="bold", box=None, pad_edge=False)
     for heading in ("method", "verdict", "measured claim", "ours - theirs", "made"):
         table.add_column(heading, overflow="fold")
-    for verdict in verdicts:
+    for verdict in found_verdicts:
         for claim in [one for one in verdict["claims"] if one["kind"] == "measured"]:
-            row = (Text(verdict["name"], style="bold"), word(claim["verdict"]), Text(claim["name"]), Text(found(claim)))
+            shown = with_state(claim["verdict"], claim.get("state"))
+            row = (Text(verdict["name"], style="bold"), shown, Text(claim["name"]), Text(found(claim)))
             table.add_row(*row, verdict.get("made", ""))
     return table
 

@@ -16,16 +16,16 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.app.report import page
-from assay.app.report.folder import METRICS
-from assay.app.report.plot import curve, learning_curve
-from assay.app.report.progress import duration
 from assay.core.errors import AssayError
 from assay.evidence.curves import performance_profile
 from assay.evidence.intervals import Estimate, digits, number
 from assay.evidence.scores import compare as compared
 from assay.evidence.tuning import Tuned
 from assay.runs.comparison import Outcome, Setup, aggregate, facts, plain_name, rows
+from assay.runs.folder import METRICS
 from assay.runs.jobs import Child
+from assay.runs.plot import curve, learning_curve
+from assay.runs.progress import duration
 
 
 # ---------------------------------------------------------------------------------------------------- while it runs

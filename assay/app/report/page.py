@@ -24,7 +24,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from assay.app.report.folder import SAMPLES, plain
 from assay.app.report.page_runs import (
     LARGEST_JOURNAL,
     Run,
@@ -41,6 +40,7 @@ from assay.app.report.page_runs import (
 from assay.core.store import write_text
 from assay.evidence.intervals import mean_interval
 from assay.evidence.student import student_quantile
+from assay.runs.folder import SAMPLES, plain
 from assay.version import __version__
 
 ASSETS = Path(__file__).parent / "page_assets"

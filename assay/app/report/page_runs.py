@@ -18,9 +18,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from assay.app.report.folder import METRICS, RESERVED, SAMPLES, plain
 from assay.core.errors import AssayError
 from assay.core.store import LOCK
+from assay.runs.folder import METRICS, RESERVED, SAMPLES, plain
 
 CONFIG = "config.json"
 PHASES = ("sample", "reward", "credit", "update", "evaluate", "save")

@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.app.report import page
-from assay.app.report.folder import METRICS, SAMPLES
 from assay.app.report.page_runs import CONFIG, below, is_held
 from assay.core.errors import AssayError
 from assay.core.store import LOCK
+from assay.runs.folder import METRICS, SAMPLES
 
 log = logging.getLogger(__name__)
 WATCHED = (METRICS, SAMPLES, CONFIG, LOCK)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,8 +20,9 @@ from assay.claims.probes.gradients import Witness, actor_gradient, witness
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Progress
-from assay.models.table import SoftmaxTable
-from assay.parts.critics.value import TableValue
+from assay.core.spaces import Discrete, Spec
+from assay.models.bodies.table import Table
+from assay.models.model import Critic, Policy
 
 MOST_DRAWS = 200_000
 
@@ -65,12 +67,17 @@ def exact_bandit_gradient(logits_A: Tensor, reward_A: Tensor) -> Tensor:
 
 
 # --------------------------------------------------------------------------------------------- expected gradients
-def table_of(logits_SA: Tensor) -> SoftmaxTable:
+def table_of(logits_SA: Tensor) -> Any:
     """A float64 table policy with these logits."""
-    actor = SoftmaxTable(*logits_SA.shape).double()
+    actor: Any = Policy(Table()).build(spec_of(logits_SA)).double()
     with torch.no_grad():
-        actor.table.copy_(logits_SA)
+        actor.body.table.copy_(logits_SA)
     return actor
+
+
+def spec_of(logits_SA: Tensor) -> Spec:
+    """The task of a table: its states and actions, one decision long."""
+    return Spec(Discrete(len(logits_SA)), Discrete(logits_SA.shape[1]), 1)
 
 
 def table_witness(recipe: Recipe, logits_SA: Tensor, reference_SA: Tensor | None) -> Witness:
@@ -79,7 +86,7 @@ def table_witness(recipe: Recipe, logits_SA: Tensor, reference_SA: Tensor | None
     for name in recipe.critics:
         if name != "value":
             raise AssayError(f"recipe '{recipe.name}' has the critic '{name}'; only 'value' can be a table")
-        models[name] = TableValue(len(logits_SA)).double()
+        models[name] = Critic(Table()).build(spec_of(logits_SA)).double()
     if reference_SA is not None:
         models["reference"] = table_of(reference_SA)
     return witness(recipe, table_of(logits_SA), models)
@@ -113,7 +120,7 @@ def moments(
     first, second = torch.zeros_like(logits), torch.zeros_like(logits)
     for choice_PN in draws(episodes, members):
         chance = chance_PY.gather(1, choice_PN).prod()
-        slope = actor_gradient(engine, recipe, episodes.record(choice_PN, behaviour))["table"]
+        slope = actor_gradient(engine, recipe, episodes.record(choice_PN, behaviour))["body.table"]
         first += chance * slope
         second += chance * slope.square()
     return first, second - first.square()
@@ -157,7 +164,7 @@ def bandit_grad(recipe: Recipe, logits_A: Tensor, arm: int, reward: float) -> Te
 def bandit_gradient_of(recipe: Recipe, experience: Experience, logits_A: Tensor) -> Tensor:
     """d loss / d logits, [A], on given pulls."""
     recipe, logits = recipe.at(Progress()), logits_A.detach().double().unsqueeze(0)
-    return actor_gradient(table_witness(recipe, logits, None), recipe, experience)["table"][0]
+    return actor_gradient(table_witness(recipe, logits, None), recipe, experience)["body.table"][0]
 
 
 def expected_gradient(recipe: Recipe, logits_A: Tensor, reward_A: Tensor, members: int = 1) -> Tensor:

@@ -14,7 +14,9 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe, Stage
 from assay.core.record import Experience, Fit, Progress
 from assay.core.spaces import Discrete, Spec
-from assay.engine.engine import Engine, Placement, Update
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
+from assay.engine.updates import Update
 
 NOWHERE = Spec(Discrete(1), Discrete(1), 1)
 """Stands for the task where every model is given."""

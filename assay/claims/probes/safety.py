@@ -14,7 +14,8 @@ from assay.claims.probes.gradients import NOWHERE, Given
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import ALONE
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
 from assay.ops import distributions, random
 
 
@@ -53,7 +54,7 @@ def trained_on_costs(recipe: Recipe, bandit: CostlyBandit, steps: int, pulls: in
     start = torch.zeros(1, len(bandit.reward_A), dtype=torch.float64)
     engine = Engine(replace(recipe, actor=Given(table_of(start))), NOWHERE, 0, Placement())
     engine.updates = 1  # a run's first update also looks for leaks
-    table = engine.models["actor"].get_parameter("table")
+    table = engine.models["actor"].get_parameter("body.table")
     states = [constraint.init(ALONE) for constraint in recipe.constraints]
     for step in range(steps):
         now = recipe.at(Progress(step, steps))

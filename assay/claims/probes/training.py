@@ -16,7 +16,8 @@ from assay.claims.probes.tensors import credited
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Progress
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
 from assay.ops import distributions, random
 
 
@@ -43,7 +44,7 @@ def trained_table(
     engine = Engine(replace(recipe, actor=Given(table_of(logits_SA.double()))), NOWHERE, 0, Placement())
     if reference_SA is not None:
         engine.models["reference"].load_state_dict(table_of(reference_SA.double()).state_dict())
-    table = engine.models["actor"].get_parameter("table")
+    table = engine.models["actor"].get_parameter("body.table")
     episodes = repeated(episodes, groups)
     for step in range(steps):
         now = recipe.at(Progress(step, steps))

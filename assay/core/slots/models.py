@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
@@ -63,6 +65,59 @@ class CriticSpec(ModelSpec, Protocol):
     """A spec whose module is a learned value, score, multiplier or model of the world."""
 
     slot: ClassVar[str] = "critic"
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a head asks of a body: numbers of a `shape` for each decision.
+
+    `members` above 0 asks for that many independent functions, in a first axis of their own. With `action` the decision
+    is an input too. `gain` scales the last layer's initial weights; `activation` is what such a head is usually trained
+    with, for a body that names none of its own.
+    """
+
+    shape: tuple[int, ...] = ()
+    gain: float = 1.0
+    activation: type[nn.Module] = nn.Tanh
+    members: int = 0
+    action: bool = False
+
+    @property
+    def num(self) -> int:
+        """How many numbers a decision has."""
+        return math.prod(self.shape)
+
+
+class Body(Protocol):
+    """What a model reads its context with, up to the numbers that a head asks for.
+
+    Laws: with a head `Value` it is a critic.
+    """
+
+    slot: ClassVar[str] = "body"
+
+    def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
+        """A module (context, action=None, num=None) -> [..., *shape], or [members, ..., *shape], of which the first
+        `num`; AssayError where the body cannot read this task or give what is asked.
+        """
+
+
+class ActorHead(Protocol):
+    """What makes decisions of a body's numbers. Laws: on a perceptron it is an actor."""
+
+    slot: ClassVar[str] = "actor_head"
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The actor; AssayError where the task's actions do not fit."""
+
+
+class CriticHead(Protocol):
+    """What makes values, scores or predictions of a body's numbers. Laws: on a perceptron it is a critic."""
+
+    slot: ClassVar[str] = "critic_head"
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The critic; AssayError where the task does not fit."""
 
 
 @runtime_checkable

@@ -98,6 +98,15 @@ class ResumableTask(Task, Protocol):
 
 
 @runtime_checkable
+class PresetTask(Task, Protocol):
+    """A task that names the preset of defaults which suits it (see `assay.recipes.defaults`)."""
+
+    @property
+    def preset(self) -> str:
+        """`classic`, or the name of another preset."""
+
+
+@runtime_checkable
 class ScriptedTask(Task, Protocol):
     """A task whose expert can be asked in any context, so that data of any quality can be made of it."""
 

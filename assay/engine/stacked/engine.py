@@ -25,9 +25,11 @@ from assay.core.recipe import Recipe, Stage
 from assay.core.record import Draw, Experience, Fit, Loss, Need, State, Sums
 from assay.core.settings import has_schedule
 from assay.core.slots import Annotation, Term
-from assay.engine.engine import Engine, Placement, StageView, Update, clip_scale
+from assay.engine.engine import Engine, StageView, clip_scale
+from assay.engine.placement import Placement
 from assay.engine.stacked.flat import StackedFlat, stacked, unstacked
 from assay.engine.stacked.graphs import Columns, Replays, columns_of, record_of
+from assay.engine.updates import Update
 from assay.ops import random_torch
 
 ALONE = "Run its seeds one by one (assay train --seeds)."

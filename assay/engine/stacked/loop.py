@@ -13,8 +13,8 @@ from functools import partial
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience
-from assay.engine.engine import Placement
 from assay.engine.loop import Loop, Step, averages, learn
+from assay.engine.placement import Placement
 from assay.engine.stacked.engine import ALONE, StackedEngine
 from assay.engine.stacked.feeders import Feeder
 from assay.engine.stacked.graphs import Columns, by_time, columns_of, record_of

@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 
 def distance_from_ppo_at_ratio_one() -> torch.Tensor:
@@ -26,8 +26,10 @@ METHOD = Method(
     paper="arXiv:1602.01783",
     recipe=recipes.a2c,
     worlds=EVERY,
-    home="cartpole",
-    departs=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
+    default_task="cartpole",
+    family="policy gradient",
+    base=recipes.ppo,
+    departures=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
     claims=(
         Exact("at ratio one its gradient is ppo's", distance_from_ppo_at_ratio_one, equals=0.0),
         Measured("balances: return above 400", "cartpole", recipes.a2c(), 400.0, seeds=10, minutes=4),

@@ -8,6 +8,7 @@ in mutual defection; answering good with good and bad with bad makes cooperation
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -20,13 +21,13 @@ from assay.parts.credit.temporal import Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
 from assay.parts.regularizers.divergence import EntropyBonus
-from assay.recipes.worlds import EVERY, LANGUAGE, TABLE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
 
 GAMES = probes.all_games(((-1.0, -3.0), (0.0, -2.0)), rounds=3)
 LOGITS_SA = torch.linspace(-1.0, 1.0, 10, dtype=torch.float64).view(5, 2)
 
 
-def recipe(world: World = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -> Recipe:
     """Self-play with aligned group advantages, one on-policy step."""
     loss, bonus = (PolicyGradient(trust=NoTrust()),), (EntropyBonus(0.02),)
     stage = Stage("policy", ("actor",), loss, bonus, optimizer=world.optimizer)
@@ -34,7 +35,7 @@ def recipe(world: World = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -
     return replace(recipes.rloo(world), name="advantage-alignment-llm", credit=credit, stages=(stage,))
 
 
-SMALL = recipe().set("actor.width", 32).set("rollout.starts", 8).set("learning_rate", 1e-3)
+SMALL = recipe().set("actor.width", 32).set("rollout.num_starts", 8).set("learning_rate", 1e-3)
 
 
 def distance_from_formula() -> torch.Tensor:
@@ -59,8 +60,12 @@ METHOD = Method(
     paper="arXiv:2511.19405",
     recipe=recipe,
     worlds=EVERY,
-    home="prisoners-dilemma",
-    departs=(
+    default_task="prisoners-dilemma",
+    family="games",
+    base=recipes.rloo,
+    aliases=("advantage-alignment",),
+    variants={"naive-self-play": partial(recipe, beta=0.0)},
+    departures=(
         "matrix games of one token or action a turn; no messages, no Trust-and-Split, no pretrained model",
         "the published code's options (signs, clipping, 1 / t, branches of alternative actions, gamma^t) are left out",
         "one plain policy-gradient step a batch; credit scaled to deviation 1, entropy bonus 0.02, no KL term",

@@ -17,13 +17,13 @@ from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.archer.base import turn_critic
 from assay.methods.archer.credit import TurnAdvantage
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
 
 
-def recipe(world: World = LANGUAGE) -> Recipe:
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
     return replace(turn_critic(world), name="archer")
 
 
@@ -60,8 +60,10 @@ METHOD = Method(
     paper="arXiv:2402.19446",
     recipe=recipe,
     worlds=EVERY,
-    home="twenty-questions",
-    departs=(
+    default_task="twenty-questions",
+    family="credit assignment",
+    base=recipes.reinforce,
+    departures=(
         "V is fitted on recorded utterances weighed by min(1, pi / mu); the paper samples new ones at replayed states",
         "one V for the smaller of two Q, in a network of its own; the authors' code has two of each on one encoder",
         "the policy learns from fresh turns, whose credit is the critics' of one step before; their code has new "

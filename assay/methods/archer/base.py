@@ -8,27 +8,25 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Delayed
 from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.critics import TokenQ
 from assay.methods.archer.source import ReplaySequences
 from assay.methods.archer.targets import TURN_VALUE, turn_td
-from assay.parts.critics.dual import ActionValue
-from assay.parts.critics.value import TokenValue
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic
+from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.recipes.group import reinforce
-from assay.recipes.worlds import LANGUAGE, TABLE, World
 
 
-def turn_critic(world: World = LANGUAGE) -> Recipe:
+def turn_critic(world: Defaults = LANGUAGE) -> Recipe:
     """REINFORCE whose credit is Q - V of turns; both critics learn from replay, and first without the policy."""
-    base, memory, is_text = reinforce(world), ReplaySequences(1024, batch=128, updates=16), world is LANGUAGE
-    critic_rate, actor_rate = (0.1, 0.1) if world is TABLE else (3e-3, 1e-4)
+    base, memory = reinforce(world), ReplaySequences(1024, batch=128, updates=16)
+    body = Transformer(64, layers=1) if world.tokens else world.value.body
+    critic_rate, actor_rate = (0.1, 0.1) if world.tabular else (3e-3, 1e-4)
     step, policy = Adam(critic_rate), replace(world.optimizer, learning_rate=Delayed(actor_rate))
     return replace(
         base,
         name="turn_critic",
-        critics={
-            "q": TokenQ(64, layers=1) if is_text else ActionValue(),
-            "value": TokenValue(64, layers=1) if is_text else world.value,
-        },
+        critics={"q": Critic(body, ActionValue()), "value": Critic(body)},
         copies={"q_target": Copy(of="q", rate=0.1), "value_target": Copy(of="value", rate=0.1)},
         credit=(TurnAdvantage(),),
         stages=(

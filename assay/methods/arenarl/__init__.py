@@ -17,13 +17,13 @@ from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge
 from assay.methods.arenarl.tournaments import AnchorOnly, Match, Pairs, RoundRobin, SeededElimination, Topology
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 NOISY = OutcomeJudge(noise=0.5)
 SCORED_ALONE = replace(recipes.grpo(), name="grpo-judged-alone", rewards=(Verifier(), JudgedAlone(NOISY)))
 
 
-def recipe(world: World = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
     return replace(recipes.grpo(world), name="arenarl", rewards=(Verifier(), Arena(judge)))
 
 
@@ -61,9 +61,17 @@ def accuracy(topology: Topology, seed: int) -> float:
     return sum(found) / len(found)
 
 
+def round_robin(world: Defaults = LANGUAGE) -> Recipe:
+    """Every member meets every other one."""
+    return replace(recipes.grpo(world), rewards=(Arena(topology=RoundRobin()),))
+
+
 METHOD = Method(
-    "arXiv:2601.06487", recipe, worlds=EVERY, home="sorting-5",
-    departs=("the judge is a program, the task's own reward with noise, or a user's function of two descriptions",
+    "arXiv:2601.06487", recipe, worlds=EVERY, default_task="sorting-5",
+    family="preference",
+    base=recipes.grpo,
+    variants={"round-robin": round_robin},
+    departures=("the judge is a program, the task's own reward with noise, or a user's function of two descriptions",
              "the anchor is the group's first sample, not a greedy one; no KL; equal standings share their rank"),
     claims=(
         Exact("a judge without error lets the best win, whatever the order", worst_place_of_the_best, equals=0.0),

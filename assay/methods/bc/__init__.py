@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
 
 
 def distance_from_sft() -> torch.Tensor:
@@ -23,8 +23,11 @@ METHOD = Method(
     paper="Pomerleau 1988",
     recipe=recipes.bc,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
-    departs=("expert episodes come from the task's scripted expert unless a dataset is the task",),
+    default_task="cartpole",
+    family="imitation",
+    base=recipes.sft,
+    aliases=("behaviour-cloning", "behavior-cloning",),
+    departures=("expert episodes come from the task's scripted expert unless a dataset is the task",),
     claims=(
         Exact("its loss is sft's", distance_from_sft, equals=0.0),
         Measured("imitates a perfect expert", "cartpole", recipes.bc(), 475.0, seeds=5, minutes=1),

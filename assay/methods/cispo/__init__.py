@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.zeros(2)
 
@@ -27,8 +27,10 @@ METHOD = Method(
     paper="arXiv:2506.13585",
     recipe=recipes.cispo,
     worlds=EVERY,
-    home="countdown",
-    departs=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=("upper bound 5 (high = 4): the paper tunes it and gives no number",),
     claims=(
         Exact("inside the bound the weight is the ratio", lambda: push_at(3.0), equals=3.0),
         Exact("beyond it the weight stays at the bound, never 0", lambda: push_at(50.0), equals=5.0),

@@ -20,7 +20,7 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Unclipped
 from assay.parts.regularizers.behaviour import KlWhereMarked
 from assay.parts.regularizers.divergence import EntropyBonus
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 SHARE = 0.01
 LOGITS_A, REWARD_A = torch.tensor([1.5, 0.2, -0.7], dtype=torch.float64), torch.tensor([0.2, 1.0, 0.0])
@@ -28,12 +28,12 @@ PULLS = probes.bandit_experience([0, 2, 0, 1, 0, 2, 0, 1], [1.0, 0.0, 1.0, 0.0, 
 PULLS = PULLS.add({"start": PULLS.group, "sample": torch.arange(8)})  # type: ignore[dict-item]
 
 
-def recipe(world: World = LANGUAGE) -> Recipe:
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
     base = recipes.grpo(world)
     return replace(base, name="clip-cov", credit=(*base.credit, DropHighCovariance(SHARE)))
 
 
-def kl_cov(world: World = LANGUAGE) -> Recipe:
+def kl_cov(world: Defaults = LANGUAGE) -> Recipe:
     base, sequences = recipes.grpo(world), SequenceMean()
     objective = PolicyGradient(trust=Unclipped(), aggregate=sequences)
     stage = replace(base.stages[0], objective=(objective,), regularizers=(KlWhereMarked(aggregate=sequences),))
@@ -65,8 +65,11 @@ METHOD = Method(
     paper="arXiv:2505.22617",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
-    departs=(
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={"kl-cov": kl_cov},
+    departures=(
         "covariances are taken once a step, on all fresh tokens with the log-probabilities recorded when acting",
         "the share is 1 % instead of 0.02 %: a step here has 1500 tokens, not millions",
     ),

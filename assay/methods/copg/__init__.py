@@ -17,14 +17,14 @@ from assay.core.recipe import Recipe, Stage
 from assay.methods.copg.base import with_kl_loss
 from assay.methods.copg.objectives import ContrastivePairs
 from assay.parts.credit.shaping import KlInReward
-from assay.recipes.worlds import EVERY, LANGUAGE, PREFERENCES, TABLE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: 0.3 * tokens[0] + tokens[0] * tokens[1], num_tokens=2, horizon=2)
 REFERENCE_SA, NOW_SA = torch.linspace(-0.5, 0.7, 6).view(3, 2), torch.linspace(1.0, -1.0, 6).view(3, 2)
 BETA = 0.5
 
 
-def recipe(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
     stage = Stage("pairs", trains=("actor",), objective=(ContrastivePairs(beta),), optimizer=world.optimizer)
     return replace(recipes.dpo(world), name="copg", credit=(), stages=(stage,))
 
@@ -64,8 +64,10 @@ METHOD = Method(
     "arXiv:2406.19185",
     recipe,
     worlds=(*EVERY, PREFERENCES),
-    home="addition",
-    departs=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",
+    default_task="addition",
+    family="preference",
+    base=recipes.dpo,
+    departures=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",
              "pairs are sampled from the current policy at every step unless a file of pairs is the task"),
     claims=(
         Exact("with rewards 1 and 0 it is IPO", distance_from_ipo, equals=0.0),

@@ -12,7 +12,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Expect, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.zeros(2)
 
@@ -36,8 +36,10 @@ METHOD = Method(
     paper="arXiv:2503.14476",
     recipe=recipes.dapo,
     worlds=EVERY,
-    home="countdown",
-    departs=(
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=(
         "at most three rounds of dynamic sampling a step",
         "the soft length penalty is the part OverlongPenalty, off by default",
     ),

@@ -20,13 +20,13 @@ from assay.methods.delethink.rollout import Chunks
 from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import DualClip
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) == 2), num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2)
 
 
-def recipe(world: World = LANGUAGE, chunk: int = 4, carry: int = 2) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, chunk: int = 4, carry: int = 2) -> Recipe:
     """GRPO on chunked episodes."""
     base = recipes.grpo(world)
     assert base.rollout is not None
@@ -66,8 +66,10 @@ METHOD = Method(
     paper="arXiv:2510.06557",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    home="countdown",
-    departs=("the verifier reads all chunks of an episode, not only the last window; answers are short here",
+    default_task="countdown",
+    family="long context",
+    base=recipes.grpo,
+    departures=("the verifier reads all chunks of an episode, not only the last window; answers are short here",
              "the carry is the tail alone: the public code also keeps the first 100 tokens of the trace",
              "an episode ends at the task's limit of tokens"),
     claims=(

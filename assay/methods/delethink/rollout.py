@@ -29,8 +29,8 @@ class Chunks(Rollout):
     chunk as long as the task allows it is `Episodes`.
     """
 
-    starts: int = 32
-    members: int = 8
+    num_starts: int = 32
+    group_size: int = 8
     chunk: int = 4
     carry: int = 2
     chunks: int = 8
@@ -47,22 +47,17 @@ class Chunks(Rollout):
         return {}
 
     @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
-    @property
     def frame(self) -> InChunks:
         """Who learned in chunks decides in chunks."""
         return InChunks(self.chunk, self.carry)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """All chunks of `len(starts)` x `members` episodes; the random numbers are those of the undivided episode."""
+        """All chunks of `len(starts)` x `group_size` episodes; random numbers are those of the undivided episode."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, ResumableTask)
-        rows, samples = group_rows(starts, self.members)
+        rows, samples = group_rows(starts, self.group_size)
         begun = task.begin(rows, 0)
-        episode = torch.from_numpy(rows * self.members + samples)
+        episode = torch.from_numpy(rows * self.group_size + samples)
         played = []
         for place in range(self.chunks):
             limit = self.chunk - (self.carry if place else 0)

@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
-from assay.recipes.worlds import EVERY, PREFERENCES
+from assay.recipes.defaults import EVERY, PREFERENCES
 
 LOGITS_A = torch.tensor([0.5, -0.5])
 
@@ -33,8 +33,9 @@ METHOD = Method(
     paper="arXiv:2305.18290",
     recipe=recipes.dpo,
     worlds=(*EVERY, PREFERENCES),
-    home="countdown",
-    departs=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
+    default_task="countdown",
+    family="preference",
+    departures=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
     claims=(
         Exact("at the reference a pair costs log 2", lambda: at_the_reference().loss, equals=math.log(2.0)),
         Exact("at the reference a chosen answer is pulled by beta / 2", pull_at_the_reference, equals=0.05),

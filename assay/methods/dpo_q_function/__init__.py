@@ -15,7 +15,7 @@ from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.dpo_q_function.credit import ImplicitReward
-from assay.recipes.worlds import EVERY, LANGUAGE, PREFERENCES, TABLE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, TABLE, Defaults
 
 BETA = 0.5
 EPISODES = probes.token_episodes(lambda tokens: tokens[0] * 2.0 - tokens[1] * tokens[2], num_tokens=2, horizon=3)
@@ -23,7 +23,7 @@ REFERENCE_SA, NOW_SA = (torch.linspace(first, -first, 14).double().view(7, 2) fo
 TARGET = probes.posterior(EPISODES, REFERENCE_SA, BETA)
 
 
-def recipe(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
     credit = (*recipes.dpo().credit, ImplicitReward(beta))
     return replace(recipes.dpo(world, beta), name="dpo-q-function", credit=credit)
 
@@ -66,8 +66,10 @@ def beamed(seed: int, width: int) -> float:
 
 
 METHOD = Method(
-    "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), home="sorting-5",
-    departs=("the credit is to be read, no loss uses it", "claims use tables and a random reference"),
+    "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), default_task="sorting-5",
+    family="preference",
+    base=recipes.dpo,
+    departures=("the credit is to be read, no loss uses it", "claims use tables and a random reference"),
     claims=(
         Exact("at the optimum the log-ratio obeys Bellman's equation", bellman_error, equals=0.0),
         Exact("there dpo pulls no answer", equals=0.0, function=lambda: probes.preference_push(

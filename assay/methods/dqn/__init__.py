@@ -11,7 +11,7 @@ from assay import recipes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.record import Experience
 from assay.parts.targets.one_step import one_step_target
-from assay.recipes.worlds import CONTROL
+from assay.recipes.defaults import CONTROL
 
 
 def target(terminal: bool, truncated: bool) -> torch.Tensor:
@@ -27,8 +27,10 @@ METHOD = Method(
     paper="arXiv:1509.06461",
     recipe=recipes.dqn,
     worlds=(CONTROL,),
-    home="cartpole",
-    departs=(
+    default_task="cartpole",
+    family="value-based",
+    aliases=("double-dqn",),
+    departures=(
         "squared error instead of a clipped one",
         "8 environments, 32 steps and 128 updates in turn",
         "no frame stacking: observations are vectors",

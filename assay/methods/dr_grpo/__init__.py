@@ -1,4 +1,4 @@
-"""dr_grpo: grpo without its two biases: no division by the deviation, none by the sequence's own length.
+"""dr-grpo: grpo without its two biases: no division by the deviation, none by the sequence's own length.
 
     A_i = R_i - mean R,  loss = -1/n sum_i 1/L sum_t min(rho_t A_i, clip(rho_t) A_i),  L a constant
 
@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 REWARD_PA = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
@@ -24,8 +24,10 @@ METHOD = Method(
     paper="arXiv:2503.20783",
     recipe=recipes.dr_grpo,
     worlds=EVERY,
-    home="countdown",
-    departs=("the constant length is 64 unless set (objective.aggregate.length)",),
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=("the constant length is 64 unless set (objective.aggregate.length)",),
     claims=(
         Exact(
             "the expected gradient has the exact direction, easy and hard prompts alike",
@@ -45,5 +47,4 @@ METHOD = Method(
             warmup=60,
         ),
     ),
-    key="dr_grpo",
 )

@@ -7,14 +7,17 @@
 Sikchi et al. 2024. XQL is F = exp, whose pull on V is unbounded; chi-square and total variation bound its order.
 """
 
+from functools import partial
+
 import torch
 
+from assay import recipes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.methods.dual_rl.base import XQL, cloned, f_dvl, recoil
 from assay.methods.dual_rl.claims import Process, minimised, policies_of_two_states
 from assay.methods.dual_rl.conjugates import ChiSquare, ReverseKl
 from assay.methods.dual_rl.fits import ImplicitMaximum
-from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
 
 P = torch.tensor([[[0.9, 0.1], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9]]], dtype=torch.float64)
 PROCESS = Process(P, torch.tensor([[0.0, 1.0], [0.3, -0.5]]).double(), torch.tensor([0.7, 0.3]).double(), 0.9)
@@ -46,8 +49,12 @@ METHOD = Method(
     paper="arXiv:2302.08560",
     recipe=f_dvl,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="gridworld",
-    departs=(
+    default_task="gridworld",
+    family="offline",
+    base=recipes.iql,
+    aliases=("f-dvl",),
+    variants={"recoil": recoil, "xql": partial(f_dvl, maximum=XQL)},
+    departures=(
         "chi-square's surrogate is 0 below 0; the authors' code lets it rise again below -4, which loses the maximum",
         "XQL has its authors' clip but not their rescaling by the batch's largest exponent; squared, not Huber, errors",
         "ReCOIL is the paper's loss with V for Q(s, pi), on both halves; the authors' code regresses to fixed targets",

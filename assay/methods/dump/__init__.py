@@ -19,10 +19,10 @@ from assay.core.recipe import Recipe
 from assay.core.record import State
 from assay.core.slots import ALONE
 from assay.methods.dump.curriculum import SourceBandit
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 
-def recipe(world: World = LANGUAGE, num_sources: int = 6) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, num_sources: int = 6) -> Recipe:
     return replace(recipes.grpo(world), name="dump", curriculum=SourceBandit(num_sources))
 
 
@@ -63,8 +63,10 @@ METHOD = Method(
     paper="arXiv:2504.09710",
     recipe=recipe,
     worlds=EVERY,
-    home="sorting-3-to-8",
-    departs=(
+    default_task="sorting-3-to-8",
+    family="curriculum",
+    base=recipes.grpo,
+    departures=(
         "inside a source items come in order, each once, instead of at random with replacement",
         "held-out evaluations do not enter the bandit, as they do in the authors' code",
         "counts are of answers, as in the authors' code; no KL to a reference",

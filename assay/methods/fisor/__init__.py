@@ -13,12 +13,13 @@ from dataclasses import replace
 
 import torch
 
+from assay import recipes
 from assay.claims.claim import Exact, Expect, Final, Measured, Method
 from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
 from assay.methods.fisor.claims import feasible_overlap
 from assay.methods.fisor.reach import overlap, random_process, safe_set, worst_values
 from assay.methods.fisor.targets import WorstToCome
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 
 def least_overlap() -> float:
@@ -57,8 +58,11 @@ METHOD = Method(
     paper="arXiv:2401.10700",
     recipe=fisor,
     worlds=(CONTINUOUS,),
-    home="steered-hazards",
-    departs=(
+    default_task="steered-hazards",
+    family="safe",
+    base=recipes.iql,
+    variants={"diffusion-bc": cloned_diffusion},
+    departures=(
         "a cut episode bootstraps; the authors treat time limits as ends, which calls doomed states safe there",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",
         "harm 5 and discount 0.9: violations are seen 17 decisions ahead; the authors' 25 and 0.99 see 324",

@@ -7,19 +7,20 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.methods.fisor.candidates import BestOf
-from assay.methods.fisor.diffusion import Diffusion
+from assay.methods.fisor.models import Diffusion
 from assay.methods.fisor.objectives import Feasible
 from assay.methods.fisor.targets import WorstToCome
-from assay.parts.critics.dual import ActionValue
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
-from assay.parts.critics.value import StateValue
 from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.denoising import Alike, Denoising
 from assay.parts.predictions import OfAction, OfState
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
 from assay.parts.targets.recorded import RecordedAction
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MIXED = Logged((Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True)), batch=128, updates=10)
 """As many episodes of somebody careful as of somebody who does not mind costs, both disturbed."""
@@ -31,16 +32,17 @@ def least_harm(level: float = 0.98) -> Td:
     return Td(RecordedAction("harm_q_target", largest=True), Expectile(1.0 - level), OfState("harm"))
 
 
-def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
+def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
     """FISOR (arXiv:2401.10700): three losses that do not wait for each other, no multiplier; the safest of `num`
     candidates acts.
     """
-    wide, q = StateValue((128, 128)), ActionValue((128, 128))
+    body = Perceptron((128, 128))
+    value, q = Critic(body), Critic(body, ActionValue())
     harm_q = Td(WorstToCome(0.9, harm=5.0), of=OfAction("harm_q"))
     return Recipe(
         name="fisor",
-        actor=Diffusion((128, 128)),
-        critics={"value": wide, "q": q, "harm": wide, "harm_q": q},
+        actor=Policy(body, Diffusion()),
+        critics={"value": value, "q": q, "harm": value, "harm_q": q},
         copies={
             "q_target": Copy(of="q", rate=0.02),
             "harm_q_target": Copy(of="harm_q", rate=0.02),
@@ -59,7 +61,7 @@ def fisor(world: World = CONTINUOUS, num: int = 16) -> Recipe:
     )
 
 
-def cloned_diffusion(world: World = CONTINUOUS) -> Recipe:
+def cloned_diffusion(world: Defaults = CONTINUOUS) -> Recipe:
     """The same actor of the same log with every decision alike, one candidate."""
     base = fisor(world)
     actor = replace(base.stages[0], objective=(Denoising(Alike()),))

@@ -10,7 +10,8 @@ from torch import Tensor
 from assay.core.recipe import Recipe
 from assay.core.record import Draw
 from assay.core.slots import Scene
-from assay.engine.engine import Engine, Placement
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
 from assay.methods.fisor.reach import overlap
 from assay.parts.sources.logged import Log
 from assay.tasks.control.steered import avoidable, steered_hazards

@@ -13,7 +13,7 @@ from assay.claims.claim import Exact, Measured, Method
 from assay.methods.gbrl.base import gbrl
 from assay.methods.gbrl.claims import best_split_error, grown, leaf_means_one_by_one
 from assay.methods.gbrl.optimizer import Boost, Cosine, Oblivious, SquaredError
-from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
 
 CODES = tuple(range(6))
 ROWS = torch.sin(torch.arange(1.0, 61.0).double() ** 2).view(20, 3)
@@ -58,8 +58,10 @@ METHOD = Method(
     paper="arXiv:2407.08250",
     recipe=gbrl,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
-    departs=(
+    default_task="cartpole",
+    family="policy gradient",
+    base=recipes.ppo,
+    departures=(
         "oblivious trees only, scored by standardised gradients: under cosine, larger gradients choose the tree",
         "a tree keeps the step size that it was added with; the authors' code applies today's to all trees",
         "a tree without a condition is the batch's mean gradient (the authors' code: zero)",

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
-from assay.methods.gbrl.actor import Trees
-from assay.methods.gbrl.critics import TreeValue
+from assay.methods.gbrl.models import Trees
 from assay.methods.gbrl.optimizer import Boost, Oblivious, SquaredError
+from assay.models.model import Critic, Policy
 from assay.parts.sources.fresh import FreshDecisions
 from assay.recipes.actor_critic import ppo
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 
 def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:
@@ -25,14 +25,14 @@ def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:
         critic=tuple(term for stage in base.stages for term in stage.critic),
         optimizer=boost,
     )
-    critics = {name: TreeValue(codes) for name in base.critics}
-    return replace(base, actor=Trees(codes), critics=critics, stages=(stage,))
+    critics = {name: Critic(Trees(codes)) for name in base.critics}
+    return replace(base, actor=Policy(Trees(codes)), critics=critics, stages=(stage,))
 
 
 BOOST = Boost(0.2, rates={"value": 0.5}, tree=Oblivious(score=SquaredError()), inner=Adam(3e-3, clip_norm=0.0))
 
 
-def gbrl(world: World = CONTROL, codes: tuple[int, ...] = ()) -> Recipe:
+def gbrl(world: Defaults = CONTROL, codes: tuple[int, ...] = ()) -> Recipe:
     """GBRL (arXiv:2407.08250): PPO whose policy and value are trees of one structure with step sizes of their own.
 
     Every update is a tree that all later decisions pay for, so a batch serves twelve updates in every world.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Fit
-from assay.methods.gbrl.networks import TreeSum
+from assay.methods.gbrl.models import TreeSum
 from assay.methods.gbrl.optimizer import Boost
 
 

@@ -12,7 +12,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
 REWARD_A = torch.tensor([1.0, 0.0])
@@ -42,8 +42,10 @@ METHOD = Method(
     paper="arXiv:2402.03300",
     recipe=recipes.grpo,
     worlds=EVERY,
-    home="countdown",
-    departs=(
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.reinforce,
+    departures=(
         "no KL to a reference by default; add KlToReference",
         "two minibatches a step instead of one epoch of many",
         "deviation with n - 1, epsilon 1e-4, as in the common public code",

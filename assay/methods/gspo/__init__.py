@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2).view(-1, 2)
@@ -27,8 +27,10 @@ METHOD = Method(
     paper="arXiv:2507.18071",
     recipe=recipes.gspo,
     worlds=EVERY,
-    home="countdown",
-    departs=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
     claims=(
         Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
         Measured(

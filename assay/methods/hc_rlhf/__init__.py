@@ -18,13 +18,13 @@ from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.hc_rlhf.certificates import CostCertificate, HoeffdingBound, augmented_cost, pessimistic
 from assay.recipes.constrained import constrained
-from assay.recipes.worlds import CONTROL, EVERY, TABLE, World
+from assay.recipes.defaults import CONTROL, EVERY, TABLE, Defaults
 
 BANDIT = probes.CostlyBandit(torch.tensor([0.0, 0.6, 1.0]).double(), torch.tensor([0.05, 0.2, 0.6]).double())
 LIMIT = 0.3
 
 
-def recipe(world: World = CONTROL, test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0,
+def recipe(world: Defaults = CONTROL, test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0,
            rate: float = 0.01) -> Recipe:  # fmt: skip
     base = constrained(recipes.rloo(world), pessimistic(test, now, later, rate))
     return replace(base, name="hc-rlhf", certificate=test, steps=2 * world.steps)
@@ -57,8 +57,10 @@ def trials(seed: int, now: float = 4.0, later: float = 2.0, tested: bool = True)
 
 
 METHOD = Method(
-    "arXiv:2506.08266", recipe, worlds=EVERY, home="hazards",
-    departs=(
+    "arXiv:2506.08266", recipe, worlds=EVERY, default_task="hazards",
+    family="safe",
+    base=recipes.rloo,
+    departures=(
         "reward and cost are the task's own, not models of preferences; the guarantee is of that cost",
         "no KL to a reference; the multiplier moves by its own value instead of its logarithm",
     ),

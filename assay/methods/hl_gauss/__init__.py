@@ -12,16 +12,18 @@ import torch
 
 from assay import recipes
 from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.core.recipe import Recipe
 from assay.core.spaces import Context
 from assay.methods.hl_gauss.base import hl_gauss
 from assay.methods.hl_gauss.claims import tracking_error
-from assay.methods.hl_gauss.critics import BinnedValue
 from assay.methods.hl_gauss.fits import HlGauss, TwoHot, cross_entropy
-from assay.parts.critics.value import StateValue
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, TABLE
+from assay.models.heads.bins import Bins
+from assay.models.heads.value import Value
+from assay.models.model import Critic
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Defaults
 
-CRITIC = BinnedValue(-4.0, 36.0, num=101)
-BINS = CRITIC.bins
+BINS = Bins(-4.0, 36.0, num=101)
+CRITIC = Critic(head=Value(BINS))
 TARGET = torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
 
 
@@ -44,7 +46,7 @@ def classified(seed: int, noise: float = 0.0) -> float:
 
 
 def regressed(seed: int, noise: float = 0.0) -> float:
-    return tracking_error(StateValue((64, 64)), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise)
+    return tracking_error(Critic(), lambda critic, x, y: 0.5 * (critic(x) - y).square(), seed, noise)
 
 
 def classified_noisy(seed: int) -> float:
@@ -55,12 +57,20 @@ def regressed_noisy(seed: int) -> float:
     return regressed(seed, noise=2.0)
 
 
+def regressing(world: Defaults = CONTROL) -> Recipe:
+    """The recipe whose critic is replaced in this world."""
+    base = recipes.ppo if world.tokens or world.tabular else recipes.dqn if world.discrete else recipes.sac
+    return base(world)
+
+
 METHOD = Method(
     paper="arXiv:2403.03950",
     recipe=hl_gauss,
     worlds=(LANGUAGE, CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
-    departs=("targets beyond the bins are moved to their end", "the range is a guess from the task's rewards"),
+    default_task="cartpole",
+    family="value-based",
+    base=regressing,
+    departures=("targets beyond the bins are moved to their end", "the range is a guess from the task's rewards"),
     claims=(
         Exact("the gradient in the logits is at most 2, however wrong", largest_gradient, at_most=2.0),
         Exact("a label's mean is its target within 5e-6 widths", lambda: error_of_mean(HlGauss()), at_most=5e-6),

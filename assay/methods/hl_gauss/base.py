@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.core.recipe import Recipe, Stage
-from assay.methods.hl_gauss.actor import BinnedQNetwork
-from assay.methods.hl_gauss.critics import BinnedTwinQ, BinnedValue
 from assay.methods.hl_gauss.fits import CrossEntropy
+from assay.models.heads.bins import Bins
+from assay.models.heads.value import ActionValue, Greedy, Value
+from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
 from assay.recipes.actor_critic import ppo
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, Defaults
 from assay.recipes.off_policy import dqn, sac
-from assay.recipes.worlds import CONTINUOUS, CONTROL, LANGUAGE, World
 
 
 def classified(stage: Stage) -> Stage:
@@ -24,29 +25,31 @@ def classified(stage: Stage) -> Stage:
     return replace(stage, critic=terms)
 
 
-def classified_dqn(reach: float = 110.0) -> Recipe:
+def classified_dqn(world: Defaults = CONTROL, reach: float = 110.0) -> Recipe:
     """Double DQN over bins; with discount 0.99 and rewards of 1 a step, CartPole's values are 0 to 100."""
-    base = dqn()
+    base = dqn(world)
     stage = classified(base.stages[0])
-    return replace(base, actor=BinnedQNetwork(-reach, reach, num=101, hidden=(256, 256)), stages=(stage,))
+    return replace(base, actor=Policy(world.off_policy.body, Greedy(Bins(-reach, reach, 101))), stages=(stage,))
 
 
-def classified_sac(reach: float = 1800.0) -> Recipe:
+def classified_sac(world: Defaults = CONTINUOUS, reach: float = 1800.0) -> Recipe:
     """SAC over bins; with discount 0.99 and rewards of -16 to 0 a step, the pendulum's values are -1600 to 0."""
-    base = sac()
+    base = sac(world)
     stage = classified(base.stages[0])
-    critics = {**base.critics, "q": BinnedTwinQ(-reach, reach, num=201)}
+    critics = {**base.critics, "q": Critic(world.off_policy.body, ActionValue(bins=Bins(-reach, reach, 201)))}
     return replace(base, critics=critics, stages=(stage, *base.stages[1:]))
 
 
-def classified_ppo(world: World = LANGUAGE, reach: float = 1.5) -> Recipe:
+def classified_ppo(world: Defaults = LANGUAGE, reach: float = 1.5) -> Recipe:
     """PPO over bins; outcomes of 0 and 1 unless told."""
     base = ppo(world)
     stage = classified(base.stages[1])
-    return replace(base, critics={"value": BinnedValue(-reach, reach)}, stages=(base.stages[0], stage))
+    critic = replace(world.value, head=Value(Bins(-reach, reach, 51)))
+    return replace(base, critics={"value": critic}, stages=(base.stages[0], stage))
 
 
-def hl_gauss(world: World = CONTROL) -> Recipe:
+def hl_gauss(world: Defaults = CONTROL) -> Recipe:
     """HL-Gauss (arXiv:2403.03950) on what learns values in this world: dqn, sac or ppo."""
-    base = {CONTROL.name: classified_dqn, CONTINUOUS.name: classified_sac}.get(world.name)
-    return replace(classified_ppo(world) if base is None else base(), name="hl-gauss")
+    if world.tokens or world.tabular:
+        return replace(classified_ppo(world), name="hl-gauss")
+    return replace(classified_dqn(world) if world.discrete else classified_sac(world), name="hl-gauss")

@@ -1,48 +1,13 @@
-"""Numbers as distributions over fixed bins, and back. Axes: M bins."""
+"""Numbers as labels over fixed bins. Axes: M bins."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from assay.core.slots import Choice
-
-
-@dataclass(frozen=True)
-class Bins(Choice):
-    """`num` equal bins whose edges span `low` to `high`; numbers beyond are moved to the nearer end."""
-
-    low: float
-    high: float
-    num: int
-
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"low": -2.0, "high": 3.0, "num": 10},)
-
-    @property
-    def width(self) -> float:
-        """Of one bin."""
-        return (self.high - self.low) / self.num
-
-    def edges(self, like: Tensor) -> Tensor:
-        """low = e_0 < ... < e_M = high, in the precision and on the device of `like`."""
-        return self.low + self.width * torch.arange(self.num + 1, dtype=like.dtype, device=like.device)
-
-    def centres(self, like: Tensor) -> Tensor:
-        """The middle of each bin, [M]."""
-        return self.low + self.width * (torch.arange(self.num, dtype=like.dtype, device=like.device) + 0.5)
-
-    def clamped(self, number: Tensor) -> Tensor:
-        """The number inside the range."""
-        return number.clamp(self.low, self.high)
-
-
-def decoded(logits_M: Tensor, bins: Bins) -> Tensor:
-    """sum_i centre_i * softmax(logits)_i, [...]."""
-    return logits_M.softmax(-1) @ bins.centres(logits_M)
+from assay.models.heads.bins import Bins
 
 
 def gaussian_labels(number: Tensor, bins: Bins, spread: float) -> Tensor:

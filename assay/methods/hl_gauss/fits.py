@@ -15,7 +15,8 @@ from torch import Tensor
 
 from assay.core.record import Experience, Regressed
 from assay.core.slots import Prediction, Regression, View
-from assay.methods.hl_gauss.bins import Bins, decoded, gaussian_labels, two_hot_labels
+from assay.methods.hl_gauss.bins import gaussian_labels, two_hot_labels
+from assay.models.heads.bins import Bins, decoded
 
 
 class Label(Protocol):

@@ -14,10 +14,9 @@ from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.record import Experience
 from assay.core.spaces import Discrete, Spec
-from assay.parts.critics.value import TableValue
 from assay.parts.sources.logged import Log
 from assay.recipes.conservative import iql
-from assay.recipes.worlds import CONTINUOUS, CONTROL, TABLE
+from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
 
 SPEC = Spec(Discrete(2), Discrete(3), horizon=2)
 RANDOM = Log(50, noise=1.0)
@@ -26,23 +25,24 @@ RANDOM = Log(50, noise=1.0)
 def slope(level: float, value: float) -> torch.Tensor:
     """d V loss / d V(s) where three recorded actions have values 0, 1 and 2."""
     recipe: Any = iql(TABLE, level=level)
-    q, v = recipe.critics["q"].build(SPEC), TableValue(2)
+    q, v = recipe.critics["q"].build(SPEC), recipe.critics["value"].build(SPEC)
     with torch.no_grad():
-        q.table[0] = torch.tensor([0.0, 1.0, 2.0]).unsqueeze(1)
-        v.table[0] = value
+        q.body.table[0] = torch.tensor([0.0, 1.0, 2.0]).unsqueeze(1)
+        v.body.table[0] = value
     state, action = torch.tensor([[0, 1]]).expand(3, 2), torch.tensor([[0, 0], [1, 0], [2, 0]])
     first, no = torch.tensor([[1.0, 0.0]]).expand(3, 2), torch.zeros(3, 2, dtype=torch.bool)
     record = Experience({"state": state}, action, first > 0, 0 * first, 0 * first, no, no)
     engine = probes.witness(recipe, recipe.actor.build(SPEC), {"q": q, "q_target": q, "value": v}, spec=SPEC)
-    return engine.gradient(recipe.stages[0], engine.annotate(record, recipe.needs))["value.table"][0]
+    return engine.gradient(recipe.stages[0], engine.annotate(record, recipe.needs))["value.body.table"][0]
 
 
 METHOD = Method(
     paper="arXiv:2110.06169",
     recipe=iql,
     worlds=(CONTROL, CONTINUOUS, TABLE),
-    home="cartpole",
-    departs=(
+    default_task="cartpole",
+    family="offline",
+    departures=(
         "the Gaussian's mean is not squashed", "networks of 64, batches of 128, Adam 1e-3 (256, 256, 3e-4), no decay",
         "data are made of scripted experts under noise, not D4RL",
     ),

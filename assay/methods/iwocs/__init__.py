@@ -7,10 +7,11 @@ Zouitine, Geist & Rachelson 2024. Where nature chooses for each (s, a) by itself
 one that changes, and max_pi min_T = min_T max_pi: the lowest of some optima is a bound that the policy can meet.
 """
 
+from assay import recipes
 from assay.claims.claim import Exact, Expect, Final, Measured, Method
 from assay.methods.iwocs import claims as robust
 from assay.methods.iwocs.base import iwocs, quick_dqn
-from assay.recipes.worlds import CONTROL
+from assay.recipes.defaults import CONTROL
 
 SMALL = [robust.random_table(seed, num_states=3) for seed in range(3)]
 WALKS = [robust.windy_walk(seed) for seed in range(6)]
@@ -56,8 +57,10 @@ METHOD = Method(
     paper="arXiv:2410.06212",
     recipe=iwocs,
     worlds=(CONTROL,),
-    home="windy-walk",
-    departs=(
+    default_task="windy-walk",
+    family="robust",
+    base=recipes.dqn,
+    departures=(
         "dqn solves the problems, and the worst of a list of regimes is sought, not one between bounds",
         "every network counts everywhere; the authors ignore one where it has no data, by a test not looked up",
         "at most as many problems as the program has phases",

@@ -8,24 +8,24 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe
 from assay.core.schedules import Linear
 from assay.core.slots import TaskChange
-from assay.methods.iwocs.actor import MaxMin
+from assay.methods.iwocs.models import MaxMin
 from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy
 from assay.parts.sources.fresh import FreshSequences
 from assay.parts.sources.replay import Replay
+from assay.recipes.defaults import CONTROL, Defaults
 from assay.recipes.off_policy import dqn
-from assay.recipes.worlds import CONTROL, World
 
 
-def quick_dqn(world: World = CONTROL) -> Recipe:
+def quick_dqn(world: Defaults = CONTROL) -> Recipe:
     """dqn for small problems: narrow networks, few updates a step."""
     base = dqn(world)
     return replace(
         base,
         actor=MaxMin().member,
         copies={"target": replace(base.copies["target"], every=100)},
-        rollout=Fragments(instances=8, steps=8, explore=EpsilonGreedy(Linear(1.0, 0.05, share=0.3))),
+        rollout=Fragments(num_envs=8, steps=8, explore=EpsilonGreedy(Linear(1.0, 0.05, share=0.3))),
         source=Replay(capacity=50_000, batch=128, updates=8, warmup=1_000),
         stages=(replace(base.stages[0], optimizer=Adam(1e-3, clip_norm=10.0)),),
     )
@@ -33,11 +33,11 @@ def quick_dqn(world: World = CONTROL) -> Recipe:
 
 def assembled(name: str, num: int) -> Recipe:
     """A policy of `num` handed networks that learns nothing more: one step, to look at it."""
-    rollout = Fragments(instances=8, steps=8)
+    rollout = Fragments(num_envs=8, steps=8)
     return Recipe(name, actor=MaxMin(num=num), stages=(), source=FreshSequences(), rollout=rollout, steps=1)
 
 
-def iwocs(world: World = CONTROL, problems: int = 3, steps: int = 200) -> Recipe:
+def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200) -> Recipe:
     """IWOCS (arXiv:2410.06212) around dqn: at most `problems` of them, each in the worst regime for the policy so far.
 
     Each network is handed to its own place and all later ones, which so hold nothing new until it is their turn.

@@ -16,7 +16,7 @@ from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Copy, Recipe
 from assay.methods.kl_bayes.credit import PosteriorWeight
 from assay.parts.credit.shaping import KlInReward
-from assay.recipes.worlds import EVERY, LANGUAGE, TABLE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: (3.0, 0.5, 1.0)[sum(tokens)] * tokens[0], num_tokens=2, horizon=2)
 REFERENCE_SA, NOW_SA = (torch.linspace(first, -first, 6).double().view(3, 2).requires_grad_() for first in (-0.5, 1.0))
@@ -24,12 +24,12 @@ BETA = 0.5
 TARGET = probes.posterior(EPISODES, REFERENCE_SA, BETA)
 
 
-def recipe(world: World = LANGUAGE, beta: float = 0.1) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
     credit = (KlInReward(beta), *recipes.rloo(world).credit)
     return replace(recipes.rloo(world), name="kl-bayes", copies={"reference": Copy(of="actor")}, credit=credit)
 
 
-def matching(world: World = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
+def matching(world: Defaults = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
     return replace(recipe(world), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
 
 
@@ -49,7 +49,8 @@ def bias_of_matching() -> torch.Tensor:
     (exact,) = torch.autograd.grad(probes.divergence(TARGET.logp, EPISODES.logp(NOW_SA)), NOW_SA)
     all_once = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), torch.zeros_like(NOW_SA))
     actor, models = probes.table_of(NOW_SA), {"reference": probes.table_of(REFERENCE_SA)}
-    return (probes.gradient(matching(beta=BETA, centre=False), all_once, actor, models=models)["table"] - exact).norm()
+    found = probes.gradient(matching(beta=BETA, centre=False), all_once, actor, models=models)
+    return (found["body.table"] - exact).norm()
 
 
 def matching_at_the_posterior() -> torch.Tensor:
@@ -66,8 +67,11 @@ def distance_after(learner: Recipe, seed: int) -> float:
 METHOD = Method(
     "arXiv:2205.11275",
     recipe,
-    worlds=EVERY, home="sorting-5",
-    departs=("the paper is theory: rloo is our choice of estimator, and Z of `matching` is estimated in each group",),
+    worlds=EVERY, default_task="sorting-5",
+    family="policy gradient",
+    base=recipes.rloo,
+    variants={"posterior-matching": matching},
+    departures=("the paper is theory: rloo is our choice of estimator; Z of `matching` is estimated in each group",),
     claims=(
         Exact("objective + beta KL(pi || pi*) = beta log Z", objective_and_distance_to_the_posterior, equals=0.0),
         Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),

@@ -17,14 +17,14 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.methods.ma_rlhf.credit import SegmentGae, Spans
 from assay.parts.credit.temporal import Gae, Whiten
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
 
 
-def recipe(world: World = LANGUAGE, length: int = 5) -> Recipe:
-    credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.decay), Whiten())
+def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
+    credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.gae_lambda), Whiten())
     return replace(recipes.ppo(world), name="ma-rlhf", credit=credit)
 
 
@@ -63,8 +63,10 @@ METHOD = Method(
     paper="arXiv:2410.02743",
     recipe=recipe,
     worlds=EVERY,
-    home="sorting",
-    departs=(
+    default_task="sorting",
+    family="credit assignment",
+    base=recipes.ppo,
+    departures=(
         "a macro action's value is that of its first state; the authors' mean over its states biases the gradient",
         "rewards inside a macro action are summed, as in the paper; the authors' code takes their mean",
         "each token has its own ratio, as in the authors' code; the paper writes the macro action's joint ratio",

@@ -83,13 +83,14 @@ class SegmentGae(Credit):
         A_k = R_k + discount^n_k * V_(k+1) - V_k + discount^n_k * decay * A_(k+1),  R_k = sum_i discount^i r_(t_k + i)
 
     V_k is the value at the segment's first state, so that credit is unbiased where the critic is right. Inside a
-    segment nothing decays: it is token GAE whose `decay` applies once at each segment's end. `return` is each state's
-    own: what A + V would be had the segment begun there. Terminal steps do not bootstrap, truncated ones and the end of
-    a fragment do. Degenerate: one decision a segment is Gae; one segment an episode is its return minus V(first state).
+    segment nothing decays: it is token GAE whose `gae_lambda` applies once at each segment's end. `return` is each
+    state's own: what A + V would be had the segment begun there. Terminal steps do not bootstrap, truncated ones and
+    the end of a fragment do. Degenerate: one decision a segment is Gae; one segment an episode is its return minus
+    V(first state).
     """
 
     discount: float = 0.99
-    decay: float = 0.95
+    gae_lambda: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {
@@ -107,7 +108,7 @@ class SegmentGae(Credit):
         here = torch.where(mask, column, len(column)).flip(1).cummin(1).values.flip(1)
         following = pad(here[:, 1:], (0, 1), value=len(column))
         leaves = pad(begins, (0, 1)).gather(1, following)
-        trace = goes_on * torch.where(leaves, value.new_tensor(self.decay), value.new_tensor(1.0))
+        trace = goes_on * torch.where(leaves, value.new_tensor(self.gae_lambda), value.new_tensor(1.0))
         delta = experience.reward + self.discount * after - value
         own = returns.accumulate(delta, self.discount, mask, trace)
         first = torch.where(begins, column, 0).cummax(1).values

@@ -18,13 +18,13 @@ from assay.core.schedules import Linear
 from assay.methods.mdpo.objectives import MirrorDescent
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.sources.fresh import FreshSequences
-from assay.recipes.worlds import CONTROL, EVERY, World
+from assay.recipes.defaults import CONTROL, EVERY, Defaults
 
 OLD_A = torch.tensor([0.7, -0.4, 0.1, -1.0], dtype=torch.float64)
 ADVANTAGE_A = torch.tensor([1.5, -0.5, 0.2, -2.0], dtype=torch.float64)
 
 
-def recipe(world: World = CONTROL, step_size: float | Linear = Linear(1.0, 0.0)) -> Recipe:
+def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.0)) -> Recipe:
     base = recipes.ppo(world)
     objective = PolicyGradient(trust=MirrorDescent(step_size))
     policy = replace(base.stages[0], objective=(objective,), regularizers=())
@@ -60,8 +60,10 @@ METHOD = Method(
     paper="arXiv:2005.09814",
     recipe=recipe,
     worlds=EVERY,
-    home="cartpole",
-    departs=(
+    default_task="cartpole",
+    family="policy gradient",
+    base=recipes.ppo,
+    departures=(
         "the KL is estimated from the recorded decisions, without bias; the authors' is in closed form",
         "minibatches, epochs and the value network's steps are ppo's here; the authors take m full-batch steps",
         "on-policy only: the off-policy variant is not built",

@@ -8,6 +8,7 @@ off: a wrong answer's push fades as it becomes less likely.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -19,8 +20,8 @@ from assay.methods.nft.credit import PopulationDeviation
 from assay.methods.nft.objectives import NegativeAware
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
-from assay.recipes.worlds import EVERY, LANGUAGE, World
 
 LOGITS_A, MEMBERS = torch.tensor([0.4, -0.3]), 4
 PULLS = probes.bandit_experience([0, 1, 1, 1, 0, 0, 0, 1], [1.0, 0, 0, 0, 1.0, 1.0, 1.0, 0], LOGITS_A, members=MEMBERS)
@@ -28,7 +29,7 @@ PULLS = probes.bandit_experience([0, 1, 1, 1, 0, 0, 0, 1], [1.0, 0, 0, 0, 1.0, 1
 MOVED = (LOGITS_A + torch.tensor([0.3, 0.0])).double().log_softmax(-1)[PULLS.action]
 
 
-def recipe(world: World = LANGUAGE, negative: float = 1.0) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
     base = replace(recipes.grpo(world), credit=(OutcomeCredit(GroupMean(), PopulationDeviation()),))
     return with_policy(base, "nft", PolicyGradient(trust=NegativeAware(negative=negative)))
 
@@ -56,8 +57,11 @@ METHOD = Method(
     paper="arXiv:2505.18116",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
-    departs=(
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={"positives-only": partial(recipe, negative=0.0)},
+    departures=(
         "the prompt's weight is sqrt((1 - r) / r), which is grpo's; the released script has 1 - r (odds_of_centred)",
         "prompts that are all right or all wrong weigh nothing, where the released code samples them anew",
         "outcomes that are not 0 or 1 keep grpo's advantage, from which the odds are read",

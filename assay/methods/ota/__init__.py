@@ -8,6 +8,8 @@ afterwards, 0 where s is the goal. Over long ways a one-step value is flat and n
 option takes one discount for n steps. Its rivals: n = 1, and one step with discount^(1/n), the same horizon.
 """
 
+from functools import partial
+
 import torch
 
 from assay.claims.claim import Average, Exact, Measured, Method
@@ -15,7 +17,7 @@ from assay.methods.ota.base import ota
 from assay.methods.ota.claims import line_values
 from assay.parts.sources.relabelled import Relabelled
 from assay.parts.targets.one_step import NextValue
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 LENGTH = 31
 AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).clamp(min=0).double()
@@ -46,12 +48,19 @@ def wrong_signs() -> torch.Tensor:
     return (gain[AWAY[:-10] >= 10] <= 0).sum()
 
 
+HIQL = partial(ota, option=1)
+"""One step an option: HIQL (arXiv:2307.11949)."""
+
+
 METHOD = Method(
     paper="arXiv:2505.12737",
     recipe=ota,
     worlds=(CONTROL, CONTINUOUS),
-    home="pointmaze-medium",
-    departs=(
+    default_task="pointmaze-medium",
+    family="goal-conditioned",
+    base=HIQL,
+    variants={"hiql": HIQL},
+    departures=(
         "an option costs 1 unless it begins at the goal, so that n = 1 is HIQL; in the authors' code the arriving one "
         "costs 0: V = -1 + discount * theirs, the same order",
         "V_h has a representation of its own; the authors' two values, their copies and the low level share one",

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
-from assay.methods.ota.actor import Hierarchical
-from assay.methods.ota.critics import GoalValue
 from assay.methods.ota.fits import ExpectileByTarget
+from assay.methods.ota.models import GoalValue, Hierarchical
 from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
+from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
 from assay.parts.sources.relabelled import Ahead, Mixed, Relabelled
 from assay.parts.targets.one_step import NextValue
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
 
@@ -26,7 +26,7 @@ def goal_value(critic: str, discount: float) -> Td:
 
 
 def ota(
-    world: World = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
+    world: Defaults = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
 ) -> Recipe:
     """OTA (arXiv:2505.12737): the value that subgoals are chosen by counts options of `option` steps; 1 is HIQL's.
 
@@ -35,8 +35,8 @@ def ota(
     jump = Stage("high value", ("high_value",), critic=(goal_value("high_value", high_discount),), optimizer=STEP)
     return Recipe(
         name="ota",
-        actor=Hierarchical((64, 64)),
-        critics={"value": GoalValue((64, 64)), "high_value": GoalValue((64, 64))},
+        actor=Policy(head=Hierarchical()),
+        critics={"value": Critic(head=GoalValue()), "high_value": Critic(head=GoalValue())},
         copies={"value_target": Copy("value", 0.02), "high_value_target": Copy("high_value", 0.02)},
         source=Relabelled(goals=Mixed(discount=discount)),
         stages=(

@@ -13,7 +13,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
 from assay.parts.credit.temporal import Gae
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 EPISODES = probes.token_episodes(lambda tokens: sum(tokens) / 3, num_tokens=2, horizon=3)
 
@@ -22,7 +22,7 @@ def distance_from_monte_carlo() -> torch.Tensor:
     """With decay 1 and discount 1 the return of the first decision is the outcome, whatever the critic says."""
     record = EPISODES.record(torch.arange(8).unsqueeze(0), torch.zeros(EPISODES.num_states, 2))
     value = torch.linspace(-1.0, 1.0, record.mask.numel(), dtype=torch.float64).view_as(record.reward)
-    credited = Gae(discount=1.0, decay=1.0)(record.add({"value": value}))
+    credited = Gae(discount=1.0, gae_lambda=1.0)(record.add({"value": value}))
     return (credited.column("return")[:, 0] - (record.reward * record.mask).sum(1)).abs().max()
 
 
@@ -30,8 +30,9 @@ METHOD = Method(
     paper="arXiv:1707.06347",
     recipe=recipes.ppo,
     worlds=EVERY,
-    home="cartpole",
-    departs=(
+    default_task="cartpole",
+    family="policy gradient",
+    departures=(
         "advantages are whitened over the whole batch, not over each minibatch",
         "actor and critic have their own networks, optimizers and gradient clipping",
         "no value clipping",

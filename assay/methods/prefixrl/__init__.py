@@ -16,13 +16,13 @@ from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.prefixrl.rollout import FromPrefixes
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: tokens[0] * tokens[1] + 0.5 * tokens[2], num_tokens=2, horizon=3)
 LOGITS_SA = torch.linspace(-1.0, 1.5, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
 
 
-def recipe(world: World = LANGUAGE, plain: float = 0.25) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, plain: float = 0.25) -> Recipe:
     """GRPO from prefixes; `plain` is the share of starts without one."""
     base = recipes.grpo(world)
     assert base.rollout is not None
@@ -50,8 +50,10 @@ METHOD = Method(
     paper="arXiv:2601.18795",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
-    departs=(
+    default_task="countdown",
+    family="guidance",
+    base=recipes.grpo,
+    departures=(
         "solutions are the task's demonstrations (as from another model), not rejection samples of the base policy",
         "each problem is met once, with one prefix or none, instead of several copies of a fixed set of problems",
         "prefixes of 40 to 80 % and a quarter of plain starts are from memory of the paper; grpo stands for its loss",

@@ -26,8 +26,8 @@ class FromPrefixes(Rollout):
     longest = 0 is `Episodes`.
     """
 
-    starts: int = 32
-    members: int = 8
+    num_starts: int = 32
+    group_size: int = 8
     shortest: float = 0.4
     longest: float = 0.8
     plain: float = 0.25
@@ -40,13 +40,8 @@ class FromPrefixes(Rollout):
             raise AssayError(f"FromPrefixes needs a task with demonstrations, and '{task.name}' has none; use Episodes")
         return {}
 
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """`len(starts)` x `members` episodes; `prefix` [B] is how many decisions were given."""
+        """`len(starts)` x `group_size` episodes; `prefix` [B] is how many decisions were given."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, DemonstratedTask)
         assert isinstance(task, ResumableTask)
@@ -55,7 +50,7 @@ class FromPrefixes(Rollout):
         fraction = (self.shortest + (self.longest - self.shortest) * where) * (is_plain >= self.plain)
         length = shown.mask.sum(1)
         given = torch.minimum((torch.from_numpy(fraction) * length).long(), (length - 1).clamp(min=0))
-        rows, samples = group_rows(np.arange(len(starts)), self.members)
+        rows, samples = group_rows(np.arange(len(starts)), self.group_size)
         begun = first_decisions(shown, given).rows(torch.from_numpy(rows))
         played = task.resume(actor, begun, samples, draw, split=0)
         return played.add({"prefix": given[torch.from_numpy(rows)]})

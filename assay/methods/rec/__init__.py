@@ -8,6 +8,7 @@ samples, so clipping is what regularises it. With importance weights and the dev
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -21,12 +22,12 @@ from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoScale, Outco
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.regularizers.behaviour import KlToBehaviour
 from assay.parts.sources.fresh import FreshSequences
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
-from assay.recipes.worlds import EVERY, LANGUAGE, World
 
 
 def recipe(
-    world: World = LANGUAGE,
+    world: Defaults = LANGUAGE,
     keeps: Keeps = OneSide(),
     weight: Weight = Even(),
     scale: NoScale | GroupDeviation = NoScale(),
@@ -64,8 +65,15 @@ METHOD = Method(
     paper="arXiv:2509.24203",
     recipe=recipe,
     worlds=EVERY,
-    home="countdown",
-    departs=("dropped samples leave the mean over tokens too", "stale: one rollout in 16 minibatches, not 20 rollouts"),
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={
+        "rec-is": partial(recipe, weight=Importance()),
+        "red-drop": partial(recipe, drop=(DropSurplusNegatives(),)),
+        "opmd": partial(recipe, keeps=EveryDecision(), penalty=(KlToBehaviour(),)),
+    },
+    departures=("dropped samples leave the mean over tokens too", "stale: one rollout in 16 minibatches, not 20"),
     claims=(
         Exact("its gradient is that of the pairwise fit", distance_from_pairwise_fit, equals=0.0),
         Exact("weighed and scaled it is grpo, off-policy too", distance_from_grpo, equals=0.0),

@@ -12,30 +12,33 @@ from typing import Any
 
 import torch
 
+from assay import recipes
 from assay.claims.claim import Exact, Gain, Measured, Method
 from assay.core.record import Experience, Need
-from assay.methods.reinflow.actor import Flow
-from assay.methods.reinflow.base import reinflow
+from assay.methods.reinflow.base import flow_matching, reinflow
 from assay.methods.reinflow.claims import nodes, path_gradient_error, small_actor, walked_record
-from assay.recipes.worlds import CONTINUOUS
+from assay.methods.reinflow.models import Flow
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Policy
+from assay.recipes.defaults import CONTINUOUS
 
-LOGP = frozenset({Need.LOGP})
+LOGP, BODY = frozenset({Need.LOGP}), Perceptron((8, 8))
 
 
-def paths_of(actor: Flow) -> tuple[Any, Experience]:
+def paths_of(actor: Policy) -> tuple[Any, Experience]:
     """A small actor and 5 nodes of each of its normal numbers, walked."""
     module = small_actor(replace(reinflow(), actor=actor))
     return module, walked_record(module, nodes(module.num_draws, 5)[0])[0]
 
 
 def gradient_error(steps: int) -> torch.Tensor:
-    recipe = reinflow(actor=Flow((8, 8), steps))
+    recipe = reinflow(actor=Policy(BODY, Flow(steps)))
     return path_gradient_error(recipe, lambda end: (2.0 * end[:, 0]).sin() + end[:, 0].square(), num=14)
 
 
 def one_step_error() -> Any:
     """With one step, minus a Gaussian actor whose observation has x_0 in it, up to x_0's own density."""
-    flow, record = paths_of(Flow((8, 8), 1))
+    flow, record = paths_of(Policy(BODY, Flow(1)))
     start, end = record.column("path")[:, 0, :, 0].unbind(1)
     seen = record.context["observation"][:, 0]
     mean = start + flow.velocity((len(seen),), seen, flow.times[0], start.unsqueeze(1))[:, 0]
@@ -45,7 +48,7 @@ def one_step_error() -> Any:
 
 
 def recorded_error() -> Any:
-    actor, record = paths_of(Flow((8, 8), 3))
+    actor, record = paths_of(Policy(BODY, Flow(3)))
     return (actor.score(record, LOGP).logp - record.logp).abs().max()
 
 
@@ -59,8 +62,11 @@ METHOD = Method(
     paper="arXiv:2505.22094",
     recipe=reinflow,
     worlds=(CONTINUOUS,),
-    home="pendulum",
-    departs=(
+    default_task="pendulum",
+    family="offline to online",
+    base=recipes.ppo,
+    variants={"flow-matching": flow_matching},
+    departures=(
         "the ratio is the path's, as the paper writes it; the code takes the geometric mean of its factors, clip 0.01",
         "steps, noise and the stored end are not clipped, only what the task gets: the recorded density is exact",
         "deterministic means from x_0 = 0; the authors still draw x_0. One action a decision, no chunks",
@@ -75,6 +81,6 @@ METHOD = Method(
         Measured("raises the return of the flow it starts from", "pendulum", reinflow(), 0.0,
                  metric=Gain(), seeds=5, minutes=3.0, steps=40),
         Measured("learned noise ends above fixed small noise", "pendulum", reinflow(),
-                 reinflow(actor=Flow(noise=(0.08, 0.08))), seeds=5, minutes=6.0, steps=40),
+                 reinflow(actor=Policy(head=Flow(noise=(0.08, 0.08)))), seeds=5, minutes=6.0, steps=40),
     ),
 )  # fmt: skip

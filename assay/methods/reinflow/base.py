@@ -6,23 +6,24 @@ from dataclasses import replace
 
 from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe, Stage
-from assay.methods.reinflow.actor import Flow
+from assay.methods.reinflow.models import Flow
+from assay.models.model import Policy
 from assay.parts.objectives.denoising import Denoising
 from assay.parts.sources.logged import Log, Logged
 from assay.recipes.actor_critic import ppo
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MEDIOCRE = Logged((Log(episodes=50, noise=0.7),), batch=256, updates=10)
 """Episodes of the task's expert, most of whose actions are replaced by random ones."""
 
 
-def flow_matching(world: World = CONTINUOUS, actor: Flow = Flow()) -> Recipe:
+def flow_matching(world: Defaults = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
     """A rectified flow (arXiv:2209.03003) that generates a log's actions: cloning, without a likelihood."""
     stage = Stage("flow", trains=("actor",), objective=(Denoising(),), optimizer=Adam(1e-3, clip_norm=0.0))
     return Recipe(name="flow", actor=actor, source=MEDIOCRE, stages=(stage,), steps=100)
 
 
-def reinflow(world: World = CONTINUOUS, actor: Flow = Flow()) -> Recipe:
+def reinflow(world: Defaults = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
     """ReinFlow (arXiv:2505.22094): a cloned flow with learned noise along its path, then ppo as it is."""
     base = ppo(world)
     optimizer = replace(world.optimizer, learning_rate=3e-4)

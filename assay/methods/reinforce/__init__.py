@@ -11,7 +11,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
 REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
@@ -27,8 +27,9 @@ METHOD = Method(
     paper="Williams 1992",
     recipe=recipes.reinforce,
     worlds=EVERY,
-    home="addition",
-    departs=("Adam instead of plain gradient ascent",),
+    default_task="addition",
+    family="policy gradient",
+    departures=("Adam instead of plain gradient ascent",),
     claims=(
         Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
         Measured(

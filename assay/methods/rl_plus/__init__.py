@@ -21,18 +21,18 @@ from assay.methods.rl_plus.objectives import HybridPolicy
 from assay.methods.rl_plus.rollout import WithDemonstrations
 from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.trust import Clip
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 NOW, OLD, REWARD = torch.tensor([[2, 0.5, -1, -4], [1.5, 1, -0.5, -3], [0.2, -1, 0.5, 3]], dtype=torch.float64)
 
 
-def mixed(world: World = LANGUAGE) -> Recipe:
+def mixed(world: Defaults = LANGUAGE) -> Recipe:
     """grpo with demonstrations as if written with probability 1: naive importance sampling."""
     assert world.episodes is not None
     return replace(recipes.grpo(world), name="grpo-mixed", rollout=WithDemonstrations(world.episodes))
 
 
-def recipe(world: World = LANGUAGE, focus: float = 0.5, uniform: float = 1.0) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, focus: float = 0.5, uniform: float = 1.0) -> Recipe:
     policy = replace(mixed(world).stages[0], objective=(HybridPolicy(Clip(), focus, uniform, SequenceMean()),))
     return replace(mixed(world), name="rl-plus", stages=(policy,))
 
@@ -63,8 +63,11 @@ def distance_from_grpo() -> torch.Tensor:
 
 
 METHOD = Method(
-    "arXiv:2508.00222", recipe, EVERY, home="countdown",
-    departs=(
+    "arXiv:2508.00222", recipe, EVERY, default_task="countdown",
+    family="guidance",
+    base=recipes.grpo,
+    variants={"grpo-mixed": mixed},
+    departures=(
         "eight own answers and one demonstration in a group instead of seven and one",
         "the uniform policy's probability is 1, as in the released code, instead of 1 over the vocabulary",
         "own answers as in the paper (clip, deviation, mean within a sequence), which the released script switches off",

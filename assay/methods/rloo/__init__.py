@@ -11,7 +11,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
 REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
@@ -33,8 +33,10 @@ METHOD = Method(
     paper="arXiv:2402.14740",
     recipe=recipes.rloo,
     worlds=EVERY,
-    home="addition",
-    departs=("the KL penalty is left to a regularizer or to KlInReward",),
+    default_task="addition",
+    family="policy gradient",
+    base=recipes.reinforce,
+    departures=("the KL penalty is left to a regularizer or to KlInReward",),
     claims=(
         Exact("the gradient is unbiased", bias, equals=0.0, tolerance=1e-10),
         Exact(

@@ -18,13 +18,13 @@ from assay.core.recipe import Recipe
 from assay.methods.rover.objectives import UniformValue
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.parts.sources.fresh import FreshSequences
-from assay.recipes.worlds import CONTROL, LANGUAGE, TABLE, World
+from assay.recipes.defaults import CONTROL, LANGUAGE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
 LOGITS_SA = torch.linspace(-1.0, 1.0, 6).view(3, 2)
 
 
-def recipe(world: World = LANGUAGE) -> Recipe:
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
     base = recipes.grpo(world)
     stages = (replace(base.stages[0], objective=(UniformValue(),)),)
     return replace(base, name="rover", stages=stages, source=FreshSequences(minibatches=2))
@@ -68,8 +68,10 @@ METHOD = Method(
     paper="arXiv:2509.24981",
     recipe=recipe,
     worlds=(LANGUAGE, CONTROL, TABLE),
-    home="countdown",
-    departs=("half the squared error", "rewards are divided by the group's deviation, as in the released script"),
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=("half the squared error", "rewards are divided by the group's deviation, as in the released script"),
     claims=(
         Exact("greed on the uniform policy's values is right in every tree", worst_of_random_trees, equals=1.0),
         Exact("not where outcomes are graded", lambda: greedy_outcome(torch.tensor([0.6, 0.6, 1, 0]), 2), equals=0.6),

@@ -21,7 +21,7 @@ def uniform_logp(logits: Tensor | None, mask_BT: Tensor) -> Tensor:
     """Mean over all possible actions of log pi(a|s), [B, T], zero where masked."""
     if logits is None:
         raise AssayError(
-            "values of the uniform policy need an actor with finitely many actions; use Mlp() on a discrete task"
+            "values of the uniform policy need an actor with finitely many actions; use Policy() on a discrete task"
         )
     possible = logits > FORBIDDEN
     total = torch.where(possible, logits, 0.0).sum(-1) / possible.sum(-1).clamp(min=1)

@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.spaces import Box, Spec
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
@@ -33,8 +33,9 @@ METHOD = Method(
     paper="arXiv:1812.05905",
     recipe=recipes.sac,
     worlds=(CONTINUOUS,),
-    home="pendulum",
-    departs=(
+    default_task="pendulum",
+    family="value-based",
+    departures=(
         "Adam 1e-3 instead of 3e-4",
         "8 steps and 8 updates in turn",
         "no purely random first steps: the initial policy explores",

@@ -15,12 +15,13 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Expect, Measured, Method
+from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.slots import ALONE
 from assay.methods.safe_rl_review.projection import projection
 from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.recipes.constrained import constrained, safe_ppo
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import CONTROL, EVERY, Defaults
 
 WATCHED = constrained(recipes.ppo(), Multiplier(1.0, Ascent(0.0)))
 """ppo with a multiplier that stays 0: it only reports the cost."""
@@ -54,12 +55,26 @@ def projected_cost() -> torch.Tensor:
     return (merged.column("advantage") * merged.column("cost_advantage")).mean() + 0.1 * (2.0 - 1.0)
 
 
+def lagrange(world: Defaults = CONTROL) -> Recipe:
+    """Gradient ascent on the dual in place of the PID controller."""
+    return constrained(recipes.ppo(world), Multiplier())
+
+
+def projected(world: Defaults = CONTROL) -> Recipe:
+    """The nearest advantage along which the cost falls, in place of a multiplier."""
+    return constrained(recipes.ppo(world), projection())
+
+
 METHOD = Method(
     paper="arXiv:2205.10330",
     recipe=safe_ppo,
     worlds=EVERY,
-    home="hazards",
-    departs=(
+    default_task="hazards",
+    family="safe",
+    base=recipes.ppo,
+    aliases=("pid-lagrange", "safe-ppo"),
+    variants={"lagrange": lagrange, "projection": projected},
+    departures=(
         "a survey: of its map, Lagrangian, PID, projection and early termination; no shields, Lyapunov or models",
         "projection uses the plain metric on advantages, not the Fisher metric on parameters",
         "the task is a native point with hazards, not Safety-Gymnasium",

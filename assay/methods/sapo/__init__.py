@@ -11,7 +11,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
-from assay.recipes.worlds import EVERY
+from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.zeros(2)
 
@@ -35,7 +35,9 @@ METHOD = Method(
     paper="arXiv:2511.20347",
     recipe=recipes.sapo,
     worlds=EVERY,
-    home="countdown",
+    default_task="countdown",
+    family="policy gradient",
+    base=recipes.grpo,
     claims=(
         Exact("at ratio one its push is grpo's, good or bad", lambda: push_at(1.0) - push_at(1.0, 1), equals=0.0),
         Exact("at ratio one its push is grpo's", lambda: push_at(1.0), equals=1.0),

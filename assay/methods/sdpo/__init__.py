@@ -19,12 +19,12 @@ from assay.methods.sdpo.objectives import Distil, jensen_shannon, reverse_kl
 from assay.methods.sdpo.source import ShownTwice
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 LOGITS_A, TEACHER_A = torch.tensor([[1.0, -0.5, 0.3, -2.0], [-1.0, 0.5, 2.0, 0.0]], dtype=torch.float64)
 
 
-def recipe(world: World = LANGUAGE, rate: float = 0.05) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
     base = recipes.grpo(world)
     stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
     return replace(base, name="sdpo", stages=stages, copies={"teacher": Copy(of="actor", rate=rate)})
@@ -40,15 +40,16 @@ def pull(learner: Recipe, arm: int) -> torch.Tensor:
     """d loss / d logits of one pull, with the teacher's log-ratio as its credit."""
     record, logq = probes.bandit_experience([arm], [1.0], LOGITS_A), TEACHER_A.log_softmax(-1)
     columns = {"teacher_logp": logq.view(1, 1, -1), "advantage": logq[arm] - record.logp}
-    return probes.gradient(learner, record.add(columns), probes.table_of(LOGITS_A.unsqueeze(0)))["table"][0]
+    return probes.gradient(learner, record.add(columns), probes.table_of(LOGITS_A.unsqueeze(0)))["body.table"][0]
 
 
 def by_divergence() -> Recipe:
     return replace(recipe(), stages=(replace(recipe().stages[0], objective=(Distil(reverse_kl),)),))
 
 
-def by_sampled_tokens() -> Recipe:
-    return replace(recipe(), stages=(replace(recipe().stages[0], objective=(PolicyGradient(trust=NoTrust()),)),))
+def by_sampled_tokens(world: Defaults = LANGUAGE) -> Recipe:
+    base = recipe(world)
+    return replace(base, stages=(replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),)),))
 
 
 def distance_of_expected_steps() -> torch.Tensor:
@@ -61,8 +62,11 @@ def spread_over_sampled_tokens() -> torch.Tensor:
 
 
 METHOD = Method(
-    "arXiv:2601.20802", recipe, worlds=(LANGUAGE,), home="sorting-5",
-    departs=(
+    "arXiv:2601.20802", recipe, worlds=(LANGUAGE,), default_task="sorting-5",
+    family="distillation",
+    base=recipes.grpo,
+    variants={"sampled-tokens": by_sampled_tokens},
+    departures=(
         "feedback is a right answer of the same group, the paper's setting without text from the environment",
         "it is shown as a solved example before the prompt, without words around it; all logits instead of the top 100",
         "the teacher scores once a step, when answers are gathered",

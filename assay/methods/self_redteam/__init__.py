@@ -8,6 +8,7 @@ the defense follows. Rewards are those of the released code. Only answers are sh
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -23,14 +24,14 @@ from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.sources.demonstrations import Demonstrations
-from assay.recipes.worlds import EVERY, LANGUAGE, World
+from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 GAMES = probes.all_games(((2.0, -1.0), (1.0, 0.5)), rounds=2).copies(torch.arange(16).unsqueeze(1))
 SECOND_B1 = torch.arange(32).unsqueeze(1) % 2 == 1
 ROLES = OutcomeCredit(PlayerMean(), PlayerDeviation(0.0))
 
 
-def recipe(world: World = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Recipe:
     """Self-play; with `supervised` that many demonstrations are learnt from after each batch, to keep other skills."""
     objective = PolicyGradient(trust=Clip(0.2, 0.2))
     stages: tuple[Stage, ...] = (Stage("policy", ("actor",), (objective,), optimizer=world.optimizer),)
@@ -43,8 +44,8 @@ def recipe(world: World = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Re
     return replace(recipes.grpo(world), name="self-redteam", credit=credit, copies=copies, stages=stages)
 
 
-SMALL = recipe().set("actor.width", 64).set("rollout.starts", 16)
-STATIC = replace(SMALL, rollout=FixedOpponents(starts=16, player=1))
+SMALL = recipe().set("actor.width", 64).set("rollout.num_starts", 16)
+STATIC = replace(SMALL, rollout=FixedOpponents(num_starts=16, player=1))
 
 
 def distance_between_scales() -> torch.Tensor:
@@ -64,8 +65,11 @@ METHOD = Method(
     paper="arXiv:2506.07468",
     recipe=recipe,
     worlds=EVERY,
-    home="red-teaming",
-    departs=(
+    default_task="red-teaming",
+    family="games",
+    base=recipes.grpo,
+    variants={"with-sft": partial(recipe, supervised=16)},
+    departures=(
     ),
     claims=(
         Exact("roles are credited apart: the scale of one changes nothing", distance_between_scales, equals=0.0),

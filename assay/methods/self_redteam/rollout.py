@@ -17,8 +17,8 @@ class FixedOpponents(Rollout):
     Only the policy's rows are there. Where `Episodes` is self-play, this is training on a static opponent.
     """
 
-    starts: int = 32
-    members: int = 8
+    num_starts: int = 32
+    group_size: int = 8
     player: int = 0
 
     def init(self, scene: Scene) -> State:
@@ -30,14 +30,9 @@ class FixedOpponents(Rollout):
             raise AssayError(f"player {self.player} does not sit at '{task.name}'; take 0 to {task.num_players - 1}")
         return {}
 
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """`len(starts)` x `members` games; randomness belongs to (start, sample), not to the batch."""
+        """`len(starts)` x `group_size` games; randomness belongs to (start, sample), not to the batch."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, GameTask)
-        rows, samples = group_rows(starts, self.members)
+        rows, samples = group_rows(starts, self.group_size)
         return task.play_against(actor, rows, samples, draw, player=self.player, split=0)

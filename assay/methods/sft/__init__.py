@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
-from assay.recipes.worlds import LANGUAGE, PREFERENCES, TABLE
+from assay.recipes.defaults import LANGUAGE, PREFERENCES, TABLE
 
 LOGITS_A = torch.tensor([0.5, -0.5, 0.1])
 
@@ -26,7 +26,8 @@ METHOD = Method(
     paper="maximum likelihood",
     recipe=recipes.sft,
     worlds=(LANGUAGE, PREFERENCES, TABLE),
-    home="countdown",
+    default_task="countdown",
+    family="imitation",
     claims=(
         Exact("its loss is the cross-entropy", distance_from_cross_entropy, equals=0.0),
         Measured(

@@ -8,6 +8,7 @@ tree, a node's value is the mean of its children. Decisions that were all but ce
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import torch
 
@@ -20,7 +21,7 @@ from assay.methods.spo.rollout import Chain, Tree
 from assay.parts.credit.temporal import Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
-from assay.recipes.worlds import CONTROL, LANGUAGE, TABLE, World
+from assay.recipes.defaults import CONTROL, LANGUAGE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: tokens[0] * tokens[1] + 0.3 * tokens[1], num_tokens=2, horizon=2)
 LOGITS_SA = torch.tensor([[0.4, -0.2], [1.0, 0.1], [-0.3, 0.5]], dtype=torch.float64)
@@ -28,13 +29,13 @@ PARENT_B, BRANCH_B = torch.tensor([0, 0, 1, 1, 2, 2]), torch.arange(1, 7)
 LEVEL_BT = torch.tensor([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1], [0, 1]])
 
 
-def recipe(world: World = LANGUAGE, rollout: Chain | Tree | None = None) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, rollout: Chain | Tree | None = None) -> Recipe:
     """Segment credit with a clipped ratio, from chains or, given Tree(), from trees."""
     base = recipes.grpo(world)
     assert base.rollout is not None
     stage = Stage("policy", ("actor",), (PolicyGradient(trust=Clip(0.2, 0.2)),), optimizer=world.optimizer)
     credit = (SegmentCredit(), Uncertain(0.9), WithCredit(), Whiten())
-    chain = Chain(base.rollout.num_starts, members=8, segment=2 if world is LANGUAGE else 20)
+    chain = Chain(base.rollout.num_starts, group_size=8, segment=2 if world.tokens else 20)
     return replace(base, name="spo", rollout=rollout or chain, credit=credit, stages=(stage,))
 
 
@@ -56,8 +57,12 @@ METHOD = Method(
     paper="arXiv:2505.23564",
     recipe=recipe,
     worlds=(LANGUAGE, CONTROL, TABLE),
-    home="countdown",
-    departs=(
+    default_task="countdown",
+    family="credit assignment",
+    base=recipes.grpo,
+    aliases=("spo-chain",),
+    variants={"spo-tree": partial(recipe, rollout=Tree(25, (4, 4), 3))},
+    departures=(
         "a cut follows the c-th uncertain decision; the public code cuts before it, no stopping time, which is biased",
         "c = 2 and 4 probes instead of 5 and 9; the start is always probed; whitened once over the batch",
         "no KL term; trees have no buffer of old edges, and levels are pooled as in the paper, not weighed",

@@ -34,7 +34,7 @@ class Tree(Rollout):
     the last level run to the end. A child that ends early is a leaf. branching (G,) is `Episodes` with G members.
     """
 
-    starts: int = 8
+    num_starts: int = 8
     branching: tuple[int, ...] = (4, 4)
     segment: int = 3
 
@@ -43,11 +43,6 @@ class Tree(Rollout):
         task = scene.task
         need_resumable(task, "Tree")
         return {}
-
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Every edge of every tree, level by level; the random numbers of an edge belong to (start, node, time)."""
@@ -82,8 +77,8 @@ class Chain(Rollout):
     most `most` segments; the last one runs to the end.
     """
 
-    starts: int = 16
-    members: int = 4
+    num_starts: int = 16
+    group_size: int = 4
     segment: int = 2
     below: float = 0.9
     probes: int = 4
@@ -96,15 +91,10 @@ class Chain(Rollout):
         need_resumable(task, "Chain")
         return {}
 
-    @property
-    def num_starts(self) -> int:
-        """The starts it asks for."""
-        return self.starts
-
     def __call__(self, scene: Scene, state: State) -> Experience:
         """One row for each segment of each episode, then one for each probe."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
-        whole = task.play(actor, *group_rows(starts, self.members), draw, split=0, greedy=False)
+        whole = task.play(actor, *group_rows(starts, self.group_size), draw, split=0, greedy=False)
         uncertain = (whole.mask & (whole.logp < math.log(self.below))).long()
         segment_BT = ((uncertain.cumsum(1) - uncertain) // self.segment).clamp(max=self.most - 1)
         num_B = torch.where(whole.mask, segment_BT, 0).amax(1) + 1
@@ -115,7 +105,7 @@ class Chain(Rollout):
         room = task.spec.horizon + 1
         own = 1 + spine.column("sample") * room + part
         node = torch.where(part == 0, 0, own)
-        base = spine.column("start") * (1 + self.members * room)
+        base = spine.column("start") * (1 + self.group_size * room)
         spine = replace(spine, parent=base + node, branch=base + own + 1)
         some = (part > 0) | (spine.column("sample") == 0)
         given = (whole.mask[row] & (segment_BT[row] < part.unsqueeze(1))).sum(1)
@@ -128,7 +118,7 @@ class Chain(Rollout):
     def probed(self, task: Task, actor: Any, begun: Experience, node: Tensor, draw: Draw) -> Experience:
         """`probes` episodes from each row; their random numbers belong to (start, node and probe, time)."""
         rows, which = group_rows(np.arange(len(begun)), self.probes)
-        samples = self.members + node.numpy()[rows] * self.probes + which
+        samples = self.group_size + node.numpy()[rows] * self.probes + which
         return need_resumable(task, "Chain").resume(actor, begun.rows(torch.from_numpy(rows)), samples, draw, split=0)
 
 

@@ -5,15 +5,16 @@
     outputs: V(s), and log pi(a|s) + 0.01 * sign(delta) * H(pi(.|s))
 
 Elsayed, Vasan & Mahmood 2024. With sparse weights, layer norm, and running scales of observations and rewards one
-untuned setting learns without replay, batches or a target network. Stream Q is `bases.streaming.stream_q`.
+untuned setting learns without replay, batches or a target network. Stream Q is `stream_x.base.stream_q`.
 """
 
 import torch
 
+from assay import recipes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.core.optimizers import ObGD, Traced
-from assay.methods.stream_x.base import plain_ac, stream_ac
-from assay.recipes.worlds import CONTINUOUS, CONTROL
+from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
+from assay.recipes.defaults import CONTINUOUS, CONTROL
 
 DELTAS_T = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64) ** 3
 
@@ -50,8 +51,12 @@ METHOD = Method(
     paper="arXiv:2410.14606",
     recipe=stream_ac,
     worlds=(CONTROL, CONTINUOUS),
-    home="cartpole",
-    departs=(
+    default_task="cartpole",
+    family="value-based",
+    base=recipes.a2c,
+    aliases=("stream-ac",),
+    variants={"stream-q": stream_q},
+    departures=(
         "truncated episodes bootstrap (the authors' code ends them), so no time is added to the observations",
         "each unit keeps at least one input: on few inputs the authors' initial first layer is all zero",
         "both contexts of a decision are scaled by today's moments; population variance; first contexts not counted",

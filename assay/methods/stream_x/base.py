@@ -5,27 +5,28 @@ from __future__ import annotations
 from assay.core.optimizers import Adam, Averaging, ObGD, Traced
 from assay.core.recipe import Recipe, Stage
 from assay.core.schedules import Linear
-from assay.methods.stream_x.actor import Normalized, SparseQ
-from assay.methods.stream_x.critics import FitMoments, NormalizedValue, TraceQ, TraceValue
+from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
+from assay.methods.stream_x.models import Scaled
 from assay.methods.stream_x.objectives import TracePolicy
 from assay.methods.stream_x.rollout import Stream
 from assay.methods.stream_x.source import OneByOne
-from assay.models.mlp import Mlp
-from assay.parts.critics.value import StateValue
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import Greedy
+from assay.models.model import Critic, Policy
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.rollouts.explore import EpsilonGreedy
-from assay.recipes.worlds import CONTROL, World
+from assay.recipes.defaults import CONTROL, Defaults
 
 DISCOUNT, TRACE = 0.99, 0.8
 
 
-def stream_ac(world: World = CONTROL) -> Recipe:
+def stream_ac(world: Defaults = CONTROL) -> Recipe:
     """Stream AC(lambda) (arXiv:2410.14606): traces, bounded steps, sparse normalised networks, running scales."""
     decay = DISCOUNT * TRACE
     return Recipe(
         name="stream-x",
-        actor=Normalized(),
-        critics={"value": NormalizedValue()},
+        actor=Policy(Scaled()),
+        critics={"value": Critic(Scaled())},
         rollout=Stream(steps=1, discount=DISCOUNT),
         source=OneByOne(),
         stages=(
@@ -37,11 +38,11 @@ def stream_ac(world: World = CONTROL) -> Recipe:
     )
 
 
-def stream_q(world: World = CONTROL) -> Recipe:
+def stream_q(world: Defaults = CONTROL) -> Recipe:
     """Stream Q(lambda) (arXiv:2410.14606): the same frame around Watkins' traces, epsilon-greedy."""
     return Recipe(
         name="stream-q",
-        actor=Normalized(SparseQ()),
+        actor=Policy(Scaled(), Greedy()),
         rollout=Stream(steps=1, discount=DISCOUNT, explore=EpsilonGreedy(Linear(1.0, 0.01, share=0.2))),
         source=OneByOne(),
         stages=(
@@ -57,9 +58,9 @@ def plain_ac(learning_rate: float = 1e-3) -> Recipe:
     optimizer = Traced(Adam(learning_rate, clip_norm=0.0), DISCOUNT * TRACE)
     return Recipe(
         name="plain-ac",
-        actor=Mlp((32, 32)),
-        critics={"value": StateValue((32, 32))},
-        rollout=Fragments(instances=1, steps=1),
+        actor=Policy(Perceptron((32, 32))),
+        critics={"value": Critic(Perceptron((32, 32)))},
+        rollout=Fragments(num_envs=1, steps=1),
         source=OneByOne(),
         stages=(
             Stage("policy", trains=("actor",), objective=(TracePolicy(),), optimizer=optimizer),

@@ -1,4 +1,4 @@
-"""Critics and losses for learning from a stream. Axes: B sequences, T decisions, A actions.
+"""Losses for learning from a stream. Axes: B sequences, T decisions, A actions.
 
 The losses here are minus an output, not an error: their gradient is what an eligibility trace adds up, and the error
 reaches the optimizer as the metric `td_error`.
@@ -7,57 +7,16 @@ reaches the optimizer as the metric `td_error`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
 
 from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, CriticSpec, View
-from assay.core.spaces import Context, Spec
-from assay.methods.stream_x.networks import RunningScale, sparse_perceptron
+from assay.core.slots import CriticLoss, View
 from assay.methods.stream_x.traces import decided_and_seen, td_error, trace_metrics
-from assay.models.bodies.perceptron import feature_size, features
+from assay.models.bodies.perceptron import features
 from assay.parts.aggregations import OverTransitions
-from assay.parts.critics.value import PerceptronValue
-
-
-@dataclass(frozen=True)
-class SparseValue(CriticSpec):
-    """V(s) by a sparse and normalised network."""
-
-    hidden: tuple[int, ...] = (32, 32)
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        module: Any = PerceptronValue(feature_size(spec), self.hidden)
-        module.net = sparse_perceptron(feature_size(spec), 1, self.hidden)
-        return module
-
-
-class ScaledValue(nn.Module):
-    """V of an observation in units of its running spread."""
-
-    def __init__(self, critic: nn.Module, num_inputs: int) -> None:
-        super().__init__()
-        self.critic, self.scale = critic, RunningScale(num_inputs)
-
-    def forward(self, context: Context) -> Tensor:
-        """State values [...]."""
-        value: Tensor = self.critic({"observation": self.scale(features(context))})
-        return value
-
-
-@dataclass(frozen=True)
-class NormalizedValue(CriticSpec):
-    """A state-value critic behind (x - mean) / spread of the observations so far; `FitMoments` keeps the moments."""
-
-    critic: SparseValue = SparseValue()
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        return ScaledValue(self.critic.build(spec), feature_size(spec))
 
 
 @dataclass(frozen=True)
@@ -76,7 +35,7 @@ class FitMoments(OverTransitions, CriticLoss):
         now, seen = batch.now, features(batch.after.context).detach()
         weight, total = now.weight.unsqueeze(-1), torch.zeros((), dtype=now.reward.dtype)
         for name in self.models:
-            scale = view.model(name).scale
+            scale = view.model(name).body.scale
             error = (scale.mean - seen).square() + (scale.square - seen.square()).square()
             total = total + 0.5 * (error * weight).sum()
         count = self.count(batch)

@@ -26,7 +26,7 @@ class Stream(Rollout):
     @property
     def fragments(self) -> Fragments:
         """The simulation that goes on."""
-        return Fragments(instances=1, steps=self.steps, explore=self.explore)
+        return Fragments(num_envs=1, steps=self.steps, explore=self.explore)
 
     @property
     def num_starts(self) -> int:

@@ -22,17 +22,17 @@ from assay.methods.t_ppo.targets import FINISHED_VALUE
 from assay.parts.credit.temporal import Gae, Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import DualClip
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: sum(tokens) / 3, num_tokens=2, horizon=4)
 
 
-def recipe(world: World = LANGUAGE, slots: int = 256, window: int = 4) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, slots: int = 256, window: int = 4) -> Recipe:
     """PPO with windows, extended advantages and a critic of finished answers."""
     base = recipes.ppo(world)
     policy = replace(base.stages[0], objective=(PolicyGradient(trust=DualClip(0.2, 0.28, 10.0)),), regularizers=())
     value = replace(base.stages[1], critic=(FINISHED_VALUE,))
-    credit = (ExtendedGae(world.gae.discount, world.gae.decay), WithoutTail(1), Whiten())
+    credit = (ExtendedGae(world.gae.discount, world.gae.gae_lambda), WithoutTail(1), Whiten())
     rollout = Windows(slots, window)
     return replace(base, name="t-ppo", rollout=rollout, curriculum=None, credit=credit, stages=(policy, value))
 
@@ -62,8 +62,11 @@ METHOD = Method(
     paper="arXiv:2506.15050",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    home="countdown",
-    departs=(
+    default_task="countdown",
+    family="long context",
+    base=recipes.ppo,
+    aliases=("truncated-ppo",),
+    departures=(
         "one answer a prompt instead of 16, one place dropped at a window's end instead of 8: windows are short here",
         "that place is dropped whether the answer ended there or not; the public port keeps it then, which is biased",
         "fixed lambda, no likelihood term on right answers (both are in the public port), no value clipping",

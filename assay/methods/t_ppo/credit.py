@@ -29,7 +29,7 @@ class ExtendedGae(Credit):
     """
 
     discount: float = 1.0
-    decay: float = 0.95
+    gae_lambda: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
@@ -41,7 +41,7 @@ class ExtendedGae(Credit):
         after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)
         after = torch.where(stops_open(experience), value, after)
         delta = experience.reward + self.discount * after - value
-        advantage = returns.accumulate(delta, self.discount * self.decay, mask, goes_on)
+        advantage = returns.accumulate(delta, self.discount * self.gae_lambda, mask, goes_on)
         return experience.add({"advantage": advantage, "return": (advantage + value) * mask})
 
 

@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.spaces import Box, Spec
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
@@ -30,8 +30,9 @@ METHOD = Method(
     paper="arXiv:1802.09477",
     recipe=recipes.td3,
     worlds=(CONTINUOUS,),
-    home="pendulum",
-    departs=(
+    default_task="pendulum",
+    family="value-based",
+    departures=(
         "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
         "8 steps and 8 updates in turn",
         "noise falls from the half-range to a tenth of it over a fifth of the steps; theirs begins with random actions",

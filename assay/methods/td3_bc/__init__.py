@@ -1,4 +1,4 @@
-"""td3_bc: TD3 on a fixed log, its actor held to the recorded actions by one squared term.
+"""td3-bc: TD3 on a fixed log, its actor held to the recorded actions by one squared term.
 
     actor loss = -weight * Q_1(s, mu(s)) / mean |Q_1(s, a)| + mean over dimensions of (mu(s) - a)^2,   weight = 2.5
 
@@ -16,7 +16,7 @@ from assay.core.record import Experience
 from assay.core.spaces import Box, Spec
 from assay.methods.td3_bc.base import td3_bc
 from assay.parts.sources.logged import Log
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,) * 2, (2.0,) * 2), horizon=10)
 EXPERT = Log(20, noise=0.1, reward_scale=0.1)
@@ -38,8 +38,8 @@ def actor_gradient(weight: float = 2.5, scale: float = 1.0) -> torch.Tensor:
         torch.manual_seed(0)
         q, actor = recipe.critics["q"].build(SPEC), recipe.actor.build(SPEC)
     with torch.no_grad():
-        q.net.weights[-1].mul_(scale)
-        q.net.biases[-1].mul_(scale)
+        q.body.net.weights[-1].mul_(scale)
+        q.body.net.biases[-1].mul_(scale)
     return torch.cat([g.flatten() for g in probes.gradient(recipe, transitions(), actor, models={"q": q}).values()])
 
 
@@ -57,8 +57,10 @@ METHOD = Method(
     paper="arXiv:2106.06860",
     recipe=td3_bc,
     worlds=(CONTINUOUS,),
-    home="pendulum",
-    departs=(
+    default_task="pendulum",
+    family="offline",
+    base=recipes.td3,
+    departures=(
         "mean |Q| is at recorded actions, as in the paper, before the critic's step; its code: at the actor's own",
         "observations are not standardised", "networks of 64, batches of 128, Adam 1e-3 (256, 256, 3e-4)",
         "data are made of scripted experts under noise, not D4RL",
@@ -70,5 +72,4 @@ METHOD = Method(
         Measured("on an expert's log it works where TD3 does not", "pendulum", td3_bc(log=EXPERT),
                  td3_bc(log=EXPERT).set("NearRecorded.coefficient", 0.0), seeds=5, minutes=4, steps=150),
     ),
-    key="td3_bc",
 )  # fmt: skip

@@ -13,13 +13,14 @@ from typing import Any
 
 import torch
 
+from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.core.record import Experience
 from assay.core.spaces import Box, Spec
 from assay.methods.uni_o4.base import uni_o4
 from assay.methods.uni_o4.gates import Rising
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 RECIPE = uni_o4()
@@ -61,8 +62,10 @@ METHOD = Method(
     paper="arXiv:2311.03351",
     recipe=uni_o4,
     worlds=(CONTINUOUS,),
-    home="pendulum",
-    departs=(
+    default_task="pendulum",
+    family="offline to online",
+    base=recipes.ppo,
+    departures=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V goes with it, as it is",
         "cutting the clip's range is left out (the authors' code stops it after 200 steps); time limits bootstrap",

@@ -9,15 +9,16 @@ from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.core.slots import Gate
 from assay.core.verifier import Verifier
-from assay.methods.uni_o4.actor import Committee
-from assay.methods.uni_o4.critics import ClampedQ, LearnedDynamics, ModelScore, PredictNext
+from assay.methods.uni_o4.critics import ModelScore, PredictNext
 from assay.methods.uni_o4.gates import Rising
+from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
 from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.uni_o4.rollout import OnStates
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Critic, Policy
 from assay.parts.credit.judged import CriticAdvantage
 from assay.parts.credit.temporal import Whiten
 from assay.parts.critics.td import Td
-from assay.parts.critics.value import StateValue
 from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
@@ -28,10 +29,10 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.actor_critic import ppo
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MEMBERS, DISCOUNT, SCALE, STEP = 4, 0.95, 0.1, Adam(learning_rate=1e-3, clip_norm=0.0)
-WIDE = (128, 128)
+WIDE = Perceptron((128, 128))
 LOG = Log(episodes=50, noise=0.5, reward_scale=SCALE)
 
 
@@ -39,8 +40,12 @@ def cloned(log: Log) -> Recipe:
     """The supervised phase: behaviour policies, values of the record, a model of the task."""
     return Recipe(
         name="uni-o4",
-        actor=Committee(MEMBERS),
-        critics={"value": StateValue(WIDE), "q": ClampedQ(WIDE), "dynamics": LearnedDynamics()},
+        actor=Policy(head=Committee(MEMBERS)),
+        critics={
+            "value": Critic(WIDE),
+            "q": Critic(WIDE, ClampedQ()),
+            "dynamics": Critic(head=LearnedDynamics()),
+        },
         copies={"q_target": Copy(of="q", rate=0.02)},
         source=Logged((log,), batch=128),
         stages=(
@@ -72,7 +77,7 @@ def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
     )
 
 
-def uni_o4(world: World = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
+def uni_o4(world: Defaults = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
     """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO; the member with the best score acts."""
     first = cloned(log)
     second, online = improved(first, log, gate), ppo(world)

@@ -1,82 +1,18 @@
-"""A learned model of the task, and a policy's worth in it. Axes: N, B, T, F numbers of an observation, H steps."""
+"""Losses of a learned model of the task, and a policy's worth in it. Axes: N, B, T, H steps, F observed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need
 from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, CriticSpec, View
-from assay.core.spaces import Box, Context, Spec
-from assay.models.bodies.perceptron import Ensemble, feature_size, features
+from assay.core.slots import CriticLoss, View
+from assay.models.bodies.perceptron import features
 from assay.parts.aggregations import OverTransitions
-from assay.parts.critics.q import EnsembleQ
-
-
-class Clamped(nn.Module):
-    """A function of context and action that takes an action beyond the bounds for the bound, as the task does."""
-
-    low: Tensor
-    high: Tensor
-
-    def __init__(self, inner: nn.Module, space: Box) -> None:
-        super().__init__()
-        self.inner = inner
-        self.register_buffer("low", torch.tensor(space.low))
-        self.register_buffer("high", torch.tensor(space.high))
-
-    def forward(self, context: Context, action: Tensor) -> Tensor:
-        """What the inner function says of the action that is carried out."""
-        said: Tensor = self.inner(context, torch.minimum(torch.maximum(action, self.low), self.high))
-        return said
-
-
-@dataclass(frozen=True)
-class ClampedQ(CriticSpec):
-    """`num` critics Q(s, a) for policies whose samples may lie beyond the bounds of the actions."""
-
-    hidden: tuple[int, ...] = (64, 64)
-    num: int = 2
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        if not isinstance(spec.action, Box):
-            raise AssayError(f"ClampedQ needs continuous actions, the task has {spec.action}; try ActionValue")
-        return Clamped(EnsembleQ(self.num, feature_size(spec) + spec.action.size, self.hidden), spec.action)
-
-
-class NextStep(nn.Module):
-    """The change of the observation, and the reward, by N perceptrons."""
-
-    def __init__(self, num: int, num_seen: int, num_actions: int, hidden: Sequence[int]) -> None:
-        super().__init__()
-        self.net = Ensemble(num, num_seen + num_actions, num_seen + 1, hidden)
-
-    def forward(self, context: Context, action: Tensor) -> Tensor:
-        """[N, F + 1, ...]: what every member expects, the reward last."""
-        rows = torch.cat((features(context), action), -1)
-        said = self.net(rows.flatten(0, -2))
-        return said.view(len(said), *rows.shape[:-1], -1).movedim(-1, 1)
-
-
-@dataclass(frozen=True)
-class LearnedDynamics(CriticSpec):
-    """A model of the task for observations that are vectors: `num` networks that predict change and reward."""
-
-    hidden: tuple[int, ...] = (64, 64)
-    num: int = 3
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        if not isinstance(spec.action, Box):
-            raise AssayError(f"LearnedDynamics needs continuous actions, the task has {spec.action}")
-        return Clamped(NextStep(self.num, feature_size(spec), spec.action.size, self.hidden), spec.action)
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,19 @@ Zhou et al. 2025. The warm-up shows the critics the online distribution before a
 of the log is left after it. `retain` is the share of the log in every batch: 0 here, a half in RLPD.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
 
+from assay import recipes
 from assay.claims.claim import Dip, Exact, Measured, Method
 from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE, Scene
 from assay.methods.wsrl.base import LOG, wsrl
 from assay.parts.sources.logged import Log
 from assay.parts.targets.one_step import chosen
-from assay.recipes.worlds import CONTINUOUS
+from assay.recipes.defaults import CONTINUOUS
 
 E = 10
 
@@ -53,8 +55,11 @@ METHOD = Method(
     paper="arXiv:2412.07762",
     recipe=wsrl,
     worlds=(CONTINUOUS,),
-    home="pendulum",
-    departs=(
+    default_task="pendulum",
+    family="offline to online",
+    base=recipes.sac,
+    variants={"retained-data": partial(wsrl, retain=0.5)},
+    departures=(
         "pairs of critics are drawn for each decision, not once for a minibatch: the same target in expectation",
         "the actor's step sees 64 rows, one of the four critic steps' batches, not all four; entropy at s, not at s'",
         "parameters, targets and temperature are handed on, Adam's moments are not",

@@ -7,11 +7,12 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.slots import ModelSpec
-from assay.methods.wsrl.actor import NormedSquashed
-from assay.methods.wsrl.critics import NormedQ
 from assay.methods.wsrl.source import Retained
+from assay.models.bodies.normalised import Normalised
+from assay.models.heads.bounded import SquashedGaussian
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.conservative import Conservative
-from assay.parts.critics.q import Temperature
 from assay.parts.critics.td import Td
 from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
 from assay.parts.rollouts.episodes import Fragments
@@ -19,12 +20,12 @@ from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import OwnAction
 from assay.recipes.conservative import cql
-from assay.recipes.worlds import CONTINUOUS, World
+from assay.recipes.defaults import CONTINUOUS, Defaults
 
 STEP, SLOW = (Adam(learning_rate=rate, clip_norm=0.0) for rate in (1e-3, 3e-4))
 FOLLOWS = {"q_target": Copy(of="q", rate=0.02)}
 HANDED = {name: name for name in ("actor", "q", "q_target", "temperature")}
-LOG, DISCOUNT = Log(episodes=50, noise=0.5), 0.95
+BODY, LOG, DISCOUNT = Normalised((64, 64)), Log(episodes=50, noise=0.5), 0.95
 
 
 def offline(log: Log, weight: float = 5.0) -> Recipe:
@@ -32,12 +33,12 @@ def offline(log: Log, weight: float = 5.0) -> Recipe:
     base = cql(CONTINUOUS, log)
     terms = (Td(OwnAction(DISCOUNT)), Conservative(weight, num=2))
     critic = replace(base.stages[0], critic=terms, optimizer=STEP)
-    models: dict[str, ModelSpec] = {"q": NormedQ((64, 64)), "temperature": Temperature(1.0)}
-    base = replace(base, actor=NormedSquashed((64, 64)), critics=models, source=Logged((log,), batch=64))
+    models: dict[str, ModelSpec] = {"q": Critic(BODY, ActionValue(10)), "temperature": Temperature(1.0)}
+    base = replace(base, actor=Policy(BODY, SquashedGaussian()), critics=models, source=Logged((log,), batch=64))
     return replace(base, copies=FOLLOWS, stages=(critic, replace(base.stages[1], optimizer=SLOW)))
 
 
-def wsrl(world: World = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG) -> Recipe:
+def wsrl(world: Defaults = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG) -> Recipe:
     """WSRL (arXiv:2412.07762): CQL on a log, `warmup` steps of the frozen policy, then SAC without the log.
 
     Ten critics with layer norm, targets of two of them, four critic steps for each decision and for each step of the
@@ -50,7 +51,7 @@ def wsrl(world: World = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log:
         actor=first.actor,
         critics=first.critics,
         copies=FOLLOWS,
-        rollout=Fragments(instances=1, steps=8),
+        rollout=Fragments(num_envs=1, steps=8),
         source=Retained(replay, Logged((log,)), retain),
         stages=(
             Stage("critic", trains=("q",), critic=(Td(OwnAction(DISCOUNT, subset=2)),), optimizer=STEP),

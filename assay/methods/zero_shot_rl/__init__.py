@@ -8,6 +8,8 @@ Jeen et al. 2024 (and Jeen's thesis) on Touati & Ollivier 2021: small or homogen
 overvalues for some z; CQL's penalty for all z at once holds them down. MC-FB, `ConservativeMeasures`, is that on F . B.
 """
 
+from functools import partial
+
 import torch
 
 from assay.claims.claim import Exact, Measured, Method
@@ -16,7 +18,7 @@ from assay.methods.zero_shot_rl.base import forward_backward
 from assay.methods.zero_shot_rl.claims import KnownProcess, expected_slopes
 from assay.methods.zero_shot_rl.critics import ConservativeMeasures, ConservativeValues, MeasureLoss
 from assay.parts.sources.relabelled import Play
-from assay.recipes.worlds import CONTINUOUS, CONTROL, World
+from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 
 CAREFUL, ON_MEASURES = (ConservativeValues(1.0),), (ConservativeMeasures(1.0),)
 POOR, FULL = Play(episodes=10, noise=0.0), Play(episodes=50, noise=0.5)
@@ -25,7 +27,7 @@ PROCESS = KnownProcess(torch.tensor([[[1, 2], [3, 0]], [[2, 2], [0, 3]], [[3, 1]
 REWARD = torch.tensor([0.3, -1.0, 0.5, 1.2]).double()
 
 
-def vc_fb(world: World = CONTROL) -> Recipe:
+def vc_fb(world: Defaults = CONTROL) -> Recipe:
     """FB with conservative values."""
     return forward_backward(world, CAREFUL)
 
@@ -45,8 +47,12 @@ METHOD = Method(
     paper="arXiv:2309.15178",
     recipe=vc_fb,
     worlds=(CONTROL, CONTINUOUS),
-    home="small-rooms",
-    departs=(
+    default_task="small-rooms",
+    family="goal-conditioned",
+    base=forward_backward,
+    aliases=("vc-fb",),
+    variants={"fb": forward_backward, "mc-fb": partial(forward_backward, conservative=ON_MEASURES)},
+    departures=(
         "of the thesis, FB and its value- and measure-conservative kinds; no memory and no data-free control (PEARL)",
         "the penalty has a fixed weight; the authors' dual variable has a target (50) that fits their D and discount",
         "of torques the penalty takes 8 uniform samples, the policy's and the recorded one, all at s",

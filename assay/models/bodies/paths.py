@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from assay.models.bodies.perceptron import perceptron
+from assay.core.slots import Ask, Body
+from assay.models.bodies.perceptron import vectors
 from assay.ops.distributions import HALF_LOG_TWO_PI, normal_logp, normal_sample
 
 NUM_TIMES = 4
@@ -52,13 +53,15 @@ def path_logp(path: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
     return start + normal_logp(path[..., 1:, :], mean, log_std).sum(-1)
 
 
-class TimedPerceptron(nn.Module):
-    """f(s, t, x): a perceptron of the context, of where in the chain it is, and of the point reached."""
+class Timed(nn.Module):
+    """f(s, t, x): a body's network of the context, of where in the chain it is, and of the point reached."""
 
-    def __init__(self, num_inputs: int, num_outputs: int, hidden: tuple[int, ...], output_gain: float = 1.0) -> None:
+    def __init__(self, body: Body, num_inputs: int, size: int, output_gain: float = 1.0) -> None:
         super().__init__()
-        self.net = perceptron(num_inputs + NUM_TIMES, num_outputs, hidden, activation=nn.SiLU, output_gain=output_gain)
+        ask = Ask((size,), output_gain, nn.SiLU)
+        self.net = vectors(body, "a path to an action").network(num_inputs + NUM_TIMES, ask)
 
     def forward(self, shape: Sequence[int], *parts: Tensor) -> Tensor:
         """[*shape, out] of parts [..., size] that are spread over `shape`: what is seen, `time_features`, a point."""
-        return self.net(torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], -1))
+        outputs: Tensor = self.net(torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], -1))
+        return outputs

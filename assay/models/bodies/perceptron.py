@@ -1,15 +1,20 @@
-"""Small building blocks of networks: what a context is turned into, and perceptrons with orthogonal weights."""
+"""Bodies that read vectors: what a context is turned into, and perceptrons with orthogonal weights.
+
+Axes: N members, R rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
-from assay.core.spaces import Box, Context, Spec
+from assay.core.slots import Ask, Body
+from assay.core.spaces import Box, Context, Discrete, Spec
 
 
 def feature_size(spec: Spec) -> int:
@@ -57,9 +62,17 @@ def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
 class Ensemble(nn.Module):
     """N perceptrons side by side, one batched product a layer: [R, in] -> [N, R, out]. Axes: N members, R rows."""
 
-    def __init__(self, num: int, num_inputs: int, num_outputs: int, hidden: Sequence[int]) -> None:
+    def __init__(
+        self,
+        num: int,
+        num_inputs: int,
+        num_outputs: int,
+        hidden: Sequence[int],
+        activation: type[nn.Module] = nn.ReLU,
+    ) -> None:
         super().__init__()
         sizes = [num_inputs, *hidden, num_outputs]
+        self.activate: Callable[[Tensor], Tensor] = torch.relu_ if activation is nn.ReLU else activation()
         self.weights = nn.ParameterList()
         self.biases = nn.ParameterList()
         for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
@@ -79,5 +92,88 @@ class Ensemble(nn.Module):
         layers = self.layers if num is None else tuple((weight[:num], bias[:num]) for weight, bias in self.layers)
         hidden = rows.expand(len(layers[0][0]), *rows.shape)
         for weight, bias in layers[:-1]:
-            hidden = torch.baddbmm(bias, hidden, weight).relu_()
+            hidden = self.activate(torch.baddbmm(bias, hidden, weight))
         return torch.baddbmm(layers[-1][1], hidden, layers[-1][0])
+
+
+# ---------------------------------------------------------------------------------------------------- bodies
+@runtime_checkable
+class Vectors(Body, Protocol):
+    """A body that is a network on rows of numbers; heads may give it rows of their own."""
+
+    def network(self, num_inputs: int, ask: Ask) -> nn.Module:
+        """[..., in] -> [..., out]; with members [R, in] -> [N, R, out], of which the first `num` if asked."""
+
+    def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
+        """The network on the observation and goal; a continuous action is an input beside them, a discrete one names
+        its outputs.
+        """
+        size = feature_size(spec)
+        if not ask.action:
+            return Rows(self.network(size, ask), ask)
+        if isinstance(spec.action, Discrete):
+            every = replace(ask, shape=(spec.action.n, *ask.shape), action=False)
+            return Chosen(Rows(self.network(size, every), every), len(ask.shape))
+        if not isinstance(spec.action, Box):
+            raise AssayError(f"a network on vectors cannot read {spec.action}. Use Transformer() for tokens")
+        return Rows(self.network(size + spec.action.size, ask), ask)
+
+
+class Rows(nn.Module):
+    """A network on what is seen, and on the action where it is given."""
+
+    def __init__(self, net: nn.Module, ask: Ask) -> None:
+        super().__init__()
+        self.net, self.shape, self.num_members = net, ask.shape, ask.members
+
+    def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
+        """[..., *shape], or [N, ..., *shape]."""
+        rows = features(context) if action is None else torch.cat((features(context), action), -1)
+        if not self.num_members:
+            return shaped(self.net(rows), self.shape)
+        found = self.net(rows.flatten(0, -2), num)
+        return found.view(len(found), *rows.shape[:-1], *self.shape)
+
+
+def shaped(numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """[..., P] as [..., *shape]; an empty shape is one number."""
+    return numbers.unflatten(-1, shape) if len(shape) > 1 else numbers if shape else numbers.squeeze(-1)
+
+
+class Chosen(nn.Module):
+    """Of numbers for every discrete action, those of the action that is given."""
+
+    def __init__(self, every: nn.Module, num_axes: int) -> None:
+        super().__init__()
+        self.every, self.num_axes = every, num_axes
+
+    def forward(self, context: Context, action: Tensor, num: int | None = None) -> Tensor:
+        """[..., *shape], or [N, ..., *shape]."""
+        every: Tensor = self.every(context, None, num)
+        axis = every.dim() - 1 - self.num_axes
+        place = action.expand(every.shape[:axis]).view(*every.shape[:axis], *[1] * (1 + self.num_axes))
+        return every.gather(axis, place.expand(*every.shape[:axis], 1, *every.shape[axis + 1 :])).squeeze(axis)
+
+
+def vectors(body: Body, who: str) -> Vectors:
+    """The body as one that reads vectors."""
+    if isinstance(body, Vectors):
+        return body
+    raise AssayError(f"{who} needs a body that reads vectors, and {type(body).__name__} does not. Use Perceptron()")
+
+
+@dataclass(frozen=True)
+class Perceptron(Vectors):
+    """Fully connected layers of these sizes. Without an `activation` it has the head's: tanh for policies and state
+    values, ReLU for action values and what is trained through them.
+    """
+
+    hidden: tuple[int, ...] = (64, 64)
+    activation: type[nn.Module] | None = None
+
+    def network(self, num_inputs: int, ask: Ask) -> nn.Module:
+        """A perceptron, or as many as the head asks for side by side."""
+        activation = self.activation or ask.activation
+        if ask.members:
+            return Ensemble(ask.members, num_inputs, ask.num, self.hidden, activation)
+        return perceptron(num_inputs, ask.num, self.hidden, activation=activation, output_gain=ask.gain)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from assay.core.spaces import Context, Vocabulary
+from assay.core.errors import AssayError
+from assay.core.spaces import Context, Spec, Vocabulary
+from assay.models.bodies.hidden import Sequences
 from assay.ops import packing
 
 
@@ -61,11 +64,11 @@ def rotate(heads: Tensor, turn: Tensor) -> Tensor:
 
 
 class Trunk(nn.Module):
-    """Tokens [B, T] to hidden states [B, T, width]."""
+    """Tokens [B, T] to hidden states [B, T, width]; `pack_to` as in `Transformer`."""
 
-    def __init__(self, vocabulary: Vocabulary, width: int, num_layers: int, num_heads: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, width: int, num_layers: int, num_heads: int, pack_to: int = 0) -> None:
         super().__init__()
-        self.head_size = width // num_heads
+        self.head_size, self.pack_to = width // num_heads, pack_to
         self.embedding = nn.Embedding(vocabulary.size, width)
         self.blocks = nn.ModuleList(Block(width, num_heads) for _ in range(num_layers))
         self.norm = nn.Parameter(torch.ones(width))
@@ -100,14 +103,49 @@ class Trunk(nn.Module):
         """The norm after the last layer."""
         return functional.layer_norm(x, (x.shape[-1],), self.norm)
 
-    def states_before(self, context: Context, pack_to: int) -> Tensor:
+    @property
+    def width(self) -> int:
+        """Numbers of a hidden state."""
+        return self.norm.shape[0]
+
+    def after(self, context: Context) -> Tensor:
+        """The state with each token, [B, T, width]."""
+        hidden: Tensor = self(context["tokens"])
+        return hidden
+
+    def before(self, context: Context) -> Tensor:
         """The state before each token: hidden states shifted by one, zeros at column 0, [B, T, width]."""
         tokens = context["tokens"][:, :-1]
-        if pack_to:
-            hidden = packing.through_packed(self, tokens, context["valid"][:, :-1], pack_to)
+        if self.pack_to:
+            hidden = packing.through_packed(self, tokens, context["valid"][:, :-1], self.pack_to)
         else:
             hidden = self(tokens)
         return functional.pad(hidden, (0, 0, 1, 0))
+
+
+@dataclass(frozen=True)
+class Transformer(Sequences):
+    """A decoder-only transformer for token tasks. The default has 0.4 million parameters.
+
+    `pack_to`: pack short sequences into rows of this many tokens when scoring; 0 pads instead.
+    """
+
+    width: int = 128
+    layers: int = 2
+    heads: int = 4
+    pack_to: int = 0
+
+    def states(self, spec: Spec) -> Trunk:
+        """A trunk for the task's tokens."""
+        if not isinstance(spec.observation, Vocabulary):
+            raise AssayError(
+                f"a transformer needs a token task, this one has observations {spec.observation}. Use Perceptron()"
+            )
+        if self.width % (2 * self.heads):
+            raise AssayError(
+                f"width {self.width} is not a multiple of 2 x heads ({self.heads}); try width {2 * self.heads * 16}"
+            )
+        return Trunk(spec.observation, self.width, self.layers, self.heads, self.pack_to)
 
 
 class Cache:

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.record import Experience, Need, Scored
-from assay.core.spaces import Vocabulary
+from assay.core.spaces import Context, Vocabulary
 from assay.models.held import Held
 from assay.models.pretrained import packed_layers
 from assay.ops import distributions, output, packed_attention, packing
@@ -79,8 +79,7 @@ class PretrainedActor(nn.Module):
 
     def layers(self) -> Sequence[nn.Module]:
         """Modules of one kind that run one after the other; none where the network keeps them elsewhere."""
-        found = vars(self.network.base_model)["_modules"].get("layers")
-        return list(found) if isinstance(found, nn.ModuleList) else []
+        return layers_of(self.network.base_model)
 
     def logits(self, hidden_DW: Tensor) -> Tensor:
         """[D, V] in float32 or wider; on a GPU not rounded before."""
@@ -177,6 +176,39 @@ class PretrainedActor(nn.Module):
         logits = self.logits(hidden_DW)
         logp = distributions.categorical_logp(logits, action_D)
         return logp, distributions.categorical_entropy(logits) if Need.ENTROPY in needs else torch.zeros_like(logp)
+
+
+class PretrainedStates(nn.Module):
+    """Hidden states of a pretrained network without its output layer, for heads other than the network's own."""
+
+    has_layers_in_a_row = True
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        self.network, self.width = network.base_model, int(network.get_output_embeddings().weight.shape[1])
+
+    def layers(self) -> Sequence[nn.Module]:
+        """Modules of one kind that run one after the other."""
+        return layers_of(self.network)
+
+    def after(self, context: Context) -> Tensor:
+        """The state with each token, [B, T, W]."""
+        return self.states(context["tokens"])
+
+    def before(self, context: Context) -> Tensor:
+        """The state before each token, zeros at column 0, [B, T, W]."""
+        return nn.functional.pad(self.states(context["tokens"][:, :-1]), (0, 0, 1, 0))
+
+    def states(self, tokens_BT: Tensor) -> Tensor:
+        """Rows are padded behind, where no token of theirs looks."""
+        states: Tensor = self.network(input_ids=tokens_BT, use_cache=False).last_hidden_state
+        return states
+
+
+def layers_of(network: Any) -> list[nn.Module]:
+    """A network's layers; none where it keeps them elsewhere."""
+    found = vars(network)["_modules"].get("layers")
+    return list(found) if isinstance(found, nn.ModuleList) else []
 
 
 class Decoder:

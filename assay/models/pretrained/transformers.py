@@ -1,9 +1,9 @@
 """Pretrained language models as actors: any causal model of transformers, from a folder or a hub id.
 
-Here are folders, tokenizers and tasks; `pretrained` has the actor, `adapters` LoRA.
+Here are folders and tokenizers; `causal` has the actor, `adapters` LoRA, `tasks.adapters.pretrained` the tasks.
 
 Weights come from safetensors only, no code out of a model's folder is run, and what would train with wrong numbers is
-refused before anything is spent: see `check_folder`, `loaded`, `check_numbers` and `longest`.
+refused before anything is spent: see `check_folder`, `loaded` and `check_numbers`.
 """
 
 from __future__ import annotations
@@ -11,41 +11,36 @@ from __future__ import annotations
 import itertools
 import json
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from assay.core.errors import AssayError
 from assay.core.extras import require
-from assay.core.slots import Task
 from assay.core.spaces import Spec, Vocabulary
+from assay.models.bodies.hidden import Sequences
 from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, save
-from assay.models.pretrained.causal import PretrainedActor, asking, check_numbers
+from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
 from assay.ops.bfloat16 import prepare_bfloat16
 from assay.playing import text
-from assay.tasks.language.dialogue import DialogueTask, Partner
-from assay.tasks.language.preferences import PairsTask
-from assay.tasks.language.prompts import Item, Items, PromptTask, prompt_ids
-from assay.tasks.language.textfile import TextFile, TwoFiles
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
-NUM_MEASURED = 512  # items, of both splits, that are looked at before a run
 MARK = "prompt-goes-here-1+1"
 TODAY = "{% macro strftime_now(form) %}26 Jul 2024{% endmacro %}{{ '' }}"  # a run must not depend on the date
 
 
 # ---------------------------------------------------------------------------------------------------- the folder
 @dataclass(frozen=True)
-class Pretrained:
+class Pretrained(Sequences):
     """A causal language model of transformers, from a folder or from a hub id at a revision.
+
+    By itself it is an actor; as a body it gives a copy of its hidden states to a head: `Critic(Pretrained(path))`.
 
     In bfloat16 weights and arithmetic take half the memory and time; small updates are not lost, since optimizers that
     take such values keep float32 masters (`Adam`).
@@ -61,6 +56,17 @@ class Pretrained:
 
     def build(self, spec: Spec) -> nn.Module:
         """The actor, checked against the network's own forward pass."""
+        network = self.fitting(spec)
+        actor = PretrainedActor(cast(Vocabulary, spec.action), network)
+        check_numbers(actor, self.path)
+        return actor
+
+    def states(self, spec: Spec) -> PretrainedStates:
+        """The network without its output layer."""
+        return PretrainedStates(self.fitting(spec))
+
+    def fitting(self, spec: Spec) -> Any:
+        """The network; AssayError where it does not fit the task."""
         network = loaded(self)
         size = network.get_output_embeddings().weight.shape[0]
         if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
@@ -69,9 +75,7 @@ class Pretrained:
         limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
         if spec.horizon > limit:
             raise AssayError(f"model '{self.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
-        actor = PretrainedActor(spec.action, network)
-        check_numbers(actor, self.path)
-        return actor
+        return network
 
 
 def pinned(address: str) -> Pretrained:
@@ -284,104 +288,3 @@ class PretrainedTokenizer:
         runs = itertools.groupby(shown, lambda one: names[one] is None or (one in added and added[one].special))
         read = partial(self.backend.decode, clean_up_tokenization_spaces=False)
         return "".join(text.SPOILED * len(list(run)) if is_bad else read(list(run)) for is_bad, run in runs)
-
-
-# ---------------------------------------------------------------------------------------------------- the task
-@dataclass(frozen=True)
-class ModelTask(PromptTask):
-    """Prompts that stand in a model's chat template, where it has one."""
-
-    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
-        """The items of these ordinals, their prompts framed."""
-        return [replace(item, prompt=Framed(item.prompt)) for item in super().items_of(starts, split)]
-
-
-@dataclass(frozen=True)
-class ModelDialogue(DialogueTask):
-    """Conversations in a model's chat template: the policy is the assistant, its partner the user.
-
-    What was written is never written again: each turn adds the template's own tokens and the reply's to those of the
-    utterance as they were chosen, after an end token in case the utterance was cut. White space around prompts and
-    replies is dropped, since the template separates turns.
-    """
-
-    def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
-        """The items of these ordinals, their prompts introduced and framed."""
-        return [replace(item, prompt=introduced(self.partner, item)) for item in super().items_of(starts, split)]
-
-    def between(self, reply: str, last: int) -> list[int]:
-        """The rest of the utterance's frame, and the reply in its own, up to where the next utterance begins."""
-        ids = self.tokenizer.encode(Answered(reply.strip()))
-        return ids[1:] if last == self.tokenizer.vocabulary.eos else ids
-
-
-def introduced(partner: Partner, item: Item) -> Framed:
-    """The prompt of a conversation, after the partner's introduction where it has one."""
-    return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip())
-
-
-def with_model(
-    task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0
-) -> PromptTask | PairsTask | DialogueTask:
-    """The task in the model's tokens, its prompts in the model's chat template where it has one; conversations need a
-    template.
-
-    `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration.
-    """
-    chosen = pinned(model) if isinstance(model, str) else model
-    if isinstance(task, PairsTask):
-        return PairsTask(cast(PromptTask, with_model(task.prompts, chosen, chat, max_tokens)))
-    if isinstance(task, DialogueTask):
-        return conversing(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
-    if not isinstance(task, PromptTask):
-        raise AssayError(f"task '{task.name}' has no prompts; a language model needs a token task such as countdown")
-    tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
-    frame = len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
-    prompt, reply = longest(tokenizer, task.items)
-    if not isinstance(task.items, TextFile | TwoFiles):  # of items that were not seen, no token is shorter than a byte
-        prompt = max(prompt, task.max_prompt)
-    return ModelTask(task.name, task.items, tokenizer, prompt + frame, max_tokens or max(reply + 1, task.max_tokens))
-
-
-def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:
-    """The conversations of a task in a model's tokens. Limits are in bytes, than which no token is shorter; what
-    demonstrations say must be written and read back.
-    """
-    partner, own = task.partner, task.tokenizer
-    wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
-    items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
-    frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", "")), sys.maxsize)) + 2
-    gap = len(tokenizer.encode(Answered(""))) + 2
-    said = {words for item in items for words in item.demonstration.split("\n")}
-    with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
-        utterance = max(len(written_back(tokenizer, words)) for words in said) + 1
-        for item in items:
-            written_back(tokenizer, item.prompt)
-    limits = (wide * task.max_prompt + frame, task.max_turns, max_tokens or max(utterance, task.max_tokens))
-    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap)
-
-
-def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
-    """The ids of some words; ValueError where they are read as other words."""
-    ids = tokenizer.encode(words)
-    read = tokenizer.decode(ids)
-    if tokenizer.encode(read) != ids:
-        raise ValueError(f"it writes {ids[:20]} and reads that as {read[:60]!a}, which has other ids")
-    return ids
-
-
-def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
-    """Tokens of the longest prompt and reply; AssayError where the tokenizer cannot write them and read them back."""
-    if isinstance(items, TextFile | TwoFiles):
-        some = items.rows
-    else:
-        some = tuple(items.item(k // 2, k % 2) for k in range(NUM_MEASURED))
-    prompts, replies = [0], [0]
-    with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
-        for place, item in enumerate(some):
-            words = (item.prompt, item.demonstration, str(item.facts.get("rejected", "")))
-            write = partial(written_back, tokenizer) if place < NUM_MEASURED else tokenizer.encode
-            written = [write(one) for one in words]
-            prompts.append(len(written[0]))
-            replies += map(len, written[1:])
-    return max(prompts), max(replies)

@@ -96,7 +96,7 @@ class CostCritic(CostCredit):
     """cost_advantage by generalised advantages of a critic `cost_value`, centred; `cost_return` is what it learns."""
 
     discount: float = 0.99
-    decay: float = 0.95
+    gae_lambda: float = 0.95
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({CostValues()})
     writes: ClassVar[tuple[str, ...]] = ("cost_advantage", "cost_return")
 
@@ -104,6 +104,6 @@ class CostCritic(CostCredit):
         """As for rewards: terminal steps do not bootstrap, truncated ones do."""
         value, ends = experience.column("cost_value"), (experience.terminal, experience.truncated)
         cost_BT = channel_of(experience, channel)
-        advantage = returns.gae(cost_BT, value, experience.mask, *ends, self.discount, self.decay)
+        advantage = returns.gae(cost_BT, value, experience.mask, *ends, self.discount, self.gae_lambda)
         learned = (advantage + value) * experience.mask
         return {"cost_advantage": centred(advantage, experience), "cost_return": learned}

@@ -18,11 +18,11 @@ class Gae(Credit):
 
     A_t = sum_k (discount * decay)^k delta_(t+k),  delta_t = r_t + discount * V(s_(t+1)) - V(s_t);  return_t = A_t +
     V(s_t).
-    Terminal steps do not bootstrap, truncated ones and the end of a fragment do. `decay` is the paper's lambda.
+    Terminal steps do not bootstrap, truncated ones and the end of a fragment do. `gae_lambda` is the paper's lambda.
     """
 
     discount: float = 0.99
-    decay: float = 0.95
+    gae_lambda: float = 0.95
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
     centred: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
@@ -38,7 +38,7 @@ class Gae(Credit):
             experience.terminal,
             experience.truncated,
             self.discount,
-            self.decay,
+            self.gae_lambda,
         )
         return experience.add({"advantage": advantage, "return": (advantage + value) * experience.mask})
 

@@ -9,31 +9,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss, Need
 from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, CriticSpec, View
-from assay.core.spaces import Spec, Vocabulary
-from assay.models.score import TransformerScore
+from assay.core.slots import CriticLoss, View
 from assay.ops import groups
-
-
-@dataclass(frozen=True)
-class SequenceScore(CriticSpec):
-    """A critic that scores a text so far: a transformer with a scalar head."""
-
-    width: int = 64
-    layers: int = 2
-    heads: int = 4
-
-    def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
-        if not isinstance(spec.observation, Vocabulary):
-            raise AssayError(f"SequenceScore reads tokens, this task has observations {spec.observation}")
-        return TransformerScore(spec.observation, self.width, self.layers, self.heads)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Experience
 from assay.core.slots import Choice, Task
-from assay.models.score import TransformerScore, load_score
+from assay.models.heads.score import TransformerScore, load_score
 
 DECIMALS = 4
 """Scores are rounded to so many, so that equal texts tie, whatever rows they are computed with."""

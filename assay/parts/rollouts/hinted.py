@@ -53,7 +53,7 @@ class DemonstrationPrefix:
 class Hinted(Rollout):
     """Gathers, rewards, and gathers the groups that failed again from hinted prompts.
 
-    A group failed if no member's outcome is above `threshold`. Its rows are replaced by `members` new ones, sampled
+    A group failed if no member's outcome is above `threshold`. Its rows are replaced by `group_size` new ones, sampled
     after the hint. `onto_prompt` rewrites them onto the task's own prompt: what is trained is the bare prompt, and the
     recorded log-probabilities stay those of the policy that saw the hint (an off-policy sample). `hinted` [B] marks
     them, and their `source` is HINTED. Degenerate: no failed group is `gather`.
@@ -61,7 +61,7 @@ class Hinted(Rollout):
 
     gather: Rollout = Episodes()
     hint: Hint = DemonstrationPrefix()
-    members: int = 8
+    group_size: int = 8
     threshold: float = 0.0
     onto_prompt: bool = True
     breaks: ClassVar[dict[str, str]] = {
@@ -92,7 +92,7 @@ class Hinted(Rollout):
         starts = np.unique(first.column("start")[failed].numpy())
         if not len(starts):
             return first
-        rows, samples = group_rows(np.arange(len(starts)), self.members)
+        rows, samples = group_rows(np.arange(len(starts)), self.group_size)
         told = self.hint(scene, starts)
         again = task.play_prompts(
             scene.actor,

@@ -23,14 +23,13 @@ from assay.core.record import Draw, Experience, Loss, Need, Scored
 from assay.core.slots import Annotation, ModelSpec, Over
 from assay.core.spaces import Spec, Vocabulary
 from assay.engine.engine import own_decisions
-from assay.models.bounded import Deterministic, Squashed
-from assay.models.mlp import Mlp
-from assay.models.q_network import QNetwork
-from assay.models.table import Table
-from assay.models.transformer import Transformer
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bounded import Deterministic, SquashedGaussian
+from assay.models.heads.value import ActionValue, Greedy
+from assay.models.model import Critic, Policy, Temperature
 from assay.ops import random
-from assay.parts.critics.q import Temperature, TwinQ
-from assay.parts.critics.value import StateValue, TokenValue
 from assay.proof.laws.cases import (
     CHOICES,
     CONTROL_LAYOUTS,
@@ -96,15 +95,20 @@ class Bench:
         return module.requires_grad_(source is None)
 
 
-CRITICS: dict[str, ModelSpec] = {"value": StateValue((8,)), "q": TwinQ((8,)), "temperature": Temperature(0.7)}
+FEW = Perceptron((8,))
+CRITICS: dict[str, ModelSpec] = {
+    "value": Critic(FEW),
+    "q": Critic(FEW, ActionValue()),
+    "temperature": Temperature(0.7),
+}
 STANDARD: tuple[Bench, ...] = (
-    Bench("tokens", TOKENS, {"actor": Transformer(8, 1, 2), "value": TokenValue(8, 1, 2)}),
-    Bench("torques, Gaussian", TORQUES, {"actor": Mlp((8,)), **CRITICS}),
-    Bench("torques, squashed", TORQUES, {"actor": Squashed((8,)), **CRITICS}),
-    Bench("torques, deterministic", TORQUES, {"actor": Deterministic((8,)), **CRITICS}),
-    Bench("choices, categorical", CHOICES, {"actor": Mlp((8,)), "value": StateValue((8,))}),
-    Bench("choices, action values", CHOICES, {"actor": QNetwork((8,)), "value": StateValue((8,))}),
-    Bench("numbered states", NUMBERED, {"actor": Table(), "value": StateValue()}),
+    Bench("tokens", TOKENS, {"actor": Policy(Transformer(8, 1, 2)), "value": Critic(Transformer(8, 1, 2))}),
+    Bench("torques, Gaussian", TORQUES, {"actor": Policy(FEW), **CRITICS}),
+    Bench("torques, squashed", TORQUES, {"actor": Policy(FEW, SquashedGaussian()), **CRITICS}),
+    Bench("torques, deterministic", TORQUES, {"actor": Policy(FEW, Deterministic()), **CRITICS}),
+    Bench("choices, categorical", CHOICES, {"actor": Policy(FEW), "value": Critic(FEW)}),
+    Bench("choices, action values", CHOICES, {"actor": Policy(FEW, Greedy()), "value": Critic(FEW)}),
+    Bench("numbered states", NUMBERED, {"actor": Policy(Table()), "value": Critic(Table())}),
 )
 
 
@@ -125,10 +129,11 @@ def benches_of(recipe: Recipe) -> list[Bench]:
 
 
 def smaller(spec: Any) -> Any:
-    """A model spec with its sizes cut down."""
+    """A model spec, its body and its head, with their sizes cut down."""
     if not is_dataclass(spec) or isinstance(spec, type):
         return spec
-    return replace(spec, **{f.name: SMALL[f.name] for f in fields(spec) if f.name in SMALL})
+    below = {f.name: getattr(spec, f.name) for f in fields(spec) if f.init}
+    return replace(spec, **{name: SMALL.get(name, smaller(value)) for name, value in below.items()})
 
 
 # ---------------------------------------------------------------------------------------------------- inputs

@@ -123,7 +123,8 @@ class Contract:
                 found.append(judged(one, broke, excused))
                 if broke is not None and broke.raised and one is laws[0]:
                     break  # the other laws would only say the same
-        unknown = sorted(set(excused) - {one.name for one in self.laws})
+        own = getattr(held, "breaks", {})
+        unknown = sorted(set(own if isinstance(own, Mapping) else ()) - {one.name for one in self.laws})
         if unknown and not only:
             known = ", ".join(one.name for one in self.laws)
             found.append(

@@ -14,11 +14,12 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import ALONE, ModelSpec, ResumableTask, Scene, Task, frame_of
 from assay.core.spaces import Discrete, Spec, Vocabulary
-from assay.models.bounded import Deterministic
-from assay.models.mlp import Mlp
-from assay.models.q_network import QNetwork
-from assay.models.table import Table
-from assay.models.transformer import Transformer
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bounded import Deterministic
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.cases import CHOICES, TORQUES, normal
 from assay.proof.laws.laws import LOOSE, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
@@ -37,8 +38,8 @@ GAME = RepeatedGame("prisoners-dilemma", Rules(PRISONERS_DILEMMA, rounds=3))
 def small_actor(spec: Spec) -> ModelSpec:
     """An actor that suits the task, made small."""
     if isinstance(spec.action, Vocabulary):
-        return Transformer(16, 1, 2)
-    return Table() if isinstance(spec.observation, Discrete) else Mlp((8,))
+        return Policy(Transformer(16, 1, 2))
+    return Policy(Table() if isinstance(spec.observation, Discrete) else Perceptron((8,)))
 
 
 def built(model: ModelSpec, spec: Spec) -> nn.Module:
@@ -262,8 +263,8 @@ def explore_cases(part: Any) -> list[ExploreCase] | list[Unsuited]:
     """The actors that the exploration can wrap."""
     found = []
     for name, model, spec in (
-        ("choices, action values", QNetwork((8,)), CHOICES),
-        ("torques, deterministic", Deterministic((8,)), TORQUES),
+        ("choices, action values", Policy(Perceptron((8,)), Greedy()), CHOICES),
+        ("torques, deterministic", Policy(Perceptron((8,)), Deterministic()), TORQUES),
     ):
         case = ExploreCase(name, model, spec)
         try:

@@ -12,7 +12,9 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
 from assay.core.slots import ModelSpec, Scene, Task
-from assay.models.q_network import QNetwork
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.laws import Contract, Finding, Unsuited, law, other_streams, runs
 from assay.proof.laws.rollout import built, small_actor
@@ -44,7 +46,8 @@ def task_cases(part: Any, task: Task | None = None) -> list[TaskCase] | list[Uns
     found = []
     for one in (uncertain_cartpole(), cartpole(), chain(4), addition(1)) if task is None else (task,):
         policies = {"no policy yet": None, "a policy": small_actor(one.spec)}
-        policies |= {"action values": QNetwork((8,))} if one.spec == uncertain_cartpole().spec else {}
+        if one.spec == uncertain_cartpole().spec:
+            policies["action values"] = Policy(Perceptron((8,)), Greedy())
         for name, model in policies.items():
             case = TaskCase(f"task {one.name}, {name}", one, model)
             try:

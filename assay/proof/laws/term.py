@@ -103,6 +103,16 @@ def littered(batch: Experience) -> Experience:
     return replace(batch, logp=columns["logp"], reward=columns["reward"], extra=extra)
 
 
+def with_last_action(batch: Experience) -> Experience:
+    """The batch with the action of each row's first decision in its last column too: padding is not an action."""
+    rows, first = torch.arange(len(batch)), batch.mask.to(torch.uint8).argmax(1)
+    action, context = batch.action.clone(), {name: value.clone() for name, value in batch.context.items()}
+    action[:, -1] = action[rows, first]
+    if "tokens" in context:
+        context["tokens"][:, -1], context["valid"][:, -1] = action[:, -1], True
+    return replace(batch, action=action, context=context)
+
+
 # ---------------------------------------------------------------------------------------------------- laws
 @law("it says what it needs and which rows stay together")
 def declared(part: Any, case: TermCase) -> Iterator[str]:
@@ -212,7 +222,7 @@ def last_column(part: Any, case: TermCase) -> Iterator[str]:
     """Every row decides there too, or none does: nothing may be counted that is not summed. Refusing is fine."""
     last = torch.zeros_like(case.batch.mask)
     last[:, -1] = case.batch.mask.any(1)
-    filled = littered(case.batch)
+    filled = with_last_action(littered(case.batch))
     try:
         more = evaluate(part, case, replace(filled, mask=case.batch.mask | last))
     except AssayError:

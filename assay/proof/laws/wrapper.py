@@ -14,11 +14,12 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, pad
 from assay.core.slots import ModelSpec
 from assay.core.spaces import Box, Spec, Vocabulary
-from assay.models.bounded import Squashed
-from assay.models.mlp import Mlp
-from assay.models.transformer import Transformer
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.transformer import Transformer
+from assay.models.heads.bounded import SquashedGaussian
+from assay.models.heads.value import ActionValue
+from assay.models.model import Critic, Policy
 from assay.ops import random
-from assay.parts.critics.dual import ActionValue
 from assay.playing.completions import complete
 from assay.proof.laws.cases import CHOICES, TOKENS, TORQUES, normal
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, runs
@@ -37,7 +38,7 @@ class WrapperCase:
 
     def wrapped(self, part: Any) -> Any:
         """The actor that is handed out."""
-        critic = built(ActionValue((8,)), self.spec)
+        critic = built(Critic(Perceptron((8,)), ActionValue()), self.spec)
         models = dict.fromkeys(part.reads, critic) | {part.actor: built(self.actor, self.spec)}
         return part.around(models)
 
@@ -60,7 +61,7 @@ class TokenCase:
 
     def decide(self, part: Any, rows: slice = slice(None), *, mode: bool = False) -> tuple[Tensor, Tensor]:
         """(tokens with their prompt, log-probability of the completion) of some rows."""
-        actor, starts = part.around({part.actor: built(Transformer(8, 1, 2), self.spec)}), np.arange(ROWS)[rows]
+        actor, starts = part.around({part.actor: built(Policy(Transformer(8, 1, 2)), self.spec)}), np.arange(ROWS)[rows]
         assert isinstance(self.spec.action, Vocabulary)
         prompts = [[self.spec.action.bos, 3 + start % 4] for start in starts.tolist()]
         done = complete(
@@ -71,7 +72,9 @@ class TokenCase:
 
 def wrapper_cases(part: Any) -> list[WrapperCase | TokenCase]:
     """Torques and choices; tokens for those that refuse both."""
-    control = [WrapperCase("torques", TORQUES, Squashed((8,))), WrapperCase("choices", CHOICES, Mlp((8,)))]
+    body = Perceptron((8,))
+    torques = WrapperCase("torques", TORQUES, Policy(body, SquashedGaussian()))
+    control = [torques, WrapperCase("choices", CHOICES, Policy(body))]
     found: list[WrapperCase | TokenCase] = []
     for case in control:
         try:

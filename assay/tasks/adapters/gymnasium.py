@@ -234,9 +234,16 @@ def environment_task(name: str, make: Callable[[], Any], horizon: int | None = N
         raise AssayError(f"task '{name}' has no time limit; say horizon=..., the most decisions of an episode")
     environment.reset(seed=0)
     info = environment.step(port.idle())[4]
+    preset = "mujoco" if isinstance(port.action, Box) and has_mujoco(environment) else "classic"
     environment.close()
     spec = Spec(port.observation, port.action, limit, num_costs=int("cost" in info))
-    return SteppedTask(name, spec, partial(Instances, make, spec, name))
+    return SteppedTask(name, spec, partial(Instances, make, spec, name), preset=preset)
+
+
+def has_mujoco(environment: Any) -> bool:
+    """Returns whether MuJoCo simulates the environment: its `model` is one of MuJoCo's, whoever registered it."""
+    engine = sys.modules.get("mujoco")  # an environment of MuJoCo has imported it
+    return engine is not None and isinstance(getattr(environment.unwrapped, "model", None), engine.MjModel)
 
 
 def time_limit(environment: Any) -> int | None:

@@ -9,7 +9,7 @@ uniform(Draw(s), k, -1, t). So an episode is a function of (s, k) and its action
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,7 +21,7 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Simulation
 from assay.core.spaces import Context, Spec
 from assay.ops.random import GOLDEN, hashed, mix
-from assay.parts.rollouts.episodes import play_episodes
+from assay.playing.episodes import play_episodes
 from assay.playing.resumed import nothing_done, play_on
 
 AHEAD = 16
@@ -179,6 +179,8 @@ class SteppedTask:
     roaming: SteppedTask | None = None
     reckless: Callable[[Context], Tensor] | None = None
     distance: Callable[[Tensor, Tensor], Tensor] | None = None
+    preset: str = field(default="classic", repr=False)
+    """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
 
     def simulate(self, num: int) -> Simulation:
         """N instances side by side."""

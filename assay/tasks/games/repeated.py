@@ -18,7 +18,7 @@ from torch import Tensor
 from assay.core.record import Draw, Experience, Origin
 from assay.core.spaces import Box, Context, Discrete, Spec, Vocabulary
 from assay.ops import distributions, random
-from assay.parts.rollouts.episodes import Recorder, Uniforms
+from assay.playing.episodes import Recorder, Uniforms
 from assay.playing.narrowing import LOGP_MODEL, NarrowedDecoder
 from assay.tasks.games.matrix import (
     CHANCE,

@@ -1,0 +1,131 @@
+"""What `assay claim` does: measure, check, stamp or replay; each takes the parsed options and gives the exit code."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+from assay.app.report import claims as claim_tables
+from assay.app.report import tables
+from assay.core.errors import AssayError
+from assay.proof import stamps, verdicts
+from assay.runs import catalogue
+
+
+def claim(options: argparse.Namespace) -> int:
+    """`assay claim`: exit code 1 where a claim fails, or where a verdict file has problems."""
+    if options.name:
+        options.name = catalogue.find_method(options.name)[0].partition(":")[0]
+    if options.check:
+        return check_verdicts(options)
+    if options.stamp:
+        return stamp_verdicts(options)
+    if not options.name and not options.all:
+        raise AssayError("name a method, or give --all; assay list shows which have measured claims")
+    if options.budget is not None and not options.budget > 0:
+        raise AssayError(f"--budget is {options.budget:g}; give the minutes that it may take")
+    deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
+    out = tables.console()
+    reports: list[dict[str, Any]] = []
+    for name in [options.name] if options.name else verdicts.stalest_first(options.verdicts):
+        if not options.name and not verdicts.needs_measuring(name, options.verdicts):
+            continue
+        if options.replay and replay_verdict(name, options):
+            continue
+        reports.append(claim_one(name, options, deadline))
+        if not options.json:
+            out.print(claim_tables.verdict_table(reports[-1]))
+        if deadline is not None and time.monotonic() > deadline:
+            break
+    if options.json:
+        print(json.dumps(reports if options.all else reports[0] if reports else {}, indent=2))
+    elif options.all and not reports:
+        out.print("every verdict stands")
+    return int(any(report["verdict"] == "fails" for report in reports))
+
+
+def replay_verdict(name: str, options: argparse.Namespace) -> bool:
+    """Whether a replay of one seed was enough to stamp the verdict for today's recipes."""
+    path = verdicts.path_of(name, options.verdicts)
+    if not path.is_file() or not verdicts.replayed(name, options.work, options.verdicts):
+        return False
+    if not options.json:
+        words = f"{path}: seed 0 of every claim gives the recorded scores; stamped for today's recipes"
+        tables.console().print(words, markup=False)
+    return True
+
+
+def claim_one(name: str, options: argparse.Namespace, deadline: float | None) -> dict[str, Any]:
+    """Runs a method's claims; the verdict file is written when all of them are measured."""
+    _, method = catalogue.find_method(name)
+    exact = [verdicts.exact_entry(one.run()) for one in method.exact]
+    report: dict[str, Any] = {"name": name, "claims": exact, "verdict": verdicts.overall(exact), "file": None}
+    if options.exact or not method.measured:
+        return report
+    entries: list[dict[str, Any]] = []
+    for one in method.measured:
+        with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
+            found = verdicts.measure(name, one, options.work, deadline=deadline, watch=watch)
+        if found is None:
+            left = {"name": one.name, "kind": "measured", "verdict": "unfinished", "rule": one.rule}
+            return report | {"claims": [*entries, left, *exact], "verdict": "unfinished"}
+        entries.append(found)
+    path = verdicts.write(name, entries, options.verdicts)
+    return verdicts.read(name, path) | {"file": str(path)}
+
+
+# ---------------------------------------------------------------------------------------------------- files
+def chosen_files(options: argparse.Namespace) -> dict[str, Any]:
+    """The verdict files that a command is about: of the named method, or all there are."""
+    if options.name:
+        return {options.name: verdicts.path_of(options.name, options.verdicts)}
+    return dict(verdicts.files(options.verdicts))
+
+
+def check_verdicts(options: argparse.Namespace) -> int:
+    """`assay claim --check`: problems of verdict files, which are errors, and states, which are not.
+
+    Of one method the state is found by running its recipes for three steps; of all, it is what the files record.
+    """
+    files = chosen_files(options)
+    missing = [] if options.name else [name for name in verdicts.with_measured() if name not in files]
+    wrong = {name: found for name, path in files.items() if (found := verdicts.problems(name, path))}
+    states = {
+        name: verdicts.states(name, verdicts.read(name, path), run=bool(options.name))
+        for name, path in files.items()
+        if name not in wrong
+    }
+    if options.json:
+        problems = [problem for found in wrong.values() for problem in found]
+        facts = {"checked": len(files), "problems": problems, "not_measured": missing, "states": states}
+        print(json.dumps(facts, indent=2))
+    else:
+        out = tables.console()
+        for problem in (problem for found in wrong.values() for problem in found):
+            out.print(problem, style="red", markup=False)
+        for name in missing:
+            out.print(f"{name} has measured claims without a verdict: assay claim {name}", style="yellow")
+        claim_tables.print_states(out, states)
+        out.print(f"{len(files)} verdicts checked, {sum(map(len, wrong.values()))} problems", markup=False)
+    return int(bool(wrong))
+
+
+def stamp_verdicts(options: argparse.Namespace) -> int:
+    """`assay claim --stamp`: stamps verdicts for this kind of machine, marks those that no longer fit as stale."""
+    memo: dict[str, str] = {}
+    begin = time.process_time()
+    states = {name: verdicts.stamp(name, options.verdicts, memo) for name in chosen_files(options)}
+    seconds = time.process_time() - begin
+    if options.json:
+        facts = {"machine": stamps.machine_kind(), "cpu_seconds": round(seconds, 1), "states": states}
+        print(json.dumps(facts, indent=2))
+    else:
+        out = tables.console()
+        claim_tables.print_states(out, states)
+        total = sum(map(len, states.values()))
+        out.print(
+            f"{total} claims of {len(states)} verdicts stamped for {stamps.machine_kind()} in {seconds:.0f} cpu-s"
+        )
+    return 0

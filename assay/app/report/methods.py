@@ -1,0 +1,332 @@
+"""What the command line prints of methods: the list, one method, and in what two of them differ."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from assay.app.report import claims
+from assay.app.report.tables import console
+from assay.claims.claim import FAMILIES, Method
+from assay.core.difference import ABSENT, Change, brief, differences
+from assay.core.errors import AssayError
+from assay.core.settings import describe, settings
+from assay.proof import stamps, verdicts
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Defaults
+from assay.runs import catalogue
+
+LETTERS = {LANGUAGE.name: "L", CONTROL.name: "D", CONTINUOUS.name: "C", TABLE.name: "T", PREFERENCES.name: "P"}
+LETTERS_IN_WORDS = "L language, D control with discrete actions, C continuous control, T tabular, P preference pairs"
+WORDS = {
+    "holds": "every claim holds",
+    "inconclusive": "the 95 % interval of a claim decides neither way",
+    "fails": "a claim is refuted",
+    "stale": "the method has changed since",
+    "no verdict": "not measured yet",
+}
+"""The words of the verdict column."""
+
+
+# ---------------------------------------------------------------------------------------------------- facts
+def part_names(value: Any) -> list[str]:
+    """Class names of the parts of a recipe, each once."""
+    found: list[str] = []
+
+    def walk(node: Any) -> None:
+        if isinstance(node, Mapping):
+            if "part" in node and node["part"] not in ("Recipe", "Stage"):
+                found.append(node["part"])
+            for item in node.values():
+                walk(item)
+        elif isinstance(node, list):
+            for item in node:
+                walk(item)
+
+    walk(describe(value))
+    return list(dict.fromkeys(found))
+
+
+def changes_of(method: Method, world: Defaults | None = None) -> list[Change] | None:
+    """What a method changes in its base, in a world of its own; None for a base."""
+    place = method.worlds[0] if world is None else world
+    return None if method.base is None else differences(method.base(place), method.recipe(place))
+
+
+def told(changes: Sequence[Change]) -> list[dict[str, Any]]:
+    """Changes as JSON."""
+    return [
+        {"path": ".".join(one.path), "slots": list(one.slots), "before": brief(one.before), "after": brief(one.after)}
+        for one in changes
+    ]
+
+
+def method_rows() -> list[dict[str, Any]]:
+    """One row a method, by family and then by name."""
+    rows = []
+    for name, method in catalogue.methods().items():
+        verdict = catalogue.verdict(name)
+        changes = changes_of(method)
+        rows.append(
+            {
+                "name": name,
+                "family": method.family,
+                "paper": method.paper,
+                "worlds": [world.name for world in method.worlds],
+                "summary": catalogue.method_text(name).splitlines()[0].partition(": ")[2],
+                "task": method.default_task,
+                "base": None if method.base is None else method.base(method.worlds[0]).name,
+                "aliases": list(method.aliases),
+                "variants": list(method.variants),
+                "changes": sorted({slot for change in changes or () for slot in change.slots}),
+                "parts": part_names(method.recipe(method.worlds[0])),
+                "claims": [claim.name for claim in method.claims],
+                "verdict": verdict,
+                "state": None if verdict is None else verdicts.state(name, verdict),
+            }
+        )
+    return sorted(rows, key=lambda row: (FAMILIES.index(row["family"]), row["name"]))
+
+
+def method_facts(name: str) -> dict[str, Any]:
+    """Everything about one method or variant as JSON."""
+    key, method = catalogue.find_method(name)
+    recipe, changes, verdict = method.recipe(method.worlds[0]), changes_of(method), catalogue.verdict(key)
+    return {
+        "name": key,
+        "family": method.family,
+        "paper": method.paper,
+        "worlds": [world.name for world in method.worlds],
+        "task": method.default_task,
+        "aliases": list(method.aliases),
+        "variants": list(method.variants),
+        "text": catalogue.method_text(key),
+        "base": None if method.base is None else method.base(method.worlds[0]).name,
+        "changes": told(changes or ()),
+        "departs": list(method.departures),
+        "parts": part_names(recipe),
+        "recipe": describe(recipe),
+        "settings": {".".join(path): describe(value) for path, value in settings(recipe).items()},
+        "claims": [{"name": claim.name, "kind": type(claim).__name__.lower()} for claim in method.claims],
+        "verdict": verdict,
+        "states": {} if verdict is None else verdicts.states(key.partition(":")[0], verdict),
+    }
+
+
+# ---------------------------------------------------------------------------------------------------- list
+@dataclass(frozen=True)
+class Filter:
+    """Which rows of the list are wanted; None wants all. AssayError for a word that no row has."""
+
+    family: str | None = None
+    world: str | None = None
+    changes: str | None = None
+    verdict: str | None = None
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """The rows that are wanted."""
+        kept = list(rows)
+        for name, wanted in vars(self).items():
+            if wanted is None:
+                continue
+            known = sorted({word for row in rows for word in words_of(row, name)})
+            found = [word for word in known if alike(word, wanted)]
+            if not found and not (name == "verdict" and wanted in WORDS):
+                raise AssayError(f"--{name} is '{wanted}'. Choose one of: {', '.join(known)}")
+            kept = [row for row in kept if set(found) & set(words_of(row, name))]
+        return kept
+
+
+def alike(known: str, wanted: str) -> bool:
+    """Whether a word was meant: capitals, '-' for a space, and a plural's s do not matter."""
+    one, other = (word.lower().replace("-", " ").removesuffix("s") for word in (known, wanted))
+    return one == other
+
+
+def words_of(row: Mapping[str, Any], name: str) -> list[str]:
+    """What a row has for a filter."""
+    if name == "verdict":
+        found = [row["verdict"]["verdict"]] if row["verdict"] else ["no verdict"]
+        return [*found, *(["stale"] if row["state"] == stamps.STALE else [])]
+    many: list[str] = [row["family"]] if name == "family" else row["worlds"] if name == "world" else row["changes"]
+    return many
+
+
+WIDE = 100
+"""Columns of a terminal from which on the list is a table; below, a summary stands under its method's name."""
+
+
+def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> None:
+    """The list of methods by family, and of tasks."""
+    out = console()
+    is_wide = out.width >= WIDE
+    table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("method", "worlds", "verdict", "what it is"):
+        table.add_column(heading, no_wrap=heading != "what it is")
+    for place, row in enumerate(rows):
+        is_first = place == 0 or row["family"] != rows[place - 1]["family"]
+        letters = "".join(LETTERS[world] for world in LETTERS if world in row["worlds"])
+        if is_wide:
+            if is_first:
+                table.add_row(Text(row["family"], style="cyan"))
+            table.add_row(Text(f"  {row['name']}", style="bold"), letters, verdict_word(row), summary(row))
+        else:
+            if is_first:
+                out.print(Text(row["family"], style="cyan"))
+            out.print(Text.assemble((f"  {row['name']:<25}", "bold"), f"{letters:<6}", verdict_word(row)))
+            out.print(Padding(summary(row), (0, 0, 0, 4)))
+    if is_wide:
+        out.print(table)
+    legend(out, rows)
+    if tasks:
+        more = "any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs, reasoning-gym:NAME"
+        out.print(Text.assemble(("tasks  ", "bold"), f"{', '.join(families(tasks))}, {more}"))
+    words = (
+        "assay show METHOD explains one, assay diff METHOD says what it changes, assay train METHOD:VARIANT trains it"
+    )
+    out.print(Text(words, style="dim"))
+
+
+def summary(row: Mapping[str, Any]) -> Text:
+    """What a method is, and its variants."""
+    variants = f"  variants: {', '.join(row['variants'])}" if row["variants"] else ""
+    return Text.assemble(row["summary"], (variants, "dim"))
+
+
+def verdict_word(row: Mapping[str, Any]) -> Text:
+    """The verdict, and its state where it does not fit."""
+    if not row["verdict"]:
+        return Text("no verdict", style="dim")
+    return claims.with_state(row["verdict"]["verdict"], row["state"])
+
+
+def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    """What the letters and the words of the list mean; only those that it has."""
+    shown = {word for row in rows for word in words_of(row, "verdict")}
+    meaning = [f"{word}: {text}" for word, text in WORDS.items() if word in shown]
+    if any(row["state"] == stamps.UNKNOWN for row in rows):
+        meaning.append(f"?: without a stamp for {stamps.machine_kind()}, so that a change would not be seen")
+    out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
+    out.print(Text.assemble(("verdicts  ", "bold"), "; ".join(meaning)))
+
+
+def families(tasks: Sequence[str]) -> list[str]:
+    """Task names, levels and variants with their stem: sorting, sorting-3, sorting-4 -> sorting (-3 to -4); stag-hunt,
+    stag-hunt-tokens -> stag-hunt (-tokens).
+    """
+    endings: dict[str, list[str]] = {}
+    for task in tasks:
+        stem = next((name for name in endings if task.startswith(f"{name}-")), None)
+        if stem is None:
+            endings[task] = []
+        else:
+            endings[stem].append(task[len(stem) :])
+    return [f"{name} ({together(found)})" if found else name for name, found in endings.items()]
+
+
+def together(endings: Sequence[str]) -> str:
+    """-3, -4, -5 -> -3 to -5; the others one by one."""
+    levels = [ending for ending in endings if ending[1:].isdigit()]
+    others = [ending for ending in endings if not ending[1:].isdigit()]
+    span = [f"{levels[0]} to {levels[-1]}"] if len(levels) > 1 else levels
+    return ", ".join([*span, *others])
+
+
+# ---------------------------------------------------------------------------------------------------- one method
+def flowing(text: str) -> str:
+    """The text with each paragraph in one line, for a screen of any width; formulas and lists stay as they are."""
+    blocks = [block.split("\n") for block in text.strip().split("\n\n")]
+    kept = [any(line.startswith((" ", "- ")) for line in block) for block in blocks]
+    return "\n\n".join(("\n" if keep else " ").join(block) for block, keep in zip(blocks, kept, strict=True))
+
+
+def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, everything: bool) -> None:
+    """One method for people; all its settings only where everything is wanted."""
+    out = console()
+    title = Text.assemble((facts["name"], "bold"), f"  {facts['paper']}")
+    out.print(Panel(Text(flowing(facts["text"])), title=title, title_align="left", expand=False))
+    line(out, "family", f"{facts['family']};  worlds: {', '.join(facts['worlds'])};  default task: {facts['task']}")
+    for name in ("aliases", "variants"):
+        if facts[name]:
+            line(out, name, ", ".join(facts[name]))
+    print_changes(out, changes, f"what it changes in {facts['base']}", f"{facts['name']} is a base")
+    if everything:
+        line(out, "parts", ", ".join(facts["parts"]))
+        line(out, "settings", "")
+        for path, value in facts["settings"].items():
+            if value not in (None, [], {}):
+                out.print(f"  {path} = {json.dumps(value)}", markup=False)
+    line(out, "departures from the paper", "" if facts["departs"] else "none")
+    bullets(out, facts["departs"])
+    out.print()
+    if facts["verdict"]:
+        out.print(claims.verdict_table(facts["verdict"], facts["states"]))
+    else:
+        line(out, "claims", "not measured yet")
+        bullets(out, [f"{claim['name']} ({claim['kind']})" for claim in facts["claims"]])
+    if not everything:
+        out.print(f"[dim]assay show {facts['name']} --all lists its {len(facts['settings'])} settings[/]")
+
+
+def line(out: Console, heading: str, text: str) -> None:
+    """A heading and what follows it."""
+    out.print(Text.assemble((f"{heading}  ", "bold"), text))
+
+
+def bullets(out: Console, lines: Sequence[str]) -> None:
+    """A list whose long lines are indented."""
+    table = Table.grid(padding=(0, 1))
+    for text in lines:
+        table.add_row("  -", Text(text))
+    if lines:
+        out.print(table)
+
+
+# ---------------------------------------------------------------------------------------------------- difference
+def compared(name: str, other: str | None, world: str | None) -> tuple[str, str, list[Change] | None]:
+    """The names of two recipes and their difference: of a method to its base or to another method; None for a base.
+
+    In the first world that both work in, or in the one that is named.
+    """
+    key, method = catalogue.find_method(name)
+    second = None if other is None else catalogue.find_method(other)
+    both = [one for one in method.worlds if second is None or one in second[1].worlds]
+    chosen = [one for one in both if world is None or alike(one.name, world)]
+    if not chosen:
+        known = ", ".join(one.name for one in both) or "none in common"
+        raise AssayError(f"there is no world '{world}' to compare in. Worlds: {known}" if world else
+                         f"'{name}' and '{other}' work in no world in common")  # fmt: skip
+    if second is not None:
+        return key, second[0], differences(method.recipe(chosen[0]), second[1].recipe(chosen[0]))
+    changes = changes_of(method, chosen[0])
+    return ("" if method.base is None else method.base(chosen[0]).name), key, changes
+
+
+def print_difference(before: str, after: str, changes: Sequence[Change] | None) -> None:
+    """A table of what differs."""
+    print_changes(console(), changes, f"from {before} to {after}", f"{after} is a base")
+
+
+def print_changes(out: Console, changes: Sequence[Change] | None, title: str, alone: str) -> None:
+    """The table: where, what stood there, what stands there."""
+    if changes is None:
+        line(out, "base", f"{alone}: it is derived from no other recipe")
+        return
+    table = Table(title=Text(title, style="bold"), title_justify="left", box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for heading in ("where", "before", "after"):
+        table.add_column(heading, overflow="fold", header_style="dim", no_wrap=heading == "where" and out.width >= 80)
+    for change in changes:
+        cells = ("" if one in (ABSENT, None) else brief(one) for one in (change.before, change.after))
+        table.add_row(
+            Text(change.place, style="cyan"), *(Text(cell) if cell else Text("-", style="dim") for cell in cells)
+        )
+    if not changes:
+        table.add_row("no difference")
+    out.print(table)

@@ -1,0 +1,137 @@
+"""The difference of two recipes: which parts were swapped, added or left out, and which settings were changed.
+
+It is computed from the values, so that what a method changes is never typed twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import partial
+from typing import Any
+
+from assay.core.recipe import Phase, Recipe, Stage
+from assay.core.settings import children, is_schedule, numbered, own_name
+
+
+class Absent:
+    """Stands for a part that one of the two recipes does not have."""
+
+    def __repr__(self) -> str:
+        return "-"
+
+
+ABSENT = Absent()
+TERMS = ("objective", "regularizers", "critic")
+"""The fields of a stage that hold losses."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What stands at a path in one recipe and in the other; ABSENT where there is nothing."""
+
+    path: tuple[str, ...]
+    before: Any
+    after: Any
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """The fields of the recipe or of the stage in which it is: credit, rollout, objective, optimizer."""
+        if self.path[0] != "stages":
+            return self.path[:1]
+        if len(self.path) > 2:
+            return self.path[2:3]
+        stages = [one for one in (self.before, self.after) if isinstance(one, Stage)]
+        return tuple(name for name in TERMS if any(getattr(stage, name) for stage in stages))
+
+    @property
+    def place(self) -> str:
+        """The path as it is shown: a stage by its name, and no class's name where the part itself was swapped."""
+        known = {type(one).__name__ for one in (self.before, self.after)}
+        shown = self.path[:-1] if self.path[-1].partition("-")[0] in known else self.path
+        return ".".join(shown[1:] if shown[0] == "stages" and len(shown) > 2 else shown)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether a part was swapped, added or left out; False for a changed setting of one that both have."""
+        return any(is_dataclass(one) and not is_schedule(one) for one in (self.before, self.after))
+
+
+def differences(before: Recipe, after: Recipe) -> list[Change]:
+    """What differs, in the order of a recipe's fields; names of recipes and stages are left out."""
+    return [change for change in below((), before, after) if change.path[-1] != "name"]
+
+
+def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
+    """The changes from one tree to another. A swapped part is one change, whatever its settings."""
+    if same(before, after):
+        return []
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        pairs = [(name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in {**before, **after}]
+    elif isinstance(before, tuple) and isinstance(after, tuple) and are_parts((*before, *after)):
+        pairs = aligned(before, after)
+    elif type(before) is type(after) and is_dataclass(before) and children(before):
+        mine, theirs = dict(children(before)), dict(children(after))
+        pairs = [(name, mine[name], theirs[name]) for name in mine]
+    else:
+        return [Change(path, before, after)]
+    return [change for name, one, other in pairs for change in below((*path, name), one, other)]
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are equal; arrays, which have no single answer, are compared by their text."""
+    try:
+        return bool(one == other)
+    except (RuntimeError, ValueError):
+        return repr(one) == repr(other)
+
+
+def are_parts(items: tuple[Any, ...]) -> bool:
+    """Whether the elements of a tuple are parts."""
+    return bool(items) and all(is_dataclass(item) for item in items)
+
+
+def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:
+    """Pairs of elements of the same name; where each side has one left over, these two are a pair."""
+    mine, theirs = (
+        dict(zip(numbered([own_name(item) for item in items]), items, strict=True)) for items in (before, after)
+    )
+    pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in {**mine, **theirs}]
+    lost, new = ([pair for pair in pairs if pair[place] is ABSENT] for place in (2, 1))
+    if len(lost) == len(new) == 1:
+        both = (new[0][0], lost[0][1], new[0][2])
+        pairs = [both if pair is new[0] else pair for pair in pairs if pair is not lost[0]]
+    return pairs
+
+
+# ---------------------------------------------------------------------------------------------------- words
+def brief(value: Any) -> str:
+    """A part in one line: its class and the settings that are not its defaults."""
+    if isinstance(value, Recipe):
+        return value.name
+    if isinstance(value, Phase):
+        return f"{brief(value.recipe)} for {value.steps} steps"
+    if isinstance(value, Stage):
+        return f"trains {', '.join(value.trains)} on {', '.join(map(brief, value.terms))}"
+    if is_dataclass(value) and not isinstance(value, type):
+        return f"{type(value).__name__}({', '.join(changed_settings(value))})"
+    if isinstance(value, partial):
+        return brief(value.func)
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(brief, value))})"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {brief(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return str(getattr(value, "__name__", value)) if callable(value) else str(value)
+
+
+def changed_settings(part: Any) -> list[str]:
+    """The settings of a part that differ from their defaults; those without a default always do."""
+    told = []
+    for one in fields(part):
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        value = getattr(part, one.name)
+        if one.init and one.repr and (default is MISSING or not same(value, default)):
+            told.append(brief(value) if default is MISSING else f"{one.name}={brief(value)}")
+    return told

@@ -1,0 +1,138 @@
+"""Slots of parts that work once on fresh experience: rewards, selection, credit, constraints; and annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+from torch import Tensor
+
+from assay.core.record import Experience, Need, State
+from assay.core.slots.scene import ALONE, Scene
+
+
+class Transform(Protocol):
+    """A part that works once on fresh experience, without gradient: reward, selection, shaping, credit, constraint.
+
+    Shape: `(experience, scene, state) -> Experience`. A part writes `apply`; callers call the part, which outside of a
+    run may be called with the experience alone. `state` is the part's own and may be changed in place; it is saved.
+    """
+
+    @property
+    def needs(self) -> frozenset[Need | Annotation]:
+        """Columns that models compute before the part is called."""
+        return frozenset()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """Columns of `extra` that it reads; a plan in which no earlier part writes one is refused."""
+        return ()
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Columns of `extra` that it writes."""
+        return ()
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Models it looks at through `scene.models`; a plan without one of them is refused."""
+        return ()
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state at the start of a run."""
+        return {}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with what the part changes or adds."""
+
+    def __call__(self, experience: Experience, scene: Scene = ALONE, state: State | None = None) -> Experience:
+        """Applies the part; without a state to its initial one."""
+        return self.apply(experience, scene, self.init(scene) if state is None else state)
+
+
+class Reward(Transform, Protocol):
+    """Computes the rewards (and costs) of a batch; sees whole groups.
+
+    Laws: finite; the same decisions get the same reward unless it declares `stochastic`; one number for each decision;
+    an infrastructure fault is never a number.
+    """
+
+    slot: ClassVar[str] = "reward"
+
+
+class Select(Transform, Protocol):
+    """Keeps some of the fresh sequences; the loop gathers again while too few are kept (dynamic sampling, rejection).
+
+    `apply` returns the rows that are kept. Law: the rows of an episode, those of all players, are kept or dropped
+    together.
+    """
+
+    slot: ClassVar[str] = "select"
+
+    @property
+    def max_rounds(self) -> int:
+        """How often to gather at most."""
+
+
+class Prepare(Transform, Protocol):
+    """Changes or annotates fresh experience before and after credit: shaping, filters, segments."""
+
+    slot: ClassVar[str] = "prepare"
+
+
+class Credit(Transform, Protocol):
+    """Computes which decision earned the reward: writes `advantage` [B, T], and `return` where a critic learns it.
+
+    Laws: shape [B, T]; zero where masked; no gradient; finite for a group of one and for equal rewards; sums to zero
+    in each group where it declares `centred`.
+    """
+
+    slot: ClassVar[str] = "credit"
+
+Over = Callable[[Experience, Callable[[Any, Experience], Tensor]], Tensor]
+"""`over(experience, function)`: function(model, rows) on each micro-batch without gradient, results put together."""
+
+
+class Annotation(Protocol):
+    """A column that a model computes on a batch, without gradient: a frozen value among the `needs` of other parts.
+
+    For what the engine does not know by itself: the same decisions under another context, another critic's values,
+    statistics of a whole distribution. Laws: what speaks of decisions is zero where masked (what speaks of contexts, as
+    values do, is not), and no row depends on padding.
+    """
+
+    slot: ClassVar[str] = "annotation"
+
+    @property
+    def column(self) -> str:
+        """The name of the column."""
+
+    @property
+    def model(self) -> str:
+        """The model that computes it: `actor`, a critic, or a target network."""
+
+    @property
+    def of_decisions(self) -> bool:
+        """Whether it speaks of decisions and is zero where masked; values of contexts are not."""
+        return True
+
+    def __call__(self, experience: Experience, over: Over) -> Tensor:
+        """Returns the column, [B, T, ...]."""
+
+
+class Constraint(Transform, Protocol):
+    """Merges costs into the credit with a multiplier of its state, then moves the multiplier by what was seen.
+
+    Laws: the multiplier stays not negative, rises on violation and falls on slack; its state survives save and load.
+    """
+
+    slot: ClassVar[str] = "constraint"
+
+
+class RowStatistic(Protocol):
+    """A number for each row from the outcomes of all rows."""
+
+    slot: ClassVar[str] = "statistic"
+
+    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
+        """[B]."""

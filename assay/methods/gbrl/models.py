@@ -1,0 +1,156 @@
+"""A sum of oblivious decision trees that grows: f(x) = sum_i leaf_i(x). Axes: M trees, D levels, F, P outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.record import State
+from assay.core.slots import Ask, Body
+from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.methods.gbrl.splits import leaf_numbers
+from assay.models.bodies.perceptron import feature_size, features, shaped
+
+AT_ONCE = 4_000_000
+"""Leaves that are looked up at a time."""
+
+
+def categorical_features(spec: Spec, codes: tuple[int, ...]) -> Tensor:
+    """Which features are codes without an order, [F]: those named, and a numbered state."""
+    if isinstance(spec.observation, Discrete):
+        return torch.ones(1, dtype=torch.bool)
+    if not isinstance(spec.observation, Box):
+        raise AssayError(f"trees cannot read {spec.observation}; they ask about numbers or numbered states")
+    size = feature_size(spec)
+    if codes and not 0 <= min(codes) <= max(codes) < size:
+        raise AssayError(f"codes={codes} names a feature beyond the {size} of this task")
+    return torch.tensor([feature in codes for feature in range(size)])
+
+
+def tree_inputs(context: Context) -> Tensor:
+    """The observation and goal, or the number of the state as its only feature."""
+    return context["state"].unsqueeze(-1).float() if "state" in context else features(context)
+
+
+class TreeSum(nn.Module):
+    """[..., F] -> [..., P]. Trees are added, never changed: each keeps its own step size, inside its leaves.
+
+    It is stepped by the gradient of its outputs: between `record` and `recorded` outputs are leaves of the graph.
+    """
+
+    feature: Tensor
+    value: Tensor
+    leaf: Tensor
+    categorical: Tensor
+
+    def __init__(self, categorical_F: Tensor, num_outputs: int) -> None:
+        super().__init__()
+        self.num_outputs = num_outputs
+        self.register_buffer("categorical", categorical_F, persistent=False)
+        self.register_buffer("feature", torch.zeros(0, 1, dtype=torch.int64))
+        self.register_buffer("value", torch.zeros(0, 1))
+        self.register_buffer("leaf", torch.zeros(0, 2, num_outputs))
+        self._kept: list[tuple[Tensor, Tensor]] | None = None
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """The sum of all trees; the same leaf of the graph for the same input while recording."""
+        if self._kept is None or not torch.is_grad_enabled():
+            return self.predict(inputs)
+        for known, outputs in self._kept:
+            if known is inputs:
+                return outputs
+        self._kept.append((inputs, self.predict(inputs).requires_grad_()))
+        return self._kept[-1][1]
+
+    @torch.no_grad()
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Row by row, in parts of bounded size."""
+        rows = inputs.reshape(-1, inputs.shape[-1])
+        size = max(1, AT_ONCE // max(1, len(self.feature)))
+        parts = [self._sum(rows[first : first + size]) for first in range(0, len(rows), size)]
+        outputs = torch.cat(parts) if parts else self.leaf.new_zeros(0, self.num_outputs)
+        return outputs.view(*inputs.shape[:-1], self.num_outputs)
+
+    def _sum(self, rows: Tensor) -> Tensor:
+        num_trees, num_leaves = self.leaf.shape[:2]
+        if not num_trees:
+            return self.leaf.new_zeros(len(rows), self.num_outputs)
+        leaf = leaf_numbers(rows.to(self.value.dtype), self.feature, self.value, self.categorical)
+        leaf += torch.arange(0, num_trees * num_leaves, num_leaves, dtype=leaf.dtype, device=leaf.device)[:, None]
+        return nn.functional.embedding_bag(leaf.T.contiguous(), self.leaf.flatten(0, 1), mode="sum")
+
+    def add(self, feature_D: Tensor, value_D: Tensor, leaf_LP: Tensor) -> None:
+        """One more tree, as deep as those that are there."""
+        if not len(self.feature):
+            self.regrow({"feature": feature_D[None], "value": value_D[None], "leaf": leaf_LP[None]})
+            return
+        if self.feature.shape[1] != len(feature_D):
+            raise AssayError(f"a tree of depth {len(feature_D)} among trees of depth {self.feature.shape[1]}")
+        self.feature = torch.cat([self.feature, feature_D[None]])
+        self.value = torch.cat([self.value, value_D[None].to(self.value.dtype)])
+        self.leaf = torch.cat([self.leaf, leaf_LP[None].to(self.leaf.dtype)])
+
+    # ------------------------------------------------------------------------------------------------ grown
+    def record(self) -> None:
+        """Starts to keep inputs and outputs."""
+        self._kept = []
+
+    def recorded(self) -> list[tuple[Tensor, Tensor]]:
+        """What was kept."""
+        kept, self._kept = self._kept or [], None
+        return kept
+
+    def growth(self) -> State:
+        """The trees."""
+        return {"feature": self.feature, "value": self.value, "leaf": self.leaf}
+
+    def regrow(self, state: State) -> None:
+        """These trees instead of those that are there."""
+        self.feature = state["feature"].to(self.feature).clone()
+        self.value, self.leaf = state["value"].to(self.value).clone(), state["leaf"].to(self.leaf).clone()
+
+    def follow(self, other: Any, rate: float) -> None:
+        """The trees of both, mine scaled by 1 - rate, theirs by rate; trees that both have are one."""
+        if rate == 1.0:
+            self.regrow(other.growth())
+            return
+        shared = min(len(self.feature), len(other.feature))
+        same = (self.feature[:shared] == other.feature[:shared]) & (self.value[:shared] == other.value[:shared])
+        if len(self.feature) > shared or not bool(same.all()):
+            raise AssayError("a copy of trees follows the ensemble that it was copied from, no other")
+        missing = torch.zeros_like(other.leaf[shared:])
+        self.feature, self.value = other.feature.clone(), other.value.clone()
+        self.leaf = torch.cat([self.leaf, missing]).lerp(other.leaf, rate) if shared else other.leaf * rate
+
+
+class TreeOutputs(nn.Module):
+    """Numbers of a sum of trees; 0 before the first."""
+
+    def __init__(self, categorical_F: Tensor, ask: Ask) -> None:
+        super().__init__()
+        self.trees, self.shape = TreeSum(categorical_F, ask.num), ask.shape
+
+    def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
+        """[..., *shape]."""
+        return shaped(self.trees(tree_inputs(context)), self.shape)
+
+
+@dataclass(frozen=True)
+class Trees(Body):
+    """A sum of decision trees; what a head adds of its own (a deviation) is a parameter, not a tree's.
+
+    `codes` are the features whose values have no order: asked for equality. A numbered state is one by itself.
+    """
+
+    codes: tuple[int, ...] = ()
+    breaks: ClassVar[dict[str, str]] = {"learns": "stepped by the gradient of its outputs; trees are no parameters"}
+
+    def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
+        """The trees for this task."""
+        if ask.members or ask.action:
+            raise AssayError("Trees() read states alone and are one sum, and this head asks for more. Use Perceptron()")
+        return TreeOutputs(categorical_features(spec, self.codes), ask)

@@ -1,0 +1,112 @@
+"""Flow-matching actors whose path to an action is a chain of Gaussians. Axes: B, T, N rows, K steps, A actions.
+
+Points are in units of half the action range around its centre; only what the task gets is moved into the bounds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need, Scored
+from assay.core.slots import ActorHead, Body
+from assay.core.spaces import Box, Context, Spec
+from assay.models.bodies.paths import Timed, path_logp, path_noise, time_features, walked
+from assay.models.bodies.perceptron import feature_size, features
+from assay.models.heads.spaces import bounds, need_box
+from assay.ops.distributions import HALF_LOG_TWO_PI, normal_sample
+
+
+class FlowPolicy(nn.Module):
+    """x_0 ~ N(0, I);  x_(k+1) = x_k + v(s, k/K, x_k) / K + sigma(s, k/K) * noise;  a = x_K (arXiv:2505.22094).
+
+    sigma is a geometric mean of its bounds with learned weights, and does not see the point: the path's entropy is
+    known. Without uniform numbers there is no noise, and the flow is deterministic.
+    """
+
+    centre: Tensor
+    half_range: Tensor
+    times: Tensor
+
+    def __init__(self, body: Body, num_inputs: int, space: Box, steps: int, noise: tuple[float, float]) -> None:
+        super().__init__()
+        self.steps, self.size = steps, space.size
+        self.num_draws, self.num_misfit_draws = (steps + 1) * space.size, 1 + space.size
+        self.log_noise = math.log(noise[0]), math.log(noise[1])
+        self.velocity = Timed(body, num_inputs + space.size, space.size)
+        self.noise = Timed(body, num_inputs, space.size, output_gain=0.01)
+        centre, half_range = bounds(space)
+        self.register_buffer("centre", centre)
+        self.register_buffer("half_range", half_range)
+        self.register_buffer("times", time_features(torch.arange(steps) / steps))
+
+    def log_std(self, seen: Tensor) -> Tensor:
+        """log sigma of all steps, [..., K, A], between the logarithms of the bounds."""
+        low, high = self.log_noise
+        u = self.noise((*seen.shape[:-1], self.steps), seen.unsqueeze(-2), self.times)
+        return low + (high - low) * 0.5 * (u.tanh() + 1.0)
+
+    def walk(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """An action, its path [N, K + 1, A] and the path's log-density."""
+        seen = features(context)
+        log_std = self.log_std(seen)
+
+        def step(k: int, point: Tensor) -> Tensor:
+            return point + self.velocity((len(seen),), seen, self.times[k], point) / self.steps
+
+        path, mean = walked(step, log_std, path_noise(uniform, self.steps + 1, self.size, seen))
+        action = self.centre + self.half_range * path[:, -1].clamp(-1.0, 1.0)
+        return action, path_logp(path, mean, log_std), path
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """An action, and the log-density of its path."""
+        action, logp, _ = self.walk(context, uniform)
+        return action, logp
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-densities of the recorded paths; the entropy is a path's."""
+        path, seen = batch.column("path"), features(batch.context)
+        point = path[..., :-1, :]
+        mean = point + self.velocity(point.shape[:-1], seen.unsqueeze(-2), self.times, point) / self.steps
+        log_std = self.log_std(seen)
+        entropy = None
+        if Need.ENTROPY in needs:
+            constant = (0.5 + HALF_LOG_TWO_PI) * self.num_draws
+            entropy = (log_std.sum((-2, -1)) + constant) * batch.mask
+        return Scored(path_logp(path, mean, log_std) * batch.mask, entropy)
+
+    def misfit(self, context: Context, action: Tensor, uniform: Tensor) -> Tensor:
+        """|v(s, t, (1 - t) x_0 + t a) - (a - x_0)|^2 at a random time and start: flow matching (arXiv:2209.03003)."""
+        time, start = uniform[..., 0], normal_sample(uniform[..., 1:])
+        goal = (action - self.centre) / self.half_range
+        point = start + time.unsqueeze(-1) * (goal - start)
+        velocity = self.velocity(point.shape[:-1], features(context), time_features(time), point)
+        return (velocity - (goal - start)).square().sum(-1)
+
+
+@dataclass(frozen=True)
+class Flow(ActorHead):
+    """A flow policy of `steps` steps with learned noise between two bounds, in units of half the action range.
+
+    Equal bounds are noise that is not learned.
+    """
+
+    steps: int = 4
+    noise: tuple[float, float] = (0.08, 0.4)
+    breaks: ClassVar[Mapping[str, str]] = {
+        "normalised": "the density is of a path, which an action alone does not give",
+        "frequencies": "the density is of a path, which an action alone does not give",
+    }
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The actor for this task."""
+        if self.steps < 1 or not 0.0 < self.noise[0] <= self.noise[1]:
+            raise AssayError(f"Flow needs steps >= 1 and 0 < noise[0] <= noise[1], got {self.steps} and {self.noise}")
+        space = need_box(spec, "a flow actor")
+        return FlowPolicy(body, feature_size(spec), space, self.steps, self.noise)

@@ -1,0 +1,134 @@
+"""Forward-backward representations: one model of all policies that is asked for a task by a vector z.
+
+Axes: K forward heads, A actions, D numbers of a representation, leading axes as given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need, Scored
+from assay.core.slots import ActorHead, Ask, Body
+from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.methods.zero_shot_rl.waves import wave_size, waves
+from assay.models.bodies.perceptron import Vectors, vectors
+from assay.models.heads.spaces import bounds
+from assay.ops import distributions
+
+NUM_HEADS = 2
+NOISE, NOISE_LIMIT = 0.2, 0.3
+"""Spread and bound of the noise on the actions whose future is predicted, in half ranges."""
+
+
+class ForwardBackward(nn.Module):
+    """F(s, a, z) . B(g) is how often, discounted, the policy pi_z is at g after taking a in s, against how often the
+    data are; pi_z takes the action with the largest F(s, a, z) . z. Towards a goal, z = B(g). |B| = sqrt(D). What is
+    seen is read as waves.
+    """
+
+    centre: Tensor
+    half_range: Tensor
+
+    def __init__(self, body: Vectors, spec: Spec, size: int) -> None:
+        super().__init__()
+        assert isinstance(spec.observation, Box)
+        assert spec.goal is not None
+        self.size = size
+        self.space = spec.action
+        num_inputs = wave_size(spec.observation.size) + size
+        one, heads = Ask((size,), activation=nn.ReLU), Ask((size,), activation=nn.ReLU, members=NUM_HEADS)
+        self.back = body.network(wave_size(spec.goal.size), one)
+        if isinstance(spec.action, Discrete):
+            self.num_draws = 1
+            self.ahead = body.network(num_inputs, replace(heads, shape=(spec.action.n, size)))
+        else:
+            assert isinstance(spec.action, Box)
+            self.num_draws = spec.action.size
+            self.ahead = body.network(num_inputs + spec.action.size, heads)
+            self.policy = body.network(num_inputs, replace(one, shape=(spec.action.size,)))
+            centre, half_range = bounds(spec.action)
+            self.register_buffer("centre", centre)
+            self.register_buffer("half_range", half_range)
+
+    # ------------------------------------------------------------------------------------------------ representations
+    def backward_of(self, place: Tensor) -> Tensor:
+        """B of places in the space of goals, [..., D]."""
+        return self.size**0.5 * nn.functional.normalize(self.back(waves(place)), dim=-1)
+
+    def forwards(self, context: Context, actions: Tensor | None, z: Tensor) -> Tensor:
+        """F [K, ..., A, D]: of every choice where `actions` is None, else of given torques [..., A, size]."""
+        rows = torch.cat((waves(context["observation"]), z), -1)
+        if actions is not None:
+            rows = torch.cat((rows.unsqueeze(-2).expand(*actions.shape[:-1], rows.shape[-1]), actions), -1)
+        found = self.ahead(rows.flatten(0, -2)).view(NUM_HEADS, *rows.shape[:-1], -1)
+        return found if actions is not None else found.unflatten(-1, (-1, self.size))
+
+    def forward_of(self, context: Context, action: Tensor, z: Tensor) -> Tensor:
+        """F(s, a, z) of recorded actions, [K, ..., D]."""
+        if isinstance(self.space, Box):
+            return self.forwards(context, action.unsqueeze(-2), z).squeeze(-2)
+        every = self.forwards(context, None, z)
+        index = action.expand(NUM_HEADS, *action.shape)[..., None, None].expand(*every.shape[:-2], 1, self.size)
+        return every.gather(-2, index).squeeze(-2)
+
+    @torch.no_grad()
+    def tasks(self, goal: Tensor, uniform: Tensor) -> Tensor:
+        """Tasks z to learn for, from uniform numbers [..., D + 1]: on the sphere, or B of goals in half of the rows."""
+        normal = distributions.normal_sample(uniform[..., : self.size])
+        sphere = self.size**0.5 * nn.functional.normalize(normal, dim=-1)
+        return torch.where(uniform[..., self.size :] < 0.5, self.backward_of(goal), sphere)
+
+    def infer(self, places: Tensor, reward: Tensor) -> Tensor:
+        """z of any task from places [M, G] of the data and what it pays there [M]: E[r B], scaled to sqrt(D)."""
+        z = (reward.unsqueeze(-1) * self.backward_of(places)).mean(0)
+        return self.size**0.5 * nn.functional.normalize(z, dim=-1)
+
+    # ------------------------------------------------------------------------------------------------ acting
+    def decide(self, context: Context, z: Tensor, uniform: Tensor | None = None) -> Tensor:
+        """pi_z(s): the best choice, or the policy's torque, with clipped noise where uniform numbers are given."""
+        if isinstance(self.space, Discrete):
+            return (self.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0).argmax(-1)
+        action = self.policy(torch.cat((waves(context["observation"]), z), -1)).tanh()
+        if uniform is not None:
+            noise = NOISE * distributions.normal_sample(uniform)
+            action = (action + noise.clamp(-NOISE_LIMIT, NOISE_LIMIT)).clamp(-1.0, 1.0)
+        return self.centre + self.half_range * action
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Towards the goal that is asked for; `uniform` is not used."""
+        action = self.decide(context, self.backward_of(context["goal"]))
+        return action, context["observation"].new_zeros(len(action))
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """log softmax of F . z, or minus half the squared distance of torques: lets it be cloned."""
+        z = self.backward_of(batch.context["goal"])
+        if isinstance(self.space, Discrete):
+            values = (self.forwards(batch.context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0)
+            logp = values.log_softmax(-1).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1)
+        else:
+            apart = (batch.action - self.decide(batch.context, z)) / self.half_range
+            logp = -0.5 * apart.square().sum(-1)
+        return Scored(logp * batch.mask)
+
+
+@dataclass(frozen=True)
+class ForwardBackwardActor(ActorHead):
+    """F, B and pi_z of `size` numbers, for discrete and continuous actions (arXiv:2103.07945)."""
+
+    size: int = 32
+    breaks: ClassVar[dict[str, str]] = {
+        "agree": "acts greedily with log-probability 0; `score` is for cloning",
+        "frequencies": "acts greedily; `score` is for cloning",
+        "normalised": "for torques it has no density: `score` is a squared distance, so that cloning is least squares",
+    }
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The actor for this task."""
+        if spec.goal is None:
+            raise AssayError("ForwardBackwardActor needs a task with goals, this one has none; take four-rooms")
+        return ForwardBackward(vectors(body, "ForwardBackwardActor"), spec, self.size)

@@ -1,0 +1,93 @@
+"""Bodies that read sequences of tokens: a hidden state for each, and numbers on top of it. Axes: B, T, W width, N."""
+
+from __future__ import annotations
+
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from assay.core.errors import AssayError
+from assay.core.slots import Ask, Body
+from assay.core.spaces import Context, Spec
+from assay.models.bodies.perceptron import shaped
+
+
+class States(Protocol):
+    """A module that gives hidden states of tokens."""
+
+    @property
+    def width(self) -> int:
+        """Numbers of a state."""
+
+    def before(self, context: Context) -> Tensor:
+        """The state before each token, zeros at column 0, [B, T, W]."""
+
+    def after(self, context: Context) -> Tensor:
+        """The state with each token, [B, T, W]."""
+
+
+@runtime_checkable
+class Sequences(Body, Protocol):
+    """A body whose last hidden states a head may read."""
+
+    def states(self, spec: Spec) -> nn.Module:
+        """A module that is `States`; AssayError where the task has no tokens."""
+
+    def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
+        """Numbers on the states before the decisions, or with them where the decision is an input; 0 at first."""
+        return OfDecided(self.states(spec), ask) if ask.action else OfSeen(self.states(spec), ask)
+
+
+class OfSeen(nn.Module):
+    """A linear layer on the states before the decisions; starts at 0."""
+
+    def __init__(self, states: nn.Module, ask: Ask) -> None:
+        super().__init__()
+        if ask.members:
+            raise AssayError("a body of tokens gives no members without an action. Use Perceptron() or one member")
+        self.states, self.shape = states, ask.shape
+        self.layer = nn.Linear(width_of(states), ask.num).to(dtype_of(states))
+        nn.init.zeros_(self.layer.weight)
+        nn.init.zeros_(self.layer.bias)
+
+    def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
+        """[B, T, *shape]."""
+        states: Tensor = self.states.before(context)  # type: ignore[operator]
+        kind = torch.promote_types(states.dtype, torch.float32)  # a value of bfloat16 would have three digits
+        numbers = functional.linear(states.to(kind), self.layer.weight.to(kind), self.layer.bias.to(kind))
+        return shaped(numbers, self.shape)
+
+
+class OfDecided(nn.Module):
+    """N hidden layers side by side on the states with the decisions, each with outputs of its own; starts at 0.
+
+    The decisions of a token sequence are its own tokens, so it is read once.
+    """
+
+    def __init__(self, states: nn.Module, ask: Ask) -> None:
+        super().__init__()
+        width, num = width_of(states), max(1, ask.members)
+        self.states, self.num_members = states, ask.members
+        self.inner, self.layers = nn.Linear(width, num * width), nn.Parameter(torch.zeros(num, *ask.shape, width))
+        self.to(dtype_of(states))
+
+    def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
+        """[N, B, T, *shape]; without members [B, T, *shape]."""
+        states: Tensor = self.states.after(context)  # type: ignore[operator]
+        members, *shape, width = self.layers.shape
+        hidden = self.inner(states).relu().unflatten(-1, (members, *[1] * len(shape), width))
+        found = (hidden * self.layers).sum(-1).movedim(-1 - len(shape), 0)[:num]
+        return found if self.num_members else found[0]
+
+
+def dtype_of(states: nn.Module) -> torch.dtype:
+    """The precision of the weights, in which all of a model's weights are."""
+    return next(states.parameters()).dtype
+
+
+def width_of(states: nn.Module) -> int:
+    """Numbers of a state."""
+    width: int = states.width  # type: ignore[assignment]
+    return width

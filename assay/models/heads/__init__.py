@@ -1,0 +1,1 @@
+"""Heads: what makes decisions, values and scores of a body's numbers."""

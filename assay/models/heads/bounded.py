@@ -1,0 +1,128 @@
+"""Policies for bounded continuous actions: squashed Gaussian, deterministic. Axes: B, T, N rows, A."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.record import Experience, Need, Scored
+from assay.core.slots import ActorHead, Ask, Body
+from assay.core.spaces import Box, Context, Spec
+from assay.models.heads.spaces import bounds, need_box
+from assay.ops import distributions
+
+
+class SquashedPolicy(nn.Module):
+    """a = centre + half_range * tanh(x), x ~ N(mean(s), std(s)); Haarnoja et al. 2018 (arXiv:1812.05905)."""
+
+    centre: Tensor
+    half_range: Tensor
+    log_half_range: Tensor
+
+    def __init__(self, body: nn.Module, space: Box) -> None:
+        super().__init__()
+        self.num_draws, self.body = space.size, body
+        centre, half_range = bounds(space)
+        self.register_buffer("centre", centre)
+        self.register_buffer("half_range", half_range)
+        self.register_buffer("log_half_range", self.half_range.log())
+
+    def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
+        """Mean and log standard deviation of x; the latter clamped to [-20, 2] as in the authors' code."""
+        mean, log_std = self.body(context).chunk(2, -1)
+        return mean, log_std.clamp(-20.0, 2.0)
+
+    def sample(self, context: Context, uniform: Tensor) -> tuple[Tensor, Tensor]:
+        """A reparameterised action and its log-density: gradient flows through both."""
+        mean, log_std = self.parameters_of(context)
+        noise = distributions.normal_sample(uniform)
+        latent = mean + log_std.exp() * noise
+        # (x - mean) / std is the noise itself: one density less to differentiate through.
+        density = (-0.5 * noise.square() - distributions.HALF_LOG_TWO_PI) - log_std
+        slope = distributions.log_tanh_slope(latent) + self.log_half_range
+        return self.squash(latent), (density - slope).sum(-1)
+
+    def squash(self, latent: Tensor) -> Tensor:
+        """centre + half_range * tanh(x)."""
+        return self.centre + self.half_range * latent.tanh()
+
+    def log_density(self, latent: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
+        """log N(x) - sum log |da/dx|."""
+        slope = (distributions.log_tanh_slope(latent) + self.log_half_range).sum(-1)
+        return distributions.normal_logp(latent, mean, log_std) - slope
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """A sampled action, or the squashed mean where `uniform` is None."""
+        if uniform is not None:
+            return self.sample(context, uniform)
+        mean, log_std = self.parameters_of(context)
+        return self.squash(mean), self.log_density(mean, mean, log_std)
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-densities of recorded actions; those at the bounds are moved inside by 1e-6 of the range."""
+        mean, log_std = self.parameters_of(batch.context)
+        inside = ((batch.action - self.centre) / self.half_range).clamp(-1 + 1e-6, 1 - 1e-6)
+        logp = self.log_density(inside.atanh(), mean, log_std) * batch.mask
+        entropy = -logp if Need.ENTROPY in needs else None
+        return Scored(logp, entropy)
+
+
+class DeterministicPolicy(nn.Module):
+    """a = centre + half_range * tanh(f(s)); DDPG and TD3. Its log-probability is 0: it never deviates."""
+
+    centre: Tensor
+    half_range: Tensor
+
+    def __init__(self, body: nn.Module, space: Box) -> None:
+        super().__init__()
+        self.num_draws, self.body = space.size, body
+        centre, half_range = bounds(space)
+        self.register_buffer("centre", centre)
+        self.register_buffer("half_range", half_range)
+
+    def decide(self, context: Context) -> Tensor:
+        """The action, with gradient."""
+        return self.centre + self.half_range * self.body(context).tanh()
+
+    def clamp(self, action: Tensor) -> Tensor:
+        """The action moved into the task's bounds."""
+        return torch.minimum(torch.maximum(action, self.centre - self.half_range), self.centre + self.half_range)
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The action; `uniform` is not used."""
+        action = self.decide(context)
+        return action, action.new_zeros(action.shape[:-1])
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Negative squared distance of recorded actions in units of the range: the log-density of a unit Gaussian up to
+        a constant, so that cloning a deterministic actor is least squares."""
+        distance = (batch.action - self.decide(batch.context)) / self.half_range
+        return Scored(-0.5 * distance.square().sum(-1) * batch.mask)
+
+
+@dataclass(frozen=True)
+class SquashedGaussian(ActorHead):
+    """A Gaussian squashed into the bounds of continuous actions; mean and deviation depend on the state."""
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The policy for this task."""
+        space = need_box(spec, "a squashed Gaussian")
+        return SquashedPolicy(body.outputs(spec, Ask((2 * space.size,), activation=nn.ReLU)), space)
+
+
+@dataclass(frozen=True)
+class Deterministic(ActorHead):
+    """One action for each state, inside the bounds of continuous actions."""
+
+    breaks: ClassVar[dict[str, str]] = {
+        "normalised": "it has no density: `score` is a squared distance, so that cloning is least squares",
+        "frequencies": "it has no density: it always takes the same action",
+    }
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The policy for this task."""
+        space = need_box(spec, "a deterministic actor")
+        return DeterministicPolicy(body.outputs(spec, Ask((space.size,), activation=nn.ReLU)), space)

@@ -1,0 +1,69 @@
+"""Policies over finitely many actions. Axes: B, T, N rows, A actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from assay.core.record import Experience, Need, Scored
+from assay.core.slots import ActorHead, Ask, Body
+from assay.core.spaces import Context, Spec, Vocabulary
+from assay.models.bodies.table import Table
+from assay.models.heads.spaces import need_discrete
+from assay.models.heads.tokens import token_policy
+from assay.ops import distributions
+
+
+class CategoricalPolicy(nn.Module):
+    """pi(a|s) = softmax(logits(s))[a], logits by a body."""
+
+    num_draws = 1
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def logits(self, context: Context) -> Tensor:
+        """Unnormalised log-probabilities [..., A]."""
+        logits: Tensor = self.body(context)
+        return logits
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """One decision for each row; the mode where `uniform` is None."""
+        logits = self.logits(context)
+        action = logits.argmax(-1) if uniform is None else distributions.categorical_sample(logits, uniform[:, 0])
+        return action, distributions.categorical_logp(logits, action)
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the recorded decisions; entropy and logits if asked. Zero where masked."""
+        logits = self.logits(batch.context)
+        log_prob = logits.log_softmax(-1)
+        logp = log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask
+        entropy = -(log_prob.exp() * log_prob).sum(-1) * batch.mask if Need.ENTROPY in needs else None
+        return Scored(logp, entropy, logits if Need.LOGITS in needs else None)
+
+
+class SoftmaxTable(CategoricalPolicy):
+    """pi(a|s) = softmax(table[s])[a]; a bandit's policy is the table with one state. Its scores are bitwise what `act`
+    gave, and its entropy has a value where a logit is minus infinity.
+    """
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the recorded decisions; entropy and logits if asked."""
+        logits = self.logits(batch.context)
+        logp = distributions.categorical_logp(logits, batch.action) * batch.mask
+        entropy = distributions.categorical_entropy(logits) * batch.mask if Need.ENTROPY in needs else None
+        return Scored(logp, entropy, logits if Need.LOGITS in needs else None)
+
+
+@dataclass(frozen=True)
+class Categorical(ActorHead):
+    """A softmax over discrete actions, or over the tokens of a vocabulary."""
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The policy for this task."""
+        if isinstance(spec.action, Vocabulary):
+            return token_policy(body, spec)
+        outputs = body.outputs(spec, Ask((need_discrete(spec, "a categorical actor").n,), gain=0.01))
+        return SoftmaxTable(outputs) if isinstance(body, Table) else CategoricalPolicy(outputs)

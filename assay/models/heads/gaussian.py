@@ -1,0 +1,68 @@
+"""Gaussian policies, and the distribution that an action space asks for. Axes: B, T, N rows, A actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.record import Experience, Need, Scored
+from assay.core.slots import ActorHead, Ask, Body
+from assay.core.spaces import Box, Context, Spec
+from assay.models.heads.categorical import Categorical
+from assay.models.heads.spaces import need_box
+from assay.ops import distributions
+
+
+class GaussianPolicy(nn.Module):
+    """pi(a|s) = N(mean(s), diag(exp(log_std))^2), with a standard deviation that does not depend on the state."""
+
+    def __init__(self, body: nn.Module, size: int, initial_log_std: float) -> None:
+        super().__init__()
+        self.num_draws, self.body = size, body
+        self.log_std = nn.Parameter(torch.full((size,), initial_log_std))
+
+    def mean(self, context: Context) -> Tensor:
+        """[..., A]."""
+        mean: Tensor = self.body(context)
+        return mean
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """mean + std * noise; the mean where `uniform` is None."""
+        mean = self.mean(context)
+        noise = torch.zeros_like(mean) if uniform is None else distributions.normal_sample(uniform)
+        action = mean + self.log_std.exp() * noise
+        return action, distributions.normal_logp(action, mean, self.log_std)
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-densities of the recorded decisions; the entropy is the same in every state."""
+        logp = distributions.normal_logp(batch.action, self.mean(batch.context), self.log_std) * batch.mask
+        entropy = None
+        if Need.ENTROPY in needs:
+            entropy = (self.log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum() * batch.mask
+        return Scored(logp, entropy)
+
+
+@dataclass(frozen=True)
+class Gaussian(ActorHead):
+    """A Gaussian whose standard deviation is a parameter, for continuous actions."""
+
+    initial_log_std: float = 0.0
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The policy for this task."""
+        size = need_box(spec, "a Gaussian actor").size
+        return GaussianPolicy(body.outputs(spec, Ask((size,), gain=0.01)), size, self.initial_log_std)
+
+
+@dataclass(frozen=True)
+class Distribution(ActorHead):
+    """`Gaussian` for continuous actions, else `Categorical`."""
+
+    initial_log_std: float = 0.0
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The policy for this task."""
+        head = Gaussian(self.initial_log_std) if isinstance(spec.action, Box) else Categorical()
+        return head.on(body, spec)

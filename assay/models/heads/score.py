@@ -1,0 +1,87 @@
+"""A transformer that says in one number how good a text is, and its file. Axes: B sequences, T tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.slots import Body, CriticHead
+from assay.core.spaces import Context, Spec, Vocabulary
+from assay.models.bodies.transformer import Transformer
+
+FORMAT = "assay score 1"
+
+
+class TransformerScore(nn.Module):
+    """score(tokens up to and with t), from a trunk of its own."""
+
+    def __init__(self, vocabulary: Vocabulary, body: Transformer) -> None:
+        super().__init__()
+        self.sizes = {"width": body.width, "layers": body.layers, "heads": body.heads}
+        self.vocabulary = vocabulary
+        self.trunk = body.states(Spec(vocabulary, vocabulary, 0))
+        self.head = nn.Linear(body.width, 1, bias=False)
+        nn.init.normal_(self.head.weight, std=body.width**-0.5)
+
+    def forward(self, context: Context) -> Tensor:
+        """Scores [B, T]."""
+        return self.head(self.trunk.after(context)).squeeze(-1)
+
+
+@dataclass(frozen=True)
+class TextScore(CriticHead):
+    """One number for a text so far, its last token included."""
+
+    def on(self, body: Body, spec: Spec) -> nn.Module:
+        """The critic for this task."""
+        if not isinstance(spec.observation, Vocabulary) or not isinstance(body, Transformer):
+            what = f"got {body} and observations {spec.observation}"
+            raise AssayError(f"TextScore reads tokens by a Transformer(), {what}")
+        return TransformerScore(spec.observation, body)
+
+
+def save_score(model: TransformerScore, path: str | Path) -> str:
+    """Writes weights, sizes and vocabulary into one file; gives the hash of them."""
+    tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_bytes(save(tensors, {"format": FORMAT, "facts": facts_of(model)}))
+    return hash_of(model)
+
+
+def facts_of(model: TransformerScore) -> str:
+    """Sizes and vocabulary, as JSON."""
+    return json.dumps({"sizes": model.sizes, "vocabulary": vars(model.vocabulary)})
+
+
+def hash_of(model: TransformerScore) -> str:
+    """Sixteen hex digits of weights, sizes and vocabulary; the bytes of a file are not the same every time."""
+    digest = hashlib.sha256(facts_of(model).encode())
+    for name, value in sorted(model.state_dict().items()):
+        digest.update(f"{name} {value.dtype} {list(value.shape)};".encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def load_score(path: str | Path, hash: str = "") -> TransformerScore:
+    """The model of a file; AssayError where it is none, or where `hash` is another's."""
+    if not Path(path).is_file():
+        raise AssayError(f"there is no file '{path}' with the weights of a judge")
+    try:
+        with safe_open(str(path), framework="pt") as file:
+            words = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+        facts = json.loads(words["facts"])
+        model = TransformerScore(Vocabulary(**facts["vocabulary"]), Transformer(**facts["sizes"]))
+        model.load_state_dict(tensors)
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise AssayError(f"{path} does not hold a judge ({str(error).splitlines()[0]})") from None
+    if hash and (found := hash_of(model)) != hash:
+        raise AssayError(f"the judge in {path} is {found}, {hash} was asked for: other weights")
+    return model.requires_grad_(False)

@@ -1,0 +1,99 @@
+"""A transformer that decides tokens. Axes: B sequences, T tokens, V vocabulary.
+
+Decision t is token t given the tokens before it: its logits come from position t - 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Need, Scored
+from assay.core.slots import Body
+from assay.core.spaces import Spec, Vocabulary
+from assay.models.bodies.transformer import Cache, Transformer, Trunk
+from assay.models.held import Held
+
+
+class TokenPolicy(nn.Module):
+    """A policy over tokens: a trunk and an output layer."""
+
+    forbidden: Tensor
+
+    def __init__(self, vocabulary: Vocabulary, trunk: Trunk) -> None:
+        super().__init__()
+        self.vocabulary, self.trunk, self.sampler = vocabulary, trunk, Held()
+        self.output = nn.Linear(trunk.width, vocabulary.size, bias=False)
+        nn.init.normal_(self.output.weight, std=0.02)
+        forbidden = torch.zeros(vocabulary.size)
+        forbidden[[vocabulary.pad, vocabulary.bos]] = -1e9
+        self.register_buffer("forbidden", forbidden, persistent=False)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Unnormalised log-probabilities; padding and start tokens can never be chosen."""
+        return self.output(hidden) + self.forbidden
+
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
+        """Rows that decode together, `repeats` of each prompt."""
+        return Decoder(self, Cache(self.trunk, prompts, repeats, num_new))
+
+    def release(self) -> None:
+        """Frees the memory that decoding on a GPU holds."""
+        self.sampler.release()
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the decided tokens; the output layer runs on decisions only."""
+        states = self.trunk.before(batch.context)
+        mask = batch.mask.clone()
+        mask[:, 0] = False
+        hidden = states[mask]
+        logits = self.logits(hidden)
+        log_prob = logits.log_softmax(-1)
+
+        def spread(values: Tensor) -> Tensor:
+            return values.new_zeros(*mask.shape, *values.shape[1:]).masked_scatter(unsqueeze_to(mask, values), values)
+
+        logp = spread(log_prob.gather(-1, batch.action[mask].unsqueeze(-1)).squeeze(-1))
+        entropy = spread(-(log_prob.exp() * log_prob).sum(-1)) if Need.ENTROPY in needs else None
+        return Scored(
+            logp,
+            entropy,
+            spread(logits) if Need.LOGITS in needs else None,
+            states if Need.HIDDEN in needs else None,
+        )
+
+
+class Decoder:
+    """Token by token: `logits` for the next token of each row, `push` the chosen tokens, `keep` the unfinished rows."""
+
+    def __init__(self, actor: TokenPolicy, cache: Cache) -> None:
+        self.actor, self.cache = actor, cache
+
+    def logits(self) -> Tensor:
+        """[N, V] for the next token."""
+        return self.actor.logits(self.cache.hidden)
+
+    def push(self, tokens: Tensor) -> None:
+        """Appends one token to each row."""
+        self.cache.push(tokens)
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only."""
+        self.cache.keep(rows)
+
+
+def unsqueeze_to(mask_BT: Tensor, values: Tensor) -> Tensor:
+    """The mask with trailing axes of one, to broadcast against [B, T, ...]."""
+    return mask_BT.view(*mask_BT.shape, *[1] * (values.dim() - 1))
+
+
+def token_policy(body: Body, spec: Spec) -> TokenPolicy:
+    """A policy over the task's tokens; AssayError where the body does not decode."""
+    if not isinstance(spec.action, Vocabulary) or not isinstance(body, Transformer):
+        raise AssayError(
+            f"a policy over tokens needs the body Transformer(), or Pretrained(path) as the actor, got {body}"
+        )
+    return TokenPolicy(spec.action, body.states(spec))

@@ -1,0 +1,228 @@
+"""Stamps: what the two sides of a measured claim do, in a few numbers, so that a change of them is seen.
+
+The stamp of a recipe is what three updating steps of the loop with seed 0 make of the weights: two projections of
+them at six significant digits, of the recipe and of each of its phases. No metric and no name enters, so that what is
+renamed, split or merged changes no stamp; a changed update does, wherever it comes from. Stamps are kept per machine
+kind, since other kernels round differently. An untrained language model earns no reward, and without
+reward most methods move no weight, so the stamped recipe has one reward more than the measured one: `Parity`.
+
+What three steps cannot show is not in a stamp: the supervised warm-up, a target network that is copied every hundred
+updates, a phase's change of the task.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.claims.claim import Measured
+from assay.core import store
+from assay.core.recipe import Recipe
+from assay.core.record import Experience, State
+from assay.core.settings import describe
+from assay.core.slots import Reward, Scene, Task
+from assay.core.spaces import Vocabulary
+from assay.core.verifier import Verifier
+from assay.engine.loop import Loop, Step
+from assay.runs import catalogue
+from assay.runs.plan import recorded
+
+SIDES = ("ours", "theirs")
+STEPS, SEED, DIGITS = 3, 0, 6
+MOST = 300
+"""Steps of a loop that are waited for until it updates."""
+CHEAP = 3.0
+"""Planned seconds of a function side below which its value at seed 0 is its stamp; above, its name is."""
+RELATIVE, ABSOLUTE = 1e-5, 1e-6
+"""How far two stamps may be apart: more than rounding in the sixth digit, less than any change of a method."""
+
+FITS, STALE, UNKNOWN = "fits", "stale", "unknown here"
+STATES = {
+    FITS: "its recipes do what they did when it was measured",
+    STALE: "its recipes, its task or its rule have changed since it was measured: assay claim KEY",
+    UNKNOWN: "it has no stamp for this kind of machine: assay claim KEY --stamp",
+}
+Memo = MutableMapping[str, str]
+"""Stamps of sides by what they are, so that sides which claims share run once."""
+
+
+def machine_kind() -> str:
+    """The processor family that stamps are kept for: x86_64, aarch64."""
+    return platform.machine()
+
+
+@contextmanager
+def reproducible() -> Iterator[None]:
+    """One thread and no oneDNN inside: sums are then taken in one order whatever the machine's load and cores."""
+    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    torch.set_num_threads(1)
+    torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+        torch.backends.mkldnn.enabled = onednn
+
+
+# ---------------------------------------------------------------------------------------------------- behaviour
+@dataclass(frozen=True)
+class Parity(Reward):
+    """An answer whose tokens sum to an odd number is worth at least 1, so that every group has better and worse ones.
+
+    reward <- max(reward, 1) where an answer ends and the sum of its tokens is odd. Control tasks, which give rewards
+    from the first step on, keep theirs.
+    """
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """The experience with rewards that an untrained model earns."""
+        if not isinstance(scene.task.spec.action, Vocabulary):
+            return experience
+        odd_B1 = (experience.action * experience.mask).sum(1, keepdim=True) % 2 == 1
+        ends_BT = (experience.terminal | experience.truncated) & experience.mask
+        reward = torch.where(ends_BT & odd_B1, experience.reward.clamp(min=1.0), experience.reward)
+        return replace(experience, reward=reward)
+
+
+def walked(recipe: Recipe, task: Task, seed: int, steps: int) -> tuple[Loop, list[Step]]:
+    """A loop after so many steps with an update, run reproducibly, and what each of these steps gave.
+
+    Steps that only fill a replay come before them and are not counted. Schedules are at their beginning in the first
+    step that counts, and near their end in the last. Where a guard would stop the run, it ends early.
+    """
+    verified = sum(isinstance(part, Verifier) for part in recipe.rewards[:1])  # what follows it sees parity's rewards
+    rewarded = replace(recipe, rewards=(*recipe.rewards[:verified], Parity(), *recipe.rewards[verified:]))
+    found: list[Step] = []
+    with reproducible():
+        loop = Loop(rewarded, task, seed=seed, num_steps=MOST)
+        while len(found) < steps and loop.progress.step < MOST:
+            before, step = loop.progress.updates, loop.step()
+            if loop.progress.updates > before or not recipe.stages:
+                found.append(step)
+            if any(alarm.stop for alarm in step.alarms):
+                break
+            if len(found) == 1:
+                loop.progress = replace(loop.progress, num_steps=loop.progress.step + steps - 1)
+    return loop, found
+
+
+def weights_of(loop: Loop) -> list[Tensor]:
+    """The tensors of all models, copies included, in no particular order."""
+
+    def leaves(tree: Any) -> Iterator[Tensor]:
+        if isinstance(tree, Mapping):
+            for item in tree.values():
+                yield from leaves(item)
+        elif tree is not None:
+            yield torch.as_tensor(tree).detach().cpu()
+
+    return list(leaves(loop.snapshot()["engine"]["models"]))
+
+
+def behaviour(recipe: Recipe, task: Task) -> list[float]:
+    """Numbers that depend on what the recipe does in its first steps, and on no name and no order of tensors.
+
+    They are the sum over all tensors w, and the sum of squares, of p(w) = sum_i cos(i) w_i. Then the same of its
+    phases, each from fresh weights; equal phases count once.
+    """
+    phases: list[Recipe] = []
+    for phase in recipe.before:
+        if phase.recipe not in phases:
+            phases.append(phase.recipe)
+    numbers: list[float] = []
+    for one in (recipe, *phases):
+        loop, _ = walked(one, task, SEED, STEPS)
+        flat = [tensor.double().flatten() for tensor in weights_of(loop)]
+        projected = [float(w @ torch.arange(len(w), dtype=torch.float64).cos()) for w in flat]
+        numbers += [sum(sorted(projected)), sum(sorted(p * p for p in projected))]
+    return numbers
+
+
+def stamp(claim: Measured, memo: Memo | None = None) -> dict[str, str]:
+    """The stamps of both sides, on this machine kind."""
+    return {side: side_stamp(claim, side, {} if memo is None else memo) for side in SIDES}
+
+
+def side_stamp(claim: Measured, side: str, memo: Memo) -> str:
+    """A side's stamp as text: numbers of a recipe or of a cheap function, else the function's name."""
+    what = getattr(claim, side)
+    if isinstance(what, Recipe):
+        key = described(claim, side)
+        if key not in memo:
+            memo[key] = text_of(behaviour(what, catalogue.find_task(claim.task)))
+        return memo[key]
+    return text_of([float(what)]) if not callable(what) else function_stamp(claim, what)
+
+
+def function_stamp(claim: Measured, function: Callable[[int], float]) -> str:
+    """The value at seed 0 where the claim's plan says that it is cheap, else the function's full name."""
+    sides = sum(callable(getattr(claim, side)) for side in SIDES)
+    if 60 * claim.minutes / claim.seeds / sides > CHEAP:
+        return f"{function.__module__}.{function.__qualname__}"
+    with reproducible():
+        return text_of([float(function(SEED))])
+
+
+def text_of(numbers: list[float]) -> str:
+    """Numbers at six significant digits, with spaces between."""
+    return " ".join(f"{number:.{DIGITS}g}" for number in numbers)
+
+
+def agrees(old: str, new: str) -> bool:
+    """Whether two stamps are equal up to rounding."""
+    try:
+        pair = [np.array(text.split(), dtype=np.float64) for text in (old, new)]
+    except ValueError:
+        return old == new
+    is_equal = len(pair[0]) == len(pair[1])
+    return is_equal and bool(np.allclose(pair[0], pair[1], rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True))
+
+
+# ---------------------------------------------------------------------------------------------------- what decides
+def described(claim: Measured, side: str) -> str:
+    """Sixteen hex digits of a side's description: its recipe and its task with all settings, and the budget."""
+    task = catalogue.find_task(claim.task) if claim.task else None
+    facts = {"recipe": getattr(claim, side), "task": task, "steps": claim.steps, "warmup": claim.warmup}
+    return store.fingerprint({"address": claim.task} | {name: recorded(describe(one)) for name, one in facts.items()})
+
+
+def deciding(claim: Measured) -> dict[str, Any]:
+    """The settings that decide the verdict beside the recipes."""
+    return {
+        "task": claim.task,
+        "metric": recorded(describe(claim.metric)),
+        "expect": claim.expect.name,
+        "margin": claim.margin,
+        "seeds": claim.seeds,
+        "steps": claim.steps,
+        "warmup": claim.warmup,
+    }
+
+
+def recorded_state(claim: Measured, entry: Mapping[str, Any]) -> str:
+    """What the file says of a claim's entry, without running anything: stale where the settings differ or a later
+    check has marked it, unknown where it has no stamp for this machine kind.
+    """
+    if entry.get("stale") or entry.get("decided_by") != deciding(claim):
+        return STALE
+    return FITS if machine_kind() in entry.get("stamps", {}) else UNKNOWN
+
+
+def state(claim: Measured, entry: Mapping[str, Any], memo: Memo | None = None) -> str:
+    """The state of a claim's entry by what its sides do now."""
+    known = entry.get("stamps", {}).get(machine_kind())
+    if known is None or entry.get("decided_by") != deciding(claim):
+        return recorded_state(claim, entry)
+    now = stamp(claim, memo)
+    return FITS if all(agrees(known.get(side, ""), now[side]) for side in SIDES) else STALE
+
+
+def worst(states: list[str]) -> str:
+    """The state of several claims: stale before unknown before fits; no claims fit."""
+    return next((word for word in (STALE, UNKNOWN) if word in states), FITS)

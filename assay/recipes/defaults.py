@@ -1,0 +1,253 @@
+"""Default models, sizes and optimizers of each kind of task.
+
+A base recipe names only its own parts and takes the rest from a `Defaults`. Recipes ask what the task is like
+(`tokens`, `discrete`, `tabular`), never which preset they were given, so `replace(LANGUAGE, steps=10)` keeps its
+meaning.
+`defaults_for` chooses by the task's spaces, `defaults_of` also by the preset that the task names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
+from assay.core.schedules import Linear
+from assay.core.slots import Body, ModelSpec, PairedTask, PresetTask, Rollout, Source, Task
+from assay.core.spaces import Box, Discrete, Spec, Vocabulary
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Critic, Policy
+from assay.parts.credit.temporal import Gae
+from assay.parts.rollouts.episodes import Episodes, Fragments
+from assay.parts.sources.demonstrations import Pairs
+from assay.parts.sources.fresh import FreshDecisions, FreshSequences
+from assay.parts.sources.logged import Log
+from assay.parts.sources.replay import Replay
+
+CLASSIC = "classic"
+"""The preset of tasks that name none: small networks, budgets of minutes."""
+
+
+@dataclass(frozen=True)
+class OffPolicy:
+    """Defaults of methods with a replay buffer: networks, optimizer, decisions and updates per step, budget."""
+
+    body: Body = Perceptron((256, 256))
+    optimizer: Adam = Adam(learning_rate=1e-3, clip_norm=0.0)
+    rollout: Fragments = Fragments(num_envs=1, steps=8)
+    replay: Replay = Replay(capacity=1_000_000, batch=256, updates=8, warmup=1_000)
+    noise_share: float = 0.2
+    """Share of the run over which exploration noise falls to its final level."""
+    steps: int = 1_000
+
+
+@dataclass(frozen=True)
+class Offline:
+    """Defaults of methods that learn from an offline dataset: networks, optimizer, batches, budget, the dataset."""
+
+    body: Body = Perceptron()
+    optimizer: Adam = Adam(learning_rate=1e-3, clip_norm=0.0)
+    batch: int = 128
+    updates: int = 10
+    """Batches per step of the loop."""
+    steps: int = 200
+    log: Log = Log(episodes=50, noise=0.5, reward_scale=0.1)
+    """The dataset where no file is given: 10,000 transitions of the pendulum, half of the actions random."""
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """Defaults for one kind of task: models, how much is gathered, how often it is used, discounting, optimizer,
+    budget; and what the kind is like.
+
+    `name` is the kind's name in messages and in `assay list`, `preset` the set of numbers. Two `Defaults` with equal
+    `kind` fit the same tasks.
+    """
+
+    name: str
+    actor: ModelSpec
+    value: Critic
+    episodes: Rollout | None
+    """Whole episodes in groups: what group methods gather."""
+    fragments: Rollout | None
+    """What actor-critic methods gather if they use it several times."""
+    short: Rollout | None
+    """What they gather if they use it once."""
+    reuse: Source
+    """How often a batch is used if there is a trust region."""
+    once: Source
+    gae: Gae
+    optimizer: Adam
+    steps: int
+    more_steps: int = 8
+    """How many times as many steps go with `short`."""
+    entropy: float = 0.003
+    """Coefficient of PPO's entropy bonus."""
+    off_policy: OffPolicy = OffPolicy()
+    offline: Offline = Offline()
+    preset: str = CLASSIC
+    tokens: bool = False
+    """Whether actions are tokens of a vocabulary."""
+    discrete: bool = False
+    """Whether an action is one of finitely many; tokens are."""
+    tabular: bool = False
+    """Whether observations are numbered states."""
+    paired: bool = False
+    """Whether the task is a set of preference pairs, so that nothing is gathered."""
+
+    @property
+    def kind(self) -> tuple[bool, ...]:
+        """(tokens, discrete, tabular, paired)."""
+        return self.tokens, self.discrete, self.tabular, self.paired
+
+
+LANGUAGE = Defaults(
+    name="language",
+    actor=Policy(Transformer()),
+    value=Critic(Transformer()),
+    episodes=Episodes(num_starts=32, group_size=8),
+    fragments=Episodes(num_starts=64, group_size=4),
+    short=Episodes(num_starts=64, group_size=4),
+    reuse=FreshSequences(epochs=1, minibatches=2),
+    once=FreshSequences(),
+    gae=Gae(discount=1.0, gae_lambda=0.95),
+    optimizer=Adam(learning_rate=3e-4, clip_norm=1.0),
+    steps=150,
+    more_steps=1,
+    tokens=True,
+    discrete=True,
+)
+
+CONTROL = Defaults(
+    name="control",
+    actor=Policy(),
+    value=Critic(),
+    episodes=Episodes(num_starts=8, group_size=8),
+    fragments=Fragments(num_envs=128, steps=16),
+    short=Fragments(num_envs=16, steps=16),
+    reuse=FreshDecisions(epochs=3, minibatches=4),
+    once=FreshSequences(),
+    gae=Gae(discount=0.98, gae_lambda=0.9),
+    optimizer=Adam(learning_rate=Linear(4e-3, 0.0), epsilon=1e-5, clip_norm=0.5),
+    steps=100,
+    discrete=True,
+)
+
+CONTINUOUS = Defaults(
+    name="continuous control",
+    actor=Policy(),
+    value=Critic(),
+    episodes=Episodes(num_starts=8, group_size=8),
+    fragments=Fragments(num_envs=16, steps=128),
+    short=Fragments(num_envs=16, steps=16),
+    reuse=FreshDecisions(epochs=10, minibatches=16),
+    once=FreshSequences(),
+    gae=Gae(discount=0.95, gae_lambda=0.95),
+    optimizer=Adam(learning_rate=1e-3, epsilon=1e-5, clip_norm=0.5),
+    steps=100,
+)
+
+TABLE = Defaults(
+    name="table",
+    actor=Policy(Table()),
+    value=Critic(Table()),
+    episodes=Episodes(num_starts=8, group_size=8),
+    fragments=Fragments(num_envs=16, steps=16),
+    short=Fragments(num_envs=16, steps=8),
+    reuse=FreshDecisions(epochs=2, minibatches=2),
+    once=FreshSequences(),
+    gae=Gae(discount=0.99, gae_lambda=0.95),
+    optimizer=Adam(learning_rate=0.1, clip_norm=1.0),
+    steps=60,
+    more_steps=2,
+    offline=Offline(optimizer=Adam(learning_rate=0.05, clip_norm=0.0)),
+    discrete=True,
+    tabular=True,
+)
+
+PREFERENCES = replace(
+    LANGUAGE,
+    name="preference pairs",
+    episodes=None,
+    fragments=None,
+    short=None,
+    reuse=Pairs(),
+    once=Pairs(),
+    paired=True,
+)
+
+MUJOCO = replace(
+    CONTINUOUS,
+    preset="mujoco",
+    fragments=Fragments(num_envs=1, steps=2048),
+    reuse=FreshDecisions(epochs=10, minibatches=32),
+    gae=Gae(discount=0.99, gae_lambda=0.95),
+    optimizer=Adam(learning_rate=Linear(3e-4, 0.0), epsilon=1e-5, clip_norm=0.5),
+    steps=488,
+    entropy=0.0,
+    off_policy=OffPolicy(
+        optimizer=Adam(learning_rate=3e-4, clip_norm=0.0),
+        replay=Replay(capacity=1_000_000, batch=256, updates=8, warmup=100),
+        noise_share=0.025,
+        steps=125_000,
+    ),
+    offline=Offline(
+        body=Perceptron((256, 256)),
+        optimizer=Adam(learning_rate=3e-4, clip_norm=0.0),
+        batch=256,
+        updates=1_000,
+        steps=1_000,
+        log=Log(episodes=50, noise=0.5),
+    ),
+)
+"""A million decisions with the published settings for MuJoCo: PPO (arXiv:1707.06347, table 3: 2,048 decisions, 10
+epochs of batches of 64, Adam 3e-4 that falls to 0, no entropy bonus), SAC (arXiv:1812.05905, table 1) and TD3
+(arXiv:1802.09477, with Adam 3e-4 and batches of 256 as in the authors' later code). Random or initial behaviour is
+short: 100 decisions before the first update instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the
+first 25,000. A million updates for offline methods."""
+
+D4RL = replace(MUJOCO, preset="d4rl", actor=Policy(Perceptron((256, 256))), value=Critic(Perceptron((256, 256))))
+"""MUJOCO with the wide networks of offline methods on D4RL: TD3+BC (arXiv:2106.06860, table 3), IQL (arXiv:2110.06169,
+appendix B) and CQL (arXiv:2006.04779, appendix F): two layers of 256, Adam 3e-4, batches of 256, targets at rate 0.005,
+a million updates, rewards as recorded."""
+
+EVERY = (LANGUAGE, CONTROL, CONTINUOUS, TABLE)
+"""The classic presets of tasks that are played."""
+
+PRESETS: Mapping[str, Defaults] = {preset.preset: preset for preset in (MUJOCO, D4RL)}
+"""Presets beside the classic ones, by name."""
+
+
+def defaults_for(spec: Spec) -> Defaults:
+    """Returns the classic preset for the task's action and observation spaces."""
+    if isinstance(spec.action, Vocabulary):
+        return LANGUAGE
+    if isinstance(spec.observation, Discrete):
+        return TABLE
+    return CONTINUOUS if isinstance(spec.action, Box) else CONTROL
+
+
+def defaults_of(task: Task, preset: str | None = None) -> Defaults:
+    """Returns the defaults of a task: those of `preset` (classic, mujoco, d4rl), else of the preset that the task
+    names, else `defaults_for` its spec.
+
+    Raises AssayError if there is no such preset, or if it is for another kind of task.
+    """
+    classic = PREFERENCES if isinstance(task, PairedTask) else defaults_for(task.spec)
+    name = preset_of(task) if preset is None else preset
+    if name == CLASSIC:
+        return classic
+    if name not in PRESETS:
+        raise AssayError(f"there is no preset '{name}'. Use {', '.join((CLASSIC, *PRESETS))}.")
+    if PRESETS[name].kind != classic.kind:
+        what = f"preset '{name}' is for {PRESETS[name].name}; task '{task.name}' is {classic.name}"
+        raise AssayError(f"{what}. Use --preset {CLASSIC}.")
+    return PRESETS[name]
+
+
+def preset_of(task: Task) -> str:
+    """Returns the name of the preset that a task asks for; classic if it names none."""
+    return task.preset if isinstance(task, PresetTask) else CLASSIC

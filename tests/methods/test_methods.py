@@ -1,0 +1,191 @@
+"""Every method: builds in each of its worlds, trains two steps, describes itself, and its exact claims hold.
+
+Two steps run in one world a method, that of its default task where it can be made small; with --all-worlds in each.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.settings import describe, settings
+from assay.core.slots import Scene
+from assay.engine import evaluation
+from assay.engine.flat import weights_of
+from assay.engine.loop import Loop
+from assay.parts.sources.relabelled import Relabelled
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, defaults_of
+from assay.runs import catalogue
+from assay.runs.plan import check_values
+
+METHODS = sorted(catalogue.methods())
+TASK_OF_WORLD = {
+    LANGUAGE.name: "addition-1",
+    CONTROL.name: "cartpole",
+    CONTINUOUS.name: "pendulum",
+    TABLE.name: "bandit",
+}
+WITH_GOALS = {CONTROL.name: "four-rooms", CONTINUOUS.name: "pointmaze-umaze"}
+"""Where the methods are tried whose source asks for goals to wander between."""
+SMALL = {
+    "rollout.num_starts": 4,
+    "rollout.group_size": 3,
+    "rollout.num_envs": 4,
+    "rollout.steps": 8,
+    "source.warmup": 8,
+    "source.updates": 2,
+    "source.batch": 8,
+    "source.capacity": 256,
+    "source.episodes": 1,
+    "actor.width": 16,
+    "actor.layers": 1,
+    "actor.heads": 2,
+}
+"""Sizes for two quick steps; those that a recipe does not have are left out."""
+
+def small_recipe(name: str, task: str):
+    recipe = catalogue.recipe_for(name, catalogue.find_task(task), {})
+    for path, value in SMALL.items():
+        try:
+            recipe = recipe.set(path, value)
+        except AssayError:
+            continue
+    return recipe
+
+
+def task_for(name: str, world: str) -> str:
+    """A small task of the world; the method's own where its rewards refuse that one, because prompts need labels."""
+    recipe, address = small_recipe(name, TASK_OF_WORLD[world]), TASK_OF_WORLD[world]
+    if isinstance(recipe.source, Relabelled):
+        return WITH_GOALS[world]
+    try:
+        for reward in recipe.rewards:
+            reward.init(Scene(catalogue.find_task(address)))
+    except AssayError:
+        return catalogue.methods()[name].default_task
+    return address
+
+
+def worlds_of(name: str, everywhere: bool) -> list[str]:
+    """The worlds to train a method in; a method of preference pairs alone has none."""
+    method = catalogue.methods()[name]
+    own = [world.name for world in method.worlds if world.name in TASK_OF_WORLD]
+    home = defaults_of(catalogue.find_task(method.default_task)).name
+    return own if everywhere else sorted(own, key=lambda one: one != home)[:1]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """One case a method, or one a world with --all-worlds."""
+    if {"name", "world"} <= set(metafunc.fixturenames):
+        everywhere = metafunc.config.getoption("--all-worlds")
+        cases = [(name, world) for name in METHODS for world in worlds_of(name, everywhere)]
+        metafunc.parametrize(("name", "world"), cases)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_builds_in_each_of_its_worlds(name: str) -> None:
+    method = catalogue.methods()[name]
+    for world in method.worlds:
+        recipe = method.recipe(world)
+        recipe.check()
+        assert recipe.name == name
+
+
+def test_two_steps_train_and_no_guard_stops_them(name: str, world: str) -> None:
+    address = task_for(name, world)
+    task = catalogue.find_task(address)
+    loop = Loop(small_recipe(name, address), task, seed=1, num_steps=2)
+    before = weights_of(loop.actor)
+    alarms = [alarm for _ in range(2) for alarm in loop.step().alarms]
+    assert not [alarm for alarm in alarms if alarm.stop]
+    after = weights_of(loop.actor)
+    assert all(torch.isfinite(tensor).all() for tensor in after.values())
+    stages = any("actor" in stage.trains for stage in loop.recipe.stages)  # a policy may be made by phases alone
+    trained = stages and loop.engine.updates > 0 and world != "table"
+    if trained and world != "language":  # an untrained transformer may find no right answer, hence nothing to learn
+        assert any(not torch.equal(before[name], tensor) for name, tensor in after.items())
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_describes_itself(name: str) -> None:
+    method = catalogue.methods()[name]
+    recipe = method.recipe(method.worlds[0])
+    text = catalogue.method_text(name)
+    assert recipe.name == name
+    assert text.startswith(f"{name}: ")
+    assert len(text.splitlines()[0]) <= 120
+    assert " = " in text or " <- " in text or "loss" in text
+    assert json.loads(json.dumps(describe(recipe)))["part"] == "Recipe"
+    assert settings(recipe)
+    assert catalogue.find_task(method.default_task)
+
+
+EXACT = {f"{name}: {claim.name}": claim for name in METHODS for claim in catalogue.methods()[name].exact}
+
+
+@pytest.mark.parametrize("claim", EXACT)
+def test_exact_claim_holds(claim: str) -> None:
+    finding = EXACT[claim].run()
+    assert finding.holds, f"{finding.claim}: {finding.value}, expected {finding.expected}"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_recipes_of_measured_claims_can_work(name: str) -> None:
+    for claim in catalogue.methods()[name].measured:
+        for side in (claim.ours, claim.theirs):
+            if isinstance(side, Recipe):
+                side.check()
+                check_values(side)
+
+
+def test_every_method_states_an_exact_claim() -> None:
+    assert [name for name in METHODS if not catalogue.methods()[name].exact] == []
+
+
+def test_bodies_of_base_recipes_are_short() -> None:
+    for path in Path(recipes.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                body = node.end_lineno - node.body[0].end_lineno
+                assert body <= 26, f"{path.name}: {node.name} has {body} lines of body"
+
+
+POLICY_GRADIENTS = ["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "cispo", "ppo", "a2c", "dpo"]
+
+
+@pytest.mark.parametrize("name", POLICY_GRADIENTS)
+def test_finds_the_best_arm_of_a_bandit(name: str) -> None:
+    task = catalogue.find_task("bandit")
+    loop = Loop(catalogue.recipe_for(name, task, {}), task, seed=0, num_steps=60)
+    for _ in range(60):
+        loop.step()
+    probability = loop.actor.body.table.detach().softmax(-1)[0, -1]
+    assert float(probability) > 0.8
+
+
+def test_a_wrong_law_would_be_seen() -> None:
+    """The best-arm test can fail: with learning rate 0 nothing is learnt."""
+    task = catalogue.find_task("bandit")
+    loop = Loop(catalogue.recipe_for("rloo", task, {"learning_rate": 0.0}), task, seed=0, num_steps=20)
+    for _ in range(20):
+        loop.step()
+    assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("name", "steps", "target"), [("ppo", 40, 200.0), ("bc", 40, 300.0)])
+def test_learns_to_balance_a_pole(name: str, steps: int, target: float) -> None:
+    task = catalogue.find_task("cartpole")
+    scores = []
+    for seed in range(3):
+        loop = Loop(catalogue.recipe_for(name, task, {}), task, seed=seed, num_steps=steps)
+        for _ in range(steps):
+            loop.step()
+        scores.append(evaluation.scores(loop.actor, task, num=10).mean())
+    assert sorted(scores)[1] > target, scores

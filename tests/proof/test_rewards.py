@@ -1,0 +1,146 @@
+"""Each law of rewards catches a function or a part that breaks it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from assay.core.record import Experience, State
+from assay.core.slots import Reward, Scene
+from assay.parts.rewards.function import FromFunction
+from assay.proof.laws.reward import REWARD, REWARD_FUNCTION, RewardFunction, check_reward
+from assay.tasks.control.cartpole import cartpole
+from tests.proof.breaking import assert_caught, not_covered
+
+Rows = list[dict[str, Any]]
+
+
+def good(rows: Rows) -> list[float]:
+    return [float(row["completion"] == row["answer"]) for row in rows]
+
+
+def changing(rows: Rows) -> list[float]:
+    for row in rows:
+        row["completion"] = ""
+    return [0.0] * len(rows)
+
+
+def position(rows: Rows) -> list[float]:
+    return [float(place) for place in range(len(rows))]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "numbers": lambda rows: [1.0],
+    "same_again": lambda rows: torch.rand(len(rows)).tolist(),
+    "order": position,
+    "rows_kept": changing,
+}
+
+
+@pytest.mark.parametrize("law", FUNCTIONS)
+def test_law_catches_a_broken_reward_function(law: str) -> None:
+    assert_caught(REWARD_FUNCTION, law, RewardFunction(FUNCTIONS[law]))
+
+
+def test_every_law_of_reward_functions_is_shown_to_fail() -> None:
+    assert not_covered(REWARD_FUNCTION, FUNCTIONS) == set()
+
+
+@pytest.mark.parametrize(
+    ("returned", "words"),
+    [
+        (None, "returned NoneType"),
+        (1.0, "returned float"),
+        ("1.0", "returned str"),
+        ([True] * 4, "returned True for row 0"),
+        ([None] * 4, "returned None for row 0"),
+        ([float("nan")] * 4, "returned nan for row 0"),
+        ([1.0, 2.0, float("inf"), 0.0], "for row 2"),
+        (["1"] * 4, "returned '1' for row 0"),
+        ([1.0] * 5, "5 values for 4 rows"),
+        ([], "0 values for 4 rows"),
+        (torch.ones(4, 2), "for row 0"),
+        (torch.ones(()), "0 values"),
+        ({"reward": 1.0}, "returned dict"),
+    ],
+    ids=repr,
+)
+def test_what_is_not_one_finite_number_a_row_is_named(returned: Any, words: str) -> None:
+    (found,) = check_reward(lambda rows: returned)
+    assert not found.held
+    assert words in found.detail
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        good,
+        lambda rows: torch.tensor(good(rows)),
+        lambda rows: np.array(good(rows)),
+        lambda completions: [float(len(one)) for one in completions],
+        lambda completions, answers: [float(one == two) for one, two in zip(completions, answers, strict=True)],
+        lambda prompts, completions, **others: [float(len(one)) for one in completions],
+        lambda rows: [row["return"] for row in rows],
+    ],
+    ids=["rows", "tensor", "array", "completions", "answers", "prompts first", "control"],
+)
+def test_sound_reward_functions_of_every_form(function: Callable[..., Any]) -> None:
+    assert [one for one in check_reward(function) if not one.held] == []
+
+
+def test_a_reward_that_declares_chance_may_differ() -> None:
+    def noisy(rows: Rows) -> list[float]:
+        return torch.rand(len(rows)).tolist()
+
+    noisy.stochastic = True  # type: ignore[attr-defined]
+    assert [one.law for one in check_reward(noisy)] == ["numbers", "rows_kept"]
+
+
+def test_a_reward_that_asks_for_something_unknown_is_told_what_there_is() -> None:
+    def asks(completions: list[str], judge: Any) -> list[float]:
+        return [0.0] * len(completions)
+
+    (found,) = check_reward(asks)
+    assert "asks for judge" in found.detail
+    assert "prompts" in found.detail
+
+
+# -------------------------------------------------------------------------------------------------------------- parts
+@dataclass(frozen=True)
+class Toy(Reward):
+    mistake: str = ""
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        reward = experience.mask.to(experience.reward.dtype)
+        if self.mistake == "rewards":
+            reward = reward + 1.0
+        if self.mistake == "repeats":
+            reward = reward * torch.rand(())
+        if self.mistake == "unmodified":
+            experience.reward.zero_()
+        if self.mistake == "rows_and_padding":
+            reward = reward / experience.num_columns
+        return replace(experience, reward=reward)
+
+
+PARTS = ("rewards", "repeats", "unmodified", "rows_and_padding")
+
+
+@pytest.mark.parametrize("law", PARTS)
+def test_law_catches_a_broken_reward(law: str) -> None:
+    assert_caught(REWARD, law, Toy(law))
+
+
+def test_every_law_of_rewards_is_shown_to_fail() -> None:
+    assert not_covered(REWARD, PARTS) == set()
+    assert [one for one in check_reward(Toy()) if not one.held] == []
+
+
+def test_a_reward_can_be_checked_on_one_task() -> None:
+    reward = FromFunction(lambda rows: [row["return"] for row in rows])
+    assert [one for one in check_reward(reward, cartpole()) if not one.held] == []

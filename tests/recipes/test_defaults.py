@@ -1,0 +1,198 @@
+"""Defaults: chosen by the task's spec or its preset, never by which object a recipe was given."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay import recipes
+from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
+from assay.core.record import Progress
+from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
+from assay.engine.loop import Loop
+from assay.models.bodies.perceptron import Perceptron
+from assay.recipes.defaults import (
+    CONTINUOUS,
+    CONTROL,
+    D4RL,
+    LANGUAGE,
+    MUJOCO,
+    PREFERENCES,
+    TABLE,
+    Defaults,
+    defaults_for,
+    defaults_of,
+)
+from assay.runs import catalogue
+from assay.runs.plan import make_plan, plan_of, repeat_command
+
+CLASSICS = (LANGUAGE, CONTROL, CONTINUOUS, TABLE, PREFERENCES)
+NUMBERS = ("steps", "preset")
+
+
+def same_parts(left: Any, right: Any) -> bool:
+    """Whether two recipes differ in their budget at most."""
+    return bool(replace(left, steps=1) == replace(right, steps=1))
+
+
+# ---------------------------------------------------------------------------------------------------- identity
+@pytest.mark.parametrize("name", sorted(catalogue.methods()))
+def test_changed_defaults_keep_their_meaning(name: str) -> None:
+    method = catalogue.methods()[name]
+    for defaults in method.worlds:
+        assert same_parts(method.recipe(replace(defaults, steps=10)), method.recipe(defaults))
+
+
+def test_a_shorter_language_run_keeps_its_critics_of_tokens() -> None:
+    recipe = catalogue.methods()["archer"].recipe
+    assert recipe(replace(LANGUAGE, steps=10)).critics == recipe(LANGUAGE).critics
+
+
+def test_a_shorter_discrete_run_keeps_its_action_values() -> None:
+    assert recipes.cql(replace(CONTROL, steps=10)).actor == recipes.cql(CONTROL).actor
+    assert recipes.cql(replace(CONTROL, steps=10)).actor != recipes.cql(CONTINUOUS).actor
+
+
+def test_no_recipe_asks_which_object_its_defaults_are() -> None:
+    names = "LANGUAGE|CONTROL|CONTINUOUS|TABLE|PREFERENCES|MUJOCO|D4RL"
+    asks = re.compile(rf"\b(is|is not|==|!=) ({names})\b|\b(world|defaults) is\b|\b(world|defaults)\.(name|preset)\b")
+    root = Path(assay.__file__).parent
+    files = [*root.glob("recipes/*.py"), *root.glob("methods/**/*.py")]
+    found = [f"{file.name}: {line}" for file in files for line in file.read_text().splitlines() if asks.search(line)]
+    assert files
+    assert found == []
+
+
+# ---------------------------------------------------------------------------------------------------- choice
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [("addition-1", LANGUAGE), ("cartpole", CONTROL), ("pendulum", CONTINUOUS), ("chain", TABLE)],
+)
+def test_the_spec_decides(task: str, expected: Defaults) -> None:
+    found = catalogue.find_task(task)
+    assert defaults_for(found.spec) == expected
+    assert defaults_of(found) == expected
+
+
+def test_every_classic_is_another_kind_and_the_presets_are_of_one() -> None:
+    assert len({each.kind for each in CLASSICS}) == len(CLASSICS)
+    assert MUJOCO.kind == D4RL.kind == CONTINUOUS.kind
+
+
+def test_a_preset_is_taken_by_name_and_recorded() -> None:
+    plan = make_plan("sac", "pendulum", preset="mujoco", steps=3)
+    assert plan.recipe == recipes.sac(MUJOCO)
+    assert plan.config()["preset"] == "mujoco"
+    assert "--preset mujoco" in repeat_command(plan)
+    classic = make_plan("sac", "pendulum", steps=3)
+    assert classic.recipe == recipes.sac(CONTINUOUS)
+    assert "preset" not in classic.config()
+    assert "--preset" not in repeat_command(classic)
+
+
+def test_a_preset_is_read_back_from_a_run_folder(tmp_path: Path) -> None:
+    small = {"steps": 2, "out": tmp_path, "settings": {"source.updates": 1, "batch": 4, "warmup": 1}}
+    assay.train("sac", "pendulum", preset="mujoco", evaluations=0, **small)
+    assert plan_of(tmp_path).preset == "mujoco"
+    assert plan_of(tmp_path).recipe.stages[0].optimizer == MUJOCO.off_policy.optimizer
+
+
+@pytest.mark.parametrize(
+    ("method", "task", "preset", "message"),
+    [
+        ("sac", "pendulum", "mjc", "there is no preset 'mjc'. Use classic, mujoco, d4rl"),
+        ("ppo", "cartpole", "mujoco", "preset 'mujoco' is for continuous control; task 'cartpole' is control"),
+        (recipes.sac(), "pendulum", "mujoco", "recipe 'sac' is complete"),
+    ],
+)
+def test_a_preset_that_does_not_fit_is_refused(method: Any, task: str, preset: str, message: str) -> None:
+    with pytest.raises(AssayError, match=message):
+        make_plan(method, task, preset=preset)
+
+
+def test_environments_of_mujoco_have_its_preset_and_others_do_not() -> None:
+    pytest.importorskip("mujoco", reason="the extra 'control' is not installed")
+    found = catalogue.find_task("InvertedPendulum-v5")
+    assert defaults_of(found) == MUJOCO
+    assert defaults_of(found, "classic") == CONTINUOUS
+    assert make_plan("ppo", "InvertedPendulum-v5").preset == "mujoco"
+    assert defaults_of(catalogue.find_task("Pendulum-v1")) == CONTINUOUS
+
+
+def test_files_of_data_for_a_mujoco_task_take_the_preset_of_d4rl() -> None:
+    from assay.runs.plan import chosen_preset
+
+    task = replace(catalogue.find_task("pendulum"), preset="mujoco")  # type: ignore[type-var]
+    assert chosen_preset(task, has_data=False) == "mujoco"
+    assert chosen_preset(task, has_data=True) == "d4rl"
+    assert chosen_preset(catalogue.find_task("pendulum"), has_data=True) == "classic"
+
+
+# ---------------------------------------------------------------------------------------------------- numbers
+def test_the_published_numbers() -> None:
+    ppo, sac, td3 = recipes.ppo(MUJOCO), recipes.sac(MUJOCO), recipes.td3(MUJOCO)
+    assert ppo.steps * 2048 == pytest.approx(1e6, rel=0.01)
+    assert (MUJOCO.gae.discount, MUJOCO.gae.gae_lambda) == (0.99, 0.95)
+    for recipe in (sac, td3):
+        assert recipe.steps * 8 == 1_000_000
+        assert [stage.optimizer for stage in recipe.stages] == [Adam(3e-4, clip_norm=0.0)] * 2
+        assert recipe.source.warmup == 100  # type: ignore[attr-defined]
+    for method in ("iql", "cql", "td3-bc"):
+        recipe = catalogue.find_method(method)[1].recipe(D4RL)
+        source: Any = recipe.source
+        assert recipe.steps * source.updates == 1_000_000
+        assert (source.batch, source.logs[0].reward_scale) == (256, 1.0)
+        wide = Perceptron((256, 256))
+        assert {recipe.actor.body, recipe.critics["q"].body} == {wide}
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac", "td3", "a2c", "iql", "cql", "td3-bc", "dual-rl"])
+@pytest.mark.parametrize("defaults", [MUJOCO, D4RL], ids=["mujoco", "d4rl"])
+def test_a_preset_trains(name: str, defaults: Defaults) -> None:
+    recipe = catalogue.find_method(name)[1].recipe(defaults)
+    small = {"source.updates": 2, "source.batch": 8, "rollout.steps": 64, "source.warmup": 8}
+    for path, value in small.items():
+        try:
+            recipe = recipe.set(path, value)
+        except AssayError:
+            continue
+    loop = Loop(recipe, catalogue.find_task("pendulum"), seed=0, num_steps=2)
+    assert loop.step().alarms == []
+
+
+# ---------------------------------------------------------------------------------------------------- schedules
+class Wave:
+    """A schedule that nobody knows: 0, 4, 0."""
+
+    def at(self, progress: Progress) -> float:
+        return 16.0 * progress.fraction * (1.0 - progress.fraction)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (3e-4, 5e-6),
+        (0.0, 0.0),
+        (Linear(4e-3, 0.0), Linear(5e-6, 0.0)),
+        (Linear(1e-3, 4e-3, share=0.5), Linear(1.25e-6, 5e-6, share=0.5)),
+        (Linear(0.0, 0.0), Linear(0.0, 0.0)),
+        (WarmUp(1e-3, share=0.1), WarmUp(5e-6, share=0.1)),
+        (Delayed(1e-4), Delayed(5e-6)),
+        (Delayed(0.0), Delayed(0.0)),
+        (Scaled(Delayed(1.0), 1e-3), Scaled(Scaled(Delayed(1.0), 1e-3), 5e-3)),
+    ],
+)
+def test_a_schedule_keeps_its_shape_under_another_peak(schedule: Any, expected: Any) -> None:
+    assert with_peak(schedule, 5e-6) == expected
+
+
+def test_a_schedule_of_ones_own_is_scaled() -> None:
+    wave: Any = Wave()
+    made: Any = with_peak(wave, 5e-6)
+    values = [made.at(Progress(step, 100)) for step in range(101)]
+    assert max(values) == pytest.approx(5e-6)
+    assert values == pytest.approx([wave.at(Progress(step, 100)) * 5e-6 / 4.0 for step in range(101)])
