@@ -49,7 +49,7 @@ def estimates(recipe: Any, spec: Spec, num_steps: int, device: str = "cpu") -> l
     for path, part in parts_below(recipe.rollout, "rollout"):
         sizes = whole_numbers(part, ROWS)
         if sizes:
-            steps = whole_numbers(part, ("steps",)) if "instances" in sizes else {}
+            steps = whole_numbers(part, ("steps",)) if "num_envs" in sizes else {}
             columns = steps["steps"] + 1 if steps else spec.horizon if isinstance(spec.action, Vocabulary) else 2
             rows = math.prod(sizes.values())
             gathered += rows * columns

@@ -38,7 +38,7 @@ PANEL = (
 )  # fmt: skip
 """Methods and tasks."""
 SMALL: tuple[tuple[str, Any], ...] = (
-    ("rollout.num_starts", 4), ("rollout.num_starts", 4), ("rollout.group_size", 3), ("rollout.group_size", 3),
+    ("rollout.num_starts", 4), ("rollout.group_size", 3), ("rollout.members", 3),
     ("rollout.num_envs", 4), ("rollout.steps", 8), ("source.warmup", 8), ("source.updates", 2), ("source.batch", 8),
     ("source.capacity", 256), ("source.episodes", 2), ("actor.width", 16), ("actor.layers", 1), ("actor.heads", 2),
 )  # fmt: skip

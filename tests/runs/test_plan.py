@@ -361,8 +361,8 @@ def test_two_parts_of_one_class_keep_their_own_schedules() -> None:
         (ppo(credit=(Gae(discount=1.5), Whiten())), "credit.Gae.discount is 1.5; it must be between 0 and 1"),
         (ppo(stages=(replace(ppo().stages[0], trains=()),)), "stage 'policy' cannot train"),
         (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is not a model"),
-        (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, members=1)), "LeaveOneOut"),
-        (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, members=1)), "at least 2"),
+        (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, group_size=1)), "LeaveOneOut"),
+        (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, group_size=1)), "at least 2"),
     ],
 )
 def test_a_recipe_that_cannot_learn_is_refused(recipe: Recipe, message: str) -> None:

@@ -7,6 +7,7 @@ Signs: what belongs to a recipe is the gradient of its loss (descend); what is c
 expected reward (ascend). `Bias` holds both as ascent.
 """
 
+from assay.claims.probes.completions import completed
 from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.claims.probes.estimators import (
     Bias,
@@ -46,6 +47,7 @@ __all__ = [
     "bandit_grad",
     "beam_search",
     "compare",
+    "completed",
     "credited",
     "decision_weights",
     "distance_from_posterior",
