@@ -494,7 +494,7 @@ REFUSED = {
     "no config.json": lambda folder: (folder / "config.json").unlink(),
     "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
     "auto_map": lambda folder: changed(folder, "config.json", auto_map={"AutoModelForCausalLM": "other/repo--own.Own"}),
-    "auto_map.*knows": lambda folder: changed(
+    "auto_map.*built into": lambda folder: changed(
         folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}
     ),
     "not a causal language model.*bert": lambda folder: changed(
