@@ -31,18 +31,25 @@ def complete(
     greedy: bool,
     stop: Stop | None = None,
 ) -> Experience:
-    """Returns one completion for each row; rows of one start share their prompt's prefill.
+    """Returns one completion for each row; rows of one start share their prefill if they have one prompt.
 
     The token at time t of (start, sample) comes from the uniform number of that triple alone, whatever else is in the
     batch. A completion ends with the end token or a stop string, by its own decision (terminal), or at the limit
     (terminal and truncated).
     """
-    order, distinct, repeats = neighbours(starts)
+    order, distinct, repeats = neighbours(of_one_prompt(prompts, starts))
     numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(max_tokens)[None])
     uniform = None if greedy else random.as_open_float32(numbers)
     given = [list(prompts[i]) for i in distinct]
     written = decode_together(actor, given, repeats, torch.tensor(order), uniform, max_tokens, vocabulary, stop)
     return as_experience(prompts, written, vocabulary, starts, samples)
+
+
+def of_one_prompt(prompts: Sequence[Sequence[int]], starts: np.ndarray) -> np.ndarray:
+    """A label for each row, equal where start and prompt are: the start itself if all rows of a start share a prompt."""
+    names: dict[tuple[int, ...], int] = {}
+    same = [names.setdefault((int(start), *row), len(names)) for start, row in zip(starts, prompts, strict=True)]
+    return starts if len(names) == len(np.unique(starts)) else np.array(same)
 
 
 @torch.no_grad()

@@ -24,7 +24,7 @@ def completed(
     """One row for each (start, completion), not yet rewarded; rows of one start are a group, samples are numbered.
 
     Rows in `cut` stop without an end token, rows in `faults` have left training (mask false). Each decision of row b
-    was taken with probability `prob[b]` (1 where there is none).
+    was taken with probability `prob[b]` (1 if `prob` is not given).
     """
     vocabulary, start_B = task.tokenizer.vocabulary, torch.tensor(starts)
     prompts = [prompt_ids(task.tokenizer, item.prompt, task.max_prompt) for item in task.items_of(start_B, 0)]

@@ -15,7 +15,7 @@ KNOWN, UNKNOWN = LABELS.index(ANSWERABLE), LABELS.index(UNANSWERABLE)
 RIGHT = TASK.items_of(torch.tensor([KNOWN]), 0)[0].answer
 WRONG = "7" if RIGHT != "7" else "8"
 CELLS = ((RIGHT, KNOWN), (WRONG, KNOWN), (ABSTAIN, KNOWN), (ABSTAIN, UNKNOWN), ("7", UNKNOWN))
-"""Right, wrong and abstained where there is an answer; abstained and made up where there is none."""
+"""Right, wrong and abstained if an answer exists; abstained and made up if not."""
 
 
 def rewards(

@@ -21,11 +21,11 @@ NUM_CHECKED = 32
 
 @dataclass(frozen=True)
 class ByLabel(Reward):
-    """reward = table[label][outcome]: what an outcome is worth depends on the prompt's label, on the last decision.
+    """reward = table[label][outcome], on the last decision: the reward of an outcome depends on the prompt's label.
 
     The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
-    `reward` is above `threshold`. table maps a label to (worth if not, worth if so). A label without an entry is an
-    error that names it. Logs the share of rows with the outcome as `outcome/LABEL`.
+    `reward` is above `threshold`. `table` maps a label to (reward if not, reward if so). A label without an entry
+    raises AssayError. Logs the share of rows with the outcome as `outcome/LABEL`.
     """
 
     table: Mapping[str, tuple[float, float]]
@@ -51,9 +51,9 @@ class ByLabel(Reward):
 
 
 def labels_of(experience: Experience, scene: Scene, name: str, known: Collection[str] | None = None) -> list[str]:
-    """The fact `name` of each row's prompt as text; the empty name gives every row the empty label.
+    """Returns the fact `name` of each row's prompt as text; the empty name gives every row the empty label.
 
-    AssayError for a prompt without the fact, and for a label that is not among the `known` ones.
+    Raises AssayError for a prompt without the fact, and for a label that is not among the `known` ones.
     """
     labels = [""] * len(experience)
     if name:

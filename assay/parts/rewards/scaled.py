@@ -1,4 +1,4 @@
-"""Rewards in other units. Axes: B sequences, T decisions."""
+"""Rescaled rewards. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from assay.parts.rewards.combine import placed
 
 @dataclass(frozen=True)
 class ScaledReward(Reward):
-    """reward <- scale * reward: for critics that begin in units of a log, or near values of order one.
+    """reward <- scale * reward: for critics that start in the units of an offline dataset, or need values of order
+    one.
 
-    The task's own score stays as it is.
+    The task's own score does not change.
     """
 
     scale: float = 0.1
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """The experience in other units."""
+        """Returns the experience with scaled rewards."""
         return replace(experience, reward=self.scale * experience.reward)
 
 
