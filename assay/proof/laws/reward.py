@@ -18,7 +18,8 @@ from assay.core.record import Experience, pad
 from assay.core.slots import DemonstratedTask, Scene
 from assay.core.slots.scene import OnRows
 from assay.core.spaces import Spec
-from assay.models.transformer import Transformer
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
 from assay.proof.laws.rollout import built
@@ -190,7 +191,7 @@ class SmallModels:
     """A small policy under each name that a part declares; equal names and spaces are equal policies."""
 
     def __init__(self, spec: Spec, names: Sequence[str]) -> None:
-        self.models = {name: built(Transformer(8, 1, 2), spec) for name in names}
+        self.models = {name: built(Policy(Transformer(8, 1, 2)), spec) for name in names}
 
     def model(self, name: str) -> Any:
         """The policy; AssayError where the part did not declare it."""
