@@ -247,7 +247,7 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
         "--check", action="store_true", help="train nothing; check that verdict files are unedited and up to date"
     )
     one.add_argument(
-        "--stamp", action="store_true", help="record fingerprints of short runs for this machine; mark stale verdicts"
+        "--stamp", action="store_true", help="compute stamps from short runs on this machine; mark stale verdicts"
     )
     one.add_argument("--replay", action="store_true", help="renew a stale verdict if seed 0 reproduces its scores")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="stop after this time; run again to resume")

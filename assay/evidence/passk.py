@@ -54,7 +54,7 @@ class Coverage:
 
     @property
     def overlap(self) -> float:
-        """Returns the share of problems solved by both among those solved by either (Jaccard); NaN if none is solved."""
+        """Returns the share of problems solved by both among those solved by either (Jaccard); NaN without any."""
         solved = len(self.both) + len(self.only_first) + len(self.only_second)
         return len(self.both) / solved if solved else math.nan
 

@@ -205,9 +205,7 @@ def bootstrap(
 
 
 def places(draw: Draw, resample_S: NDArray[Any], runs: int, tasks: int) -> NDArray[Any]:
-    """Returns the runs that each cell of each resample draws, [S, R, K]: a hash of resample and cell, scaled to the
-    runs.
-    """
+    """Returns the runs that each cell of each resample draws, [S, R, K]: a scaled hash of resample and cell."""
     words = random.hashed(draw.at(runs, tasks), resample_S[:, None], np.arange(runs * tasks)[None])
     scaled = ((words >> np.uint64(32)) * np.uint64(runs)) >> np.uint64(32)
     return scaled.astype(np.int64).reshape(-1, runs, tasks)
@@ -253,9 +251,7 @@ def as_3d(array: Values) -> Values:
 
 
 def canonical(scores_RKC: Values) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Returns the order that sorts the runs of every task [R, K], and the rank of every task among the sorted ones
-    [K].
-    """
+    """Returns the order that sorts the runs of every task [R, K], and the rank of every sorted task [K]."""
     order_RK = np.stack([np.lexsort(scores_RC.T[::-1]) for scores_RC in scores_RKC.swapaxes(0, 1)], axis=1)
     columns = np.take_along_axis(scores_RKC, order_RK[..., None], axis=0).swapaxes(0, 1).reshape(order_RK.shape[1], -1)
     return order_RK, np.argsort(np.lexsort(columns.T[::-1]))

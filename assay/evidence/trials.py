@@ -179,7 +179,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 # ---------------------------------------------------------------------------------------------------- intervals
 def clopper_pearson(right: int, count: int, level: float = 0.95) -> Estimate:
-    """Computes the interval of level at least `level`: quantiles of Beta(s, n - s + 1) and Beta(s + 1, n - s) (1934)."""
+    """Computes the interval of at least `level`: quantiles of Beta(s, n - s + 1) and Beta(s + 1, n - s) (1934)."""
     check_table(right, count, 0, 1)
     tail = (1 - checked(level)) / 2
     low = beta_quantile(tail, right, count - right + 1) if right else 0.0

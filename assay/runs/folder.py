@@ -289,9 +289,7 @@ def time_account(seconds: Mapping[str, float]) -> list[str]:
 
 
 def contents(folder: Path) -> list[tuple[str, str]]:
-    """Returns every file of the folder that is not hidden, and what it holds; folders with a README are phases of
-    the run.
-    """
+    """Returns every visible file of the folder and its contents; folders with a README are phases of the run."""
     names = sorted({path.name for path in folder.iterdir() if not path.name.startswith(".")} | {"README.md"})
     phases = (name for name in names if (folder / name / "README.md").is_file())
     known = CONTENTS | dict.fromkeys(phases, "a phase of this run, explained in its own README.md")

@@ -108,9 +108,7 @@ def line(axes: Any, each: Series, place: int) -> tuple[float, str, str] | None:
 
 
 def smooth(values: Values) -> Values:
-    """Returns a centred moving average over a twentieth of the measured points, narrower at the ends; few stay as
-    they are.
-    """
+    """Returns a centred moving average over a twentieth of the points, narrower at the ends; few are unchanged."""
     seen = np.isfinite(values)
     half = int(seen.sum()) // 40
     if half < 2:

@@ -229,9 +229,7 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
 
 
 def resampled(place: Values, y: Values, columns: int) -> Values:
-    """Returns one height a column: the mean of the points that fall in it, straight lines between; NaN beyond the
-    ends.
-    """
+    """Returns one height per column: the mean of its points, linear between them; NaN beyond the ends."""
     column = np.rint(place * (columns - 1)).astype(int)
     counts = np.bincount(column, minlength=columns)
     sums = np.bincount(column, weights=y, minlength=columns)

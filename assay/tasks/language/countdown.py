@@ -93,9 +93,7 @@ class Countdown:
 
 
 def countdown(level: int = 3, largest: int = 20, highest: int = 99) -> PromptTask:
-    """Returns the task; `level` is how many numbers are given. There is room for a pair of brackets around every
-    operation.
-    """
+    """Returns the task of `level` numbers, with room for a pair of brackets around every operation."""
     items = Countdown(level, largest, highest)
     is_default = (largest, highest) == (20, 99)
     name = f"countdown-{level}" if is_default else f"countdown-{level}x{largest}x{highest}"

@@ -37,9 +37,7 @@ class Row(NamedTuple):
 
 
 def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
-    """Returns the checked rows of a file, blank lines skipped, and the SHA-256 of its bytes; AssayError names file and
-    line.
-    """
+    """Returns the checked rows of a file without blank lines, and its SHA-256; AssayError names file and line."""
     digest, rows, seen = hashlib.sha256(), [], dict[str, str]()
     for number, line in lines_of(Path(path)):
         digest.update(line)

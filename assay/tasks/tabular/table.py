@@ -176,9 +176,7 @@ def gridworld(size: int = 4, slip: float = 0.0) -> SteppedTask:
 
 
 def cliff() -> SteppedTask:
-    """Returns cliff walking (Sutton & Barto 2018, example 6.6): 4 x 12, -1 a decision; the cliff costs 100 and leads
-    back.
-    """
+    """Returns cliff walking (Sutton & Barto 2018, example 6.6): 4 x 12, -1 per decision; falling costs 100."""
     successors = grid_moves(4, 12)
     first, goal = 36, 47
     falls = torch.from_numpy((successors > first) & (successors < goal))

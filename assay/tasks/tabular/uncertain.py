@@ -187,9 +187,7 @@ def windy_table(wind: float) -> Table:
 
 
 def walk_in(winds: tuple[Regime, ...]) -> SteppedTask:
-    """Returns the walk in one wind; in several, the wind is drawn at every step, which has the mean's
-    probabilities.
-    """
+    """Returns the walk in one wind; with several, the wind is drawn at every step, by their mean."""
     mean = sum(wind for (wind,) in winds) / len(winds)
     dynamics = OneHotTable(windy_table(mean))
     spec = Spec(Box((0.0,) * HEIGHT * WIDTH, (1.0,) * HEIGHT * WIDTH), Discrete(4), 40)
