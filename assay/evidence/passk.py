@@ -101,7 +101,7 @@ def pass_at_k_intervals(
     other (`vary`). pass@k of c* is not centred at pass@k of c but at 1 - (1 - c / n)^k, so the interval is the estimate
     plus the quantiles of the deviation from that centre, cut to [0, 1]. A single problem has no spread over problems:
     its interval is [0, 1] unless only samples vary. Problems that are all never or all always solved give no width,
-    which says that the resampling saw no spread, not that there is none.
+    which says that the resampling saw no spread, not that it is zero.
     """
     right, drawn, ks = checked_counts(correct, samples, k)
     confidence = checked(level)

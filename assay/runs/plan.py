@@ -170,9 +170,7 @@ def chosen_preset(task: Task, has_data: bool) -> str:
 
 
 def anchored(address: str) -> str:
-    """Returns the absolute path of an existing file or folder, so that the run can be resumed from another directory;
-    other words unchanged. Of files with commas between them, each.
-    """
+    """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
     if "," in address and not Path(address).exists():
         return ",".join(map(anchored, address.split(",")))
     return str(Path(address).resolve()) if address and Path(address).exists() else address
@@ -184,9 +182,7 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     from assay.tasks.adapters.pretrained import with_model
 
     if not isinstance(task, PromptTask | PairsTask | DialogueTask):
-        raise AssayError(
-            f"--model works with language tasks only; '{task.name}' is not one. Try --task countdown or a .jsonl file."
-        )
+        raise AssayError(f"--model works with language tasks only; '{task.name}' is not one. Try --task countdown.")
     actor = pinned(model)
     return actor, with_model(task, actor)
 
