@@ -1,1 +1,1 @@
-"""What methods claim, and the probes that exact claims are computed with."""
+"""Claims of methods, and the probes that compute exact claims."""

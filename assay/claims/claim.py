@@ -1,6 +1,4 @@
-"""Methods and what they promise: exact claims (identities, every commit) and measured ones (paired seeds against a
-rival).
-"""
+"""Methods and their claims: exact ones (identities, every commit) and measured ones (paired seeds against a rival)."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from assay.recipes.defaults import Defaults
 
 @dataclass(frozen=True)
 class Finding:
-    """How an exact claim came out."""
+    """The result of an exact claim."""
 
     claim: str
     value: float
@@ -28,7 +26,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Exact:
-    """A number that must equal, or be at most or at least, another: true for every seed, milliseconds.
+    """A number that must equal, or be at most or at least, another: true for every seed, computed in milliseconds.
 
     Exactly one of `equals`, `at_most`, `at_least` is given; `tolerance` belongs to `equals`.
     """
@@ -64,14 +62,14 @@ class Exact:
 
 # ---------------------------------------------------------------------------------------------------- measured
 class Expect(Enum):
-    """What a measured claim says of d = ours - theirs, on the seeds' mean."""
+    """The relation that a measured claim states for d = ours - theirs, on the mean over seeds."""
 
     ABOVE = "d > margin"
     BELOW = "d < -margin"
     WITHIN = "-margin <= d <= margin"
 
     def verdict(self, low: float, high: float, margin: float) -> str:
-        """holds or fails where the interval [low, high] of d leaves no doubt, else inconclusive."""
+        """Returns holds or fails if the interval [low, high] of d decides it, else inconclusive."""
         if self is Expect.BELOW:
             low, high = -high, -low
         if self is Expect.WITHIN:
@@ -92,7 +90,7 @@ class Final:
     metric: str = "evaluation"
 
     def __call__(self, curves: Curves) -> float:
-        """The last one there is."""
+        """Returns the last value."""
         return values_of(curves, self.metric)[-1]
 
 
@@ -103,19 +101,19 @@ class Gain:
     metric: str = "evaluation"
 
     def __call__(self, curves: Curves) -> float:
-        """Last minus first."""
+        """Returns last minus first."""
         values = values_of(curves, self.metric)
         return values[-1] - values[0]
 
 
 @dataclass(frozen=True)
 class Dip:
-    """The lowest value of a metric minus the first: how much was lost on the way; 0 where nothing was."""
+    """The lowest value of a metric minus the first: the largest loss during training, or 0."""
 
     metric: str = "evaluation"
 
     def __call__(self, curves: Curves) -> float:
-        """Never above 0."""
+        """Returns lowest minus first, never above 0."""
         values = values_of(curves, self.metric)
         return min(values) - values[0]
 
@@ -128,7 +126,7 @@ class Average:
     share: float = 1.0
 
     def __call__(self, curves: Curves) -> float:
-        """Over the lines that have it."""
+        """Returns the mean over the lines that have the metric."""
         begin = (1.0 - self.share) * curves[-1]["step"]
         late = values_of([row for row in curves if row["step"] >= begin], self.metric)
         return sum(late) / len(late)
@@ -136,19 +134,19 @@ class Average:
 
 @dataclass(frozen=True)
 class DecisionsTo:
-    """Decisions until a metric first is at least `level`; a run that never gets there counts its whole budget."""
+    """Decisions until a metric first reaches `level`; a run that never does counts its whole budget."""
 
     level: float
     metric: str = "evaluation"
 
     def __call__(self, curves: Curves) -> float:
-        """From the first line that reaches it."""
+        """Returns the decisions at the first line that reaches it."""
         reached = [row for row in curves if row.get(self.metric) is not None and row[self.metric] >= self.level]
         return float((reached[0] if reached else curves[-1]).get("decisions_total", 0))
 
 
 def values_of(curves: Curves, metric: str) -> list[float]:
-    """The metric's values; says which metrics there are when it is missing."""
+    """Returns the metric's values; raises AssayError naming the known metrics if it is missing."""
     values = [float(row[metric]) for row in curves if row.get(metric) is not None]
     if not values:
         known = ", ".join(sorted({name for row in curves for name in row} - {"step", "time"}))
@@ -162,10 +160,10 @@ class Measured:
 
         d = mean over seeds of metric(ours) - metric(theirs)
 
-    holds where the 95 % interval of d lies inside what `expect` and `margin` allow, fails where it lies outside, else
-    inconclusive. A margin below 0 makes ABOVE a claim of not being worse. A side is a recipe, trained on `task`, or a
-    function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides, None each
-    recipe's own; `minutes` is what it took when it was planned.
+    Holds if the 95 % interval of d lies inside what `expect` and `margin` allow, fails if it lies outside, else
+    inconclusive. A negative margin makes ABOVE a claim of non-inferiority. A side is a recipe, trained on `task`, or
+    a function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides, None
+    each recipe's own; `minutes` is the planned cost.
     """
 
     name: str
@@ -188,7 +186,7 @@ class Measured:
 
     @property
     def rule(self) -> str:
-        """The decision rule in words."""
+        """Returns the decision rule in words."""
         where = {
             Expect.ABOVE: f"above {self.margin:g}",
             Expect.BELOW: f"below {-self.margin:g}",
@@ -201,18 +199,17 @@ FAMILIES = (
     "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
     "curriculum", "games", "value-based", "offline", "offline to online", "goal-conditioned", "safe", "robust",
 )  # fmt: skip
-"""What a method's `family` may be, in the order in which they are listed."""
+"""The values of a method's `family`, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method: its recipe as a function of the world, its paper, how it departs from it, what it claims.
+    """One method: its paper, recipe, departures from the paper, and claims.
 
-    `worlds` are the presets it works with, `default_task` is the task it is shown on. The formula is in the module's
-    docstring.
-    `key` is its name where that is not the folder's with '-' for '_'. `base` makes the recipe that it is derived from,
-    normally one of `assay.recipes`; None for a recipe that is a base itself. `aliases` are further names of the
-    method, `variants` further recipes of the paper, each a function of the world.
+    `worlds` are the task defaults it works with, `default_task` is the task it is shown on. The formula is in the
+    module's docstring. `key` is its name if that is not the folder's with '-' for '_'. `base` makes the recipe that
+    it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a base. `aliases` are
+    further names of the method, `variants` further recipes of the paper, each a function of the world.
     """
 
     paper: str
@@ -229,10 +226,10 @@ class Method:
 
     @property
     def exact(self) -> tuple[Exact, ...]:
-        """Its exact claims."""
+        """Returns the exact claims."""
         return tuple(claim for claim in self.claims if isinstance(claim, Exact))
 
     @property
     def measured(self) -> tuple[Measured, ...]:
-        """Its measured claims."""
+        """Returns the measured claims."""
         return tuple(claim for claim in self.claims if isinstance(claim, Measured))

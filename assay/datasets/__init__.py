@@ -1,1 +1,1 @@
-"""Data sets: decisions recorded once, as files, with a hash of what they hold; made by our agents, or by others."""
+"""Offline datasets: recorded decisions in files, with a hash of their contents; generated here or by others."""

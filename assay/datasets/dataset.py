@@ -1,8 +1,9 @@
-"""A data set in memory: one row a decision, episode after episode. Axes: N rows, D observed numbers, A, K costs, E.
+"""An offline dataset in memory: one row per decision, episode after episode. Axes: N rows, D observed numbers, A, K
+costs, E.
 
-An episode ends where a row is terminal (nothing follows: no bootstrap) or truncated (it was cut: what would have
-followed is estimated). The last row always ends one. The observation after a decision is stored with it, so a cut
-episode keeps the observation that its value is estimated from.
+An episode ends where a row is terminal (no bootstrap) or truncated (the value of the next observation is estimated).
+The last row always ends an episode. The next observation is stored with each decision, so a truncated episode keeps
+the observation to bootstrap from.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows of decisions; `about` says in JSON what made them and is no part of the hash."""
+    """Rows of decisions. `about` describes in JSON how they were made and is not part of the hash."""
 
     observation: Tensor
     action: Tensor
@@ -43,24 +44,24 @@ class Dataset:
     def __post_init__(self) -> None:
         rows = len(self.reward)
         if not rows:
-            raise AssayError("the data set has no rows; it needs at least one decision")
+            raise AssayError("the dataset has no rows. It needs at least one decision")
         for name, column in self.columns():
             if len(column) != rows:
-                raise AssayError(f"'{name}' has {len(column)} rows and 'reward' {rows}; all columns need as many")
+                raise AssayError(f"'{name}' has {len(column)} rows and 'reward' {rows}. They need equally many")
             if column.is_floating_point() and not bool((finite := finite_rows(column)).all()):
                 place = int((~finite).nonzero()[0])
-                raise AssayError(f"'{name}' is not finite in row {place} ({int((~finite).sum())} such rows); remove it")
+                raise AssayError(f"'{name}' is not finite in row {place} ({int((~finite).sum())} such rows). Remove it")
         if self.observation.shape != self.next_observation.shape:
             shapes = f"{tuple(self.observation.shape)} and {tuple(self.next_observation.shape)}"
             raise AssayError(f"'observation' and 'next_observation' have different shapes: {shapes}")
         if not bool(self.terminal[-1] | self.truncated[-1]):
-            raise AssayError("the last row ends no episode; mark it as truncated: the data end there")
+            raise AssayError("the last row does not end an episode. Mark it as truncated")
 
     def __len__(self) -> int:
         return len(self.reward)
 
     def columns(self) -> Iterator[tuple[str, Tensor]]:
-        """Every column that is there, by name."""
+        """Yields every column that is set, by name."""
         for name in (*NEEDED, *OPTIONAL):
             column = getattr(self, name)
             if column is not None:
@@ -68,7 +69,9 @@ class Dataset:
 
     @cached_property
     def hash(self) -> str:
-        """Sixteen hex digits of what the columns hold: names, types, shapes and numbers, whatever file they are in."""
+        """Returns sixteen hex digits of the columns' names, types, shapes and numbers; the file format does not
+        matter.
+        """
         digest = hashlib.sha256()
         for name, column in self.columns():
             digest.update(f"{name} {column.dtype} {list(column.shape)};".encode())
@@ -77,23 +80,23 @@ class Dataset:
 
     @cached_property
     def ends(self) -> Tensor:
-        """Row numbers of the last decisions of the episodes, [E]."""
+        """Returns the row numbers of the episodes' last decisions, [E]."""
         return (self.terminal | self.truncated).nonzero().squeeze(1)
 
     @property
     def bounds(self) -> list[tuple[int, int]]:
-        """First row and the row after the last of each episode."""
+        """Returns the first row of each episode and the row after its last."""
         ends = (self.ends + 1).tolist()
         return list(zip([0, *ends[:-1]], ends, strict=True))
 
     @cached_property
     def returns(self) -> Tensor:
-        """Sum of rewards of each episode, [E], float64."""
+        """Returns the sum of rewards of each episode, [E], float64."""
         sums = self.reward.double().cumsum(0)[self.ends]
         return sums - torch.cat([sums.new_zeros(1), sums[:-1]])
 
     def summary(self) -> dict[str, Any]:
-        """Sizes, ends, returns and the hash, as JSON."""
+        """Returns sizes, ends, returns and the hash, as JSON."""
         last = self.ends
         spread = torch.quantile(self.returns, torch.tensor(QUANTILES, dtype=torch.float64)).tolist()
         return {
@@ -111,13 +114,13 @@ class Dataset:
         }
 
     def check_fits(self, spec: Spec, name: str) -> None:
-        """Refuses data of other spaces than the task's."""
+        """Raises AssayError if the data do not fit the task's spaces."""
         check_space(self.observation, spec.observation, "observations", name)
         check_space(self.action, spec.action, "actions", name)
 
     def pairs(self, reward_scale: float = 1.0) -> dict[str, Tensor]:
-        """The rows as transitions of two columns, as `sources.replay.transitions` gives them: the second column is the
-        next decision of the episode, and zeros after its last.
+        """Returns the rows as transitions of two columns, in the layout of `sources.replay.transitions`; the second
+        column is the next decision of the episode, and zeros after its last.
         """
         key = "observation" if self.observation.is_floating_point() else "state"
 
@@ -137,31 +140,31 @@ class Dataset:
 
 
 def finite_rows(column: Tensor) -> Tensor:
-    """Bool [N]: whether all numbers of a row are finite."""
+    """Returns whether all numbers of a row are finite, bool [N]."""
     return torch.isfinite(column).reshape(len(column), -1).all(1)
 
 
 def check_space(column: Tensor, space: Any, what: str, name: str) -> None:
-    """Refuses a column that is not of the task's space."""
-    found = f"vectors of {column.shape[1]}" if column.is_floating_point() else f"choices up to {int(column.max())}"
+    """Raises AssayError if a column does not fit the task's space."""
+    found = f"vectors of {column.shape[1]}" if column.is_floating_point() else f"discrete, up to {int(column.max())}"
     if isinstance(space, Box):
         fits, wanted = column.is_floating_point() and column.shape[1] == space.size, f"vectors of {space.size}"
     elif isinstance(space, Discrete):
         is_choice = not column.is_floating_point() and int(column.min()) >= 0 and int(column.max()) < space.n
-        fits, wanted = is_choice, f"choices 0 to {space.n - 1}"
+        fits, wanted = is_choice, f"discrete ones, 0 to {space.n - 1}"
     else:
-        raise AssayError(f"task '{name}' is made of tokens; a data set is of torques or choices")
+        raise AssayError(f"task '{name}' has token actions. A dataset needs discrete or continuous actions")
     if not fits:
-        raise AssayError(f"the data's {what} are {found}, task '{name}' has {wanted}; choose the task they are of")
+        raise AssayError(f"the data's {what} are {found}; task '{name}' has {wanted}. Choose the task of the data")
 
 
 # ---------------------------------------------------------------------------------------------------- from experience
 def from_experience(pieces: Sequence[Experience], spec: Spec, about: Mapping[str, Any]) -> Dataset:
-    """Rows of experience as a data set: row b of each piece goes on where row b of the piece before it stopped.
+    """Returns experience as a dataset: row b of each piece continues row b of the piece before it.
 
-    So fragments of simulations become whole episodes again; the last of each simulation is cut where the data end.
-    Actions are those that the task took, within its bounds; where one was clipped, `logp` would be another action's and
-    is left out.
+    Fragments of simulations are joined to whole episodes; the last episode of each simulation is truncated. Actions
+    are stored as the task took them, within its bounds; where an action was clipped, `logp` would be that of another
+    action and is left out.
     """
     by_row: dict[int, list[dict[str, Tensor]]] = {}
     for piece in pieces:
@@ -176,15 +179,15 @@ def from_experience(pieces: Sequence[Experience], spec: Spec, about: Mapping[str
                 chain["truncated"][-1, 0] = True
             chains.append(chain)
     if not chains:
-        raise AssayError("nothing was gathered, so there is no data set")
+        raise AssayError("no experience was gathered, so there is no dataset to write")
     return from_pairs({name: torch.cat([chain[name] for chain in chains]) for name in chains[0]}, spec, about)
 
 
 def from_pairs(columns: Mapping[str, Tensor], spec: Spec, about: Mapping[str, Any]) -> Dataset:
-    """Transitions of two columns as a data set."""
+    """Returns transitions of two columns as a dataset."""
     names = [name for name in columns if name.startswith("context.")]
     if len(names) != 1:
-        raise AssayError(f"a data set has one kind of observation, this experience has {', '.join(names)}")
+        raise AssayError(f"a dataset has one kind of observation; this experience has {', '.join(names)}")
     seen, taken = columns[names[0]], columns["action"][:, 0]
     action = taken
     if isinstance(spec.action, Box):
@@ -203,7 +206,7 @@ def from_pairs(columns: Mapping[str, Tensor], spec: Spec, about: Mapping[str, An
 
 
 def joined(parts: Sequence[Dataset], about: Mapping[str, Any]) -> Dataset:
-    """The rows of all, in order; a column that one of them lacks is left out."""
+    """Concatenates the rows, in order; a column that one part lacks is left out."""
 
     def join(name: str) -> Tensor | None:
         found = [getattr(part, name) for part in parts]

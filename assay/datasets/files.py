@@ -1,10 +1,9 @@
-"""Data sets as files, told apart by what they are called; nothing is ever unpickled.
+"""Reads and writes offline datasets; the file's ending selects the format. Nothing is ever unpickled.
 
-NAME.safetensors   ours: the columns, and what they are about
-NAME.npz           the same columns for numpy
-NAME.hdf5, .h5     D4RL's layout: observations, actions, rewards, terminals, timeouts, next_observations
-FOLDER             Minari's local layout: FOLDER/data/main_data.hdf5 and metadata.json
-minari:ID          a data set of Minari, by its package (read only)
+NAME.safetensors   our own format: the columns and their description NAME.npz           the same columns for numpy
+NAME.hdf5, .h5     D4RL's layout: observations, actions, rewards, terminals, timeouts, next_observations FOLDER
+Minari's local layout: FOLDER/data/main_data.hdf5 and metadata.json minari:ID          a Minari dataset, by its
+package (read only)
 """
 
 from __future__ import annotations
@@ -32,7 +31,9 @@ ABOUT, HASH = "assay", "hash"
 
 
 def read(address: str | Path) -> Dataset:
-    """The data set of a file, a Minari folder, or minari:ID; AssayError says what is wrong with it."""
+    """Returns the dataset of a file, a Minari folder, or minari:ID; raises AssayError with the address and the
+    reason.
+    """
     name, path = str(address), Path(address)
     try:
         if name.startswith(MINARI):
@@ -49,11 +50,11 @@ def read(address: str | Path) -> Dataset:
             return read_safetensors(path)
     except AssayError as error:
         raise AssayError(f"data {name}: {error}") from None
-    raise AssayError(f"data {name}: '{path.suffix}' is no known ending; use .safetensors, .npz, .hdf5 or a folder")
+    raise AssayError(f"data {name}: '{path.suffix}' is not a known ending. Use .safetensors, .npz, .hdf5 or a folder")
 
 
 def write(data: Dataset, path: str | Path) -> Path:
-    """Writes the file whole or not at all; the ending says which layout, none at all means Minari's folder."""
+    """Writes the file atomically; the ending selects the layout, and no ending means a Minari folder."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     arrays = {name: column.numpy() for name, column in data.columns()}
@@ -68,7 +69,8 @@ def write(data: Dataset, path: str | Path) -> Path:
     elif not path.suffix:
         hdf5.write_minari(path, arrays, data.bounds, dict(data.about))
     else:
-        raise AssayError(f"{path}: '{path.suffix}' is no known ending; use .safetensors, .npz, .hdf5 or none (Minari)")
+        ending = f"{path}: '{path.suffix}' is not a known ending"
+        raise AssayError(f"{ending}. Use .safetensors, .npz, .hdf5 or none (Minari)")
     return path
 
 
@@ -84,23 +86,23 @@ def with_temporary(path: Path, write_to: Any) -> None:
 
 # ---------------------------------------------------------------------------------------------------- our own files
 def read_safetensors(path: Path) -> Dataset:
-    """Our own file; its hash must be that of its contents."""
+    """Reads our own format; raises AssayError if the hash is not that of the contents."""
     try:
         with safe_open(str(path), framework="pt") as file:
             words = file.metadata() or {}
             columns = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
     except (SafetensorError, OSError) as error:
-        raise AssayError(f"it cannot be read ({error}); is it whole?") from None
+        raise AssayError(f"it cannot be read ({error}). Check that the file is complete") from None
     return verified(from_columns(columns, parsed(words.get(ABOUT))), words.get(HASH))
 
 
 def read_npz(path: Path) -> Dataset:
-    """The same columns as arrays; objects are refused."""
+    """Reads the same columns as arrays; raises AssayError for pickled objects."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (ValueError, OSError, EOFError, KeyError) as error:
-        raise AssayError(f"it cannot be read without unpickling ({error}); write plain arrays") from None
+        raise AssayError(f"it cannot be read without unpickling ({error}). Write plain arrays") from None
     about, saved = (str(arrays.pop(name)) if name in arrays else None for name in (ABOUT, HASH))
     if not set(NEEDED) <= set(arrays) and "observations" in arrays:
         return from_arrays(hdf5.columns_of_d4rl(arrays), parsed(about))
@@ -108,21 +110,21 @@ def read_npz(path: Path) -> Dataset:
 
 
 def write_npz(path: Path, arrays: Mapping[str, np.ndarray], data: Dataset) -> None:
-    """The columns, what they are about, and their hash."""
+    """Writes the columns, their description, and their hash."""
     words = {ABOUT: np.array(json.dumps(dict(data.about))), HASH: np.array(data.hash)}
     with path.open("wb") as file:
         np.savez(file, allow_pickle=False, **arrays, **words)
 
 
 def verified(data: Dataset, saved: str | None) -> Dataset:
-    """Refuses contents that are not those that were written."""
+    """Returns the data; raises AssayError if their hash is not the saved one."""
     if saved is not None and saved != data.hash:
-        raise AssayError(f"its contents are {data.hash}, {saved} was written: the file was changed or damaged")
+        raise AssayError(f"its hash is {data.hash}, but {saved} was written: the file was changed or damaged")
     return data
 
 
 def parsed(words: str | None) -> dict[str, Any]:
-    """What a data set is about, where somebody wrote it down."""
+    """Returns the description of a dataset, empty without one."""
     try:
         found = json.loads(words) if words else {}
     except ValueError:
@@ -132,32 +134,32 @@ def parsed(words: str | None) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- columns
 def from_arrays(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> Dataset:
-    """Columns by our names, as numbers of our kinds: float32 vectors, int64 choices, bool ends."""
+    """Returns the dataset of named columns, converted to float32 vectors, int64 discrete values and bool ends."""
     found = {name: array for name, array in arrays.items() if name in (*NEEDED, *OPTIONAL)}
     odd = [name for name, array in found.items() if array.dtype.kind not in "biuf"]
     if odd:
-        raise AssayError(f"'{odd[0]}' holds {found[odd[0]].dtype}, not numbers; a data set is of numbers")
+        raise AssayError(f"'{odd[0]}' holds {found[odd[0]].dtype}, not numbers. A dataset holds numbers only")
     plain = {name: np.ascontiguousarray(column(name, array)) for name, array in found.items()}
     return from_columns({name: torch.from_numpy(array) for name, array in plain.items()}, about)
 
 
 def from_columns(columns: Mapping[str, Tensor], about: Mapping[str, Any]) -> Dataset:
-    """The data set, where every needed column is there."""
+    """Returns the dataset; raises AssayError if a required column is missing."""
     missing = [name for name in NEEDED if name not in columns]
     if missing:
-        raise AssayError(f"it has no column {', '.join(missing)} (there: {', '.join(sorted(columns))})")
+        raise AssayError(f"it has no column {', '.join(missing)} (it has {', '.join(sorted(columns))})")
     known = {name: columns[name] for name in (*NEEDED, *OPTIONAL) if name in columns}
     return Dataset(**known, about=about)
 
 
 def column(name: str, array: np.ndarray) -> np.ndarray:
-    """One column in its shape and number type."""
+    """Returns one column in its shape and number type."""
     rows = len(array) if array.ndim else 0
     if name in ("terminal", "truncated"):
         return array.reshape(rows, -1)[:, 0].astype(bool) if array.size == rows else array.astype(bool)
     if name in ("reward", "logp"):
         if array.size != rows:
-            raise AssayError(f"'{name}' has shape {array.shape}; it needs one number a row")
+            raise AssayError(f"'{name}' has shape {array.shape}. It needs one number per row")
         return array.reshape(rows).astype(np.float32)
     if array.dtype.kind in "biu" and array.size == rows:
         return array.reshape(rows).astype(np.int64)

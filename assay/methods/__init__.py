@@ -1,1 +1,1 @@
-"""One file a method."""
+"""The methods: one folder each."""

@@ -1,10 +1,10 @@
-"""Aggregations: how the decisions of a batch are weighed into one number. Axes: B sequences, T decisions.
+"""Aggregations: how the losses of a batch's decisions are weighted and summed. Axes: B sequences, T decisions.
 
     loss = sum_bt weight_bt * loss_bt / count
 
-The engine divides, by the count of the whole update batch, so that micro-batches and padding cannot change a loss.
-Terms say what they count by one of two bases: `Weighed` takes an aggregation, `OverTransitions` counts what is compared
-with what followed it.
+The engine divides by the count of the whole update batch, so that micro-batches and padding do not change a loss. A
+term declares its count by one of two bases: `Weighed` takes an aggregation, `OverTransitions` counts decisions that
+have a next state.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay.ops import groups
 
 
 def decisions_per_episode(batch: Experience) -> Tensor:
-    """Decisions in the whole episode (of each player) of each row, [B], at least 1."""
+    """Returns the number of decisions in the whole episode (of each player) of each row, [B], at least 1."""
     per_row = batch.mask.sum(1)
     if batch.episode is None:
         return per_row.clamp(min=1)
@@ -30,7 +30,7 @@ def decisions_per_episode(batch: Experience) -> Tensor:
 
 
 def num_episodes(batch: Experience) -> Tensor:
-    """Number of episodes with a decision; in a game each player's is one."""
+    """Returns the number of episodes with a decision; in a game each player's episode counts separately."""
     has_decision, label = batch.mask.any(1), groups.episode_label(batch)
     if label is None:
         return has_decision.sum()
@@ -39,37 +39,37 @@ def num_episodes(batch: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class TokenMean(Aggregation):
-    """Every decision of the batch weighs the same: long sequences weigh more (DAPO, arXiv:2503.14476)."""
+    """Weights every decision of the batch equally, so long sequences count more (DAPO, arXiv:2503.14476)."""
 
     together: ClassVar[str | None] = None
 
     def weigh(self, batch: Experience) -> Tensor:
-        """The mask."""
+        """Returns the mask."""
         return batch.weight
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
+        """Returns the number of decisions."""
         return batch.num_decisions
 
 
 @dataclass(frozen=True)
 class SequenceMean(Aggregation):
-    """Mean over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300)."""
+    """Averages over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300)."""
 
     together: ClassVar[str | None] = "episode"
 
     def weigh(self, batch: Experience) -> Tensor:
-        """mask / decisions of the episode."""
+        """Returns mask / decisions of the episode."""
         return batch.mask / decisions_per_episode(batch).unsqueeze(1).to(batch.reward.dtype)
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of episodes with a decision."""
+        """Returns the number of episodes with a decision."""
         return num_episodes(batch)
 
 
 @dataclass(frozen=True)
 class FixedLength(Aggregation):
-    """Sum over decisions divided by a constant, then mean over episodes: no length bias (Dr. GRPO,
+    """Sums over decisions, divides by a constant, averages over episodes: no length bias (Dr. GRPO,
     arXiv:2503.20783).
     """
 
@@ -77,75 +77,75 @@ class FixedLength(Aggregation):
     together: ClassVar[str | None] = "episode"
 
     def weigh(self, batch: Experience) -> Tensor:
-        """mask / length."""
+        """Returns mask / length."""
         return batch.weight / self.length
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of episodes with a decision."""
+        """Returns the number of episodes with a decision."""
         return num_episodes(batch)
 
 
 @dataclass(frozen=True)
 class SequenceSum(Aggregation):
-    """Sum over decisions, mean over episodes: the likelihood of whole episodes (REINFORCE, RLOO)."""
+    """Sums over decisions, averages over episodes: the likelihood of whole episodes (REINFORCE, RLOO)."""
 
     together: ClassVar[str | None] = "episode"
 
     def weigh(self, batch: Experience) -> Tensor:
-        """The mask."""
+        """Returns the mask."""
         return batch.weight
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of episodes with a decision."""
+        """Returns the number of episodes with a decision."""
         return num_episodes(batch)
 
 
 @dataclass(frozen=True)
 class PromptMean(Aggregation):
-    """Mean over the decisions of each group, then over groups: every prompt weighs the same."""
+    """Averages over the decisions of each group, then over groups: every prompt has the same weight."""
 
     together: ClassVar[str | None] = "group"
 
     def weigh(self, batch: Experience) -> Tensor:
-        """mask / decisions of the group."""
+        """Returns mask / decisions of the group."""
         in_group = groups.row_groups(batch)
         decisions = groups.total(batch.mask.sum(1), in_group)[in_group.index].clamp(min=1)
         return batch.mask / decisions.unsqueeze(1).to(batch.reward.dtype)
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of groups with a decision."""
+        """Returns the number of groups with a decision."""
         has_decision = batch.mask.any(1)
         if batch.group is None:
             return has_decision.sum()
         return has_decision.new_ones((), dtype=torch.long) * torch.unique(batch.group[has_decision]).numel()
 
 
-# ---------------------------------------------------------------------------------------------------- what terms count
+# ------------------------------------------------------------------------------------------------ counts of terms
 class Weighed:
-    """A term whose decisions are weighed by its setting `aggregate`."""
+    """A term whose decisions are weighted by its setting `aggregate`."""
 
     aggregate: Aggregation
 
     @property
     def together(self) -> str | None:
-        """As the aggregation says."""
+        """Returns which rows the aggregation needs in one micro-batch."""
         return self.aggregate.together
 
     def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
+        """Returns the count of the aggregation."""
         return self.aggregate.count(batch)
 
 
 class OverTransitions:
-    """A term that sums over the decisions of `batch.now`, each with what followed it in `batch.after`.
+    """A term that sums over the decisions of `batch.now`, each paired with its next column in `batch.after`.
 
-    Needs nothing besides the record and takes rows apart, unless the term says otherwise. Degenerate: a decision in the
-    last column has nothing after it and is not counted.
+    Reads nothing besides the record and treats rows independently, unless the term declares otherwise. Degenerate: a
+    decision in the last column has no next column and is not counted.
     """
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset()
     together: ClassVar[str | None] = None
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of decisions with a column after them."""
+        """Returns the number of decisions with a column after them."""
         return batch.now.num_decisions

@@ -1,4 +1,4 @@
-"""What of a model a loss fits: V(s), Q(s, a), or the value that a Q-network gives to the action taken.
+"""The model output that a critic loss fits: V(s), Q(s, a), or a Q-network's value of the action taken.
 
 Axes: B sequences, T decisions, N critics, A actions, M bins.
 """
@@ -22,12 +22,12 @@ class OfState(Prediction):
     model: str = model_name("value")
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
-        """[B, T], or [N, B, T] of a critic with heads."""
+        """Returns values [B, T], or [N, B, T] for a critic with heads."""
         value: Tensor = critic(rows.context)
         return value
 
     def outputs(self, critic: Any, rows: Experience) -> Tensor:
-        """[B, T, M]."""
+        """Returns raw outputs [B, T, M]."""
         outputs: Tensor = critic.outputs(rows.context)
         return outputs
 
@@ -39,12 +39,12 @@ class OfAction(Prediction):
     model: str = model_name("q")
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
-        """[N, B, T]."""
+        """Returns values [N, B, T]."""
         values: Tensor = critic(rows.context, rows.action)
         return values
 
     def outputs(self, critic: Any, rows: Experience) -> Tensor:
-        """[N, B, T, M]."""
+        """Returns raw outputs [N, B, T, M]."""
         outputs: Tensor = critic.outputs(rows.context, rows.action)
         return outputs
 
@@ -57,12 +57,12 @@ class OfChoice(Prediction):
     title: str = "q"
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
-        """[B, T]."""
+        """Returns values [B, T]."""
         values: Tensor = critic.values(rows.context)
         return values.gather(-1, rows.action.unsqueeze(-1)).squeeze(-1)
 
     def outputs(self, critic: Any, rows: Experience) -> Tensor:
-        """[B, T, M]."""
+        """Returns raw outputs [B, T, M]."""
         outputs: Tensor = critic.outputs(rows.context)
         place = rows.action[..., None, None].expand(*rows.action.shape, 1, outputs.shape[-1])
         return outputs.gather(-2, place).squeeze(-2)

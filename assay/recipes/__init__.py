@@ -1,4 +1,4 @@
-"""Starting recipes: each a function of the world it works in."""
+"""Base recipes: each a function of the task defaults (`world`) it is built for."""
 
 from assay.recipes.actor_critic import a2c, ppo
 from assay.recipes.conservative import cql, iql

@@ -1,4 +1,4 @@
-"""On-policy bases with a critic, for tokens and torques."""
+"""On-policy base recipes with a critic, for language and control."""
 
 from __future__ import annotations
 
@@ -17,9 +17,7 @@ from assay.recipes.defaults import CONTROL, Defaults
 
 
 def ppo(world: Defaults = CONTROL) -> Recipe:
-    """PPO (arXiv:1707.06347): generalised advantages, clipped ratio, entropy bonus, squared value error, several
-    epochs.
-    """
+    """PPO (arXiv:1707.06347): GAE, clipped ratio, entropy bonus, squared value error, several epochs."""
     stages = (
         Stage(
             "policy",
@@ -44,9 +42,10 @@ def ppo(world: Defaults = CONTROL) -> Recipe:
 
 
 def a2c(world: Defaults = CONTROL) -> Recipe:
-    """A2C (arXiv:1602.01783, synchronous): generalised advantages, one on-policy step, no ratio.
+    """A2C (arXiv:1602.01783, synchronous): GAE, one on-policy step, no ratio.
 
-    Without a ratio a batch serves one step, so steps are many and batches small: an eighth of PPO's on CartPole.
+    Without a ratio a batch is used for one step only, so batches are small and steps many: an eighth of PPO's batch
+    on CartPole.
     """
     base = ppo(world)
     policy = replace(base.stages[0], objective=(PolicyGradient(trust=NoTrust()),))

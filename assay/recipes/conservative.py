@@ -1,4 +1,4 @@
-"""Offline bases: IQL, CQL, with the settings of their papers' losses, on a log of scripted experts.
+"""Offline base recipes: IQL and CQL with the settings of their papers' losses, on data of scripted experts.
 
 In the classic presets networks and batches are small and Adam's rate is 1e-3, for thousands of updates instead of a
 million; the presets mujoco and d4rl have the published sizes.
@@ -26,12 +26,12 @@ from assay.recipes.off_policy import dqn
 
 
 def logged(world: Defaults, log: Log | None = None) -> Logged:
-    """Batches of a log, of the defaults' own where none is given."""
+    """Returns a source of batches from an offline dataset, by default that of the task defaults."""
     return Logged((log or world.offline.log,), world.offline.batch, world.offline.updates)
 
 
 def iql(world: Defaults = CONTROL, log: Log | None = None, level: float = 0.7, sharpness: float = 3.0) -> Recipe:
-    """IQL (arXiv:2110.06169): an expectile of recorded values, one-step targets, advantage-weighted cloning."""
+    """IQL (arXiv:2110.06169): expectile value regression, one-step targets, advantage-weighted regression."""
     step = world.offline.optimizer
     return Recipe(
         name="iql",
@@ -49,12 +49,12 @@ def iql(world: Defaults = CONTROL, log: Log | None = None, level: float = 0.7, s
 
 
 def cql(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float = 1.0) -> Recipe:
-    """CQL(H) (arXiv:2006.04779): SAC on a log (double DQN for choices), held below what was not recorded."""
+    """CQL(H) (arXiv:2006.04779): SAC on an offline dataset (double DQN for discrete actions) with CQL's penalty."""
     return conservative_dqn(world, log, weight) if world.discrete else conservative_sac(world, log, weight)
 
 
 def conservative_sac(world: Defaults, log: Log | None, weight: float) -> Recipe:
-    """CQL for continuous actions."""
+    """Returns CQL for continuous actions."""
     body, step = world.offline.body, world.offline.optimizer
     return Recipe(
         name="cql",
@@ -71,7 +71,7 @@ def conservative_sac(world: Defaults, log: Log | None, weight: float) -> Recipe:
 
 
 def conservative_dqn(world: Defaults, log: Log | None, weight: float) -> Recipe:
-    """CQL for discrete actions."""
+    """Returns CQL for discrete actions."""
     base = dqn(world)
     terms = (*base.stages[0].critic, ConservativeChoices(weight))
     stage = replace(base.stages[0], critic=terms, optimizer=world.offline.optimizer)

@@ -1,4 +1,4 @@
-"""Any base under a constraint: costs to read, a constraint to merge them, a critic of costs where it asks for one."""
+"""Any base recipe under a constraint: reads costs, merges them, and adds a cost critic if the constraint needs one."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from assay.recipes.defaults import CONTROL, Defaults
 
 
 def constrained(base: Recipe, constraint: Constraint, max_length: int = 64) -> Recipe:
-    """The base with a constraint on cost channel 0: the task's own where it has one, else the excess length."""
+    """Returns the base with a constraint on cost channel 0: the task's own cost if it has one, else the excess
+    length.
+    """
     return replace(base, rewards=(*base.rewards, LengthCost(max_length)), constraints=(*base.constraints, constraint))
 
 
 def with_cost_critic(base: Recipe, world: Defaults) -> Recipe:
-    """The base with a critic `cost_value` and its stage, for constraints whose credit is a CostCritic."""
+    """Returns the base with a critic `cost_value` and its stage, for constraints whose credit is a CostCritic."""
     loss = Td(Column("cost_return"), of=OfState("cost_value"))
     stage = Stage("cost value", trains=("cost_value",), critic=(loss,), optimizer=world.optimizer)
     return replace(base, critics={**base.critics, "cost_value": world.value}, stages=(*base.stages, stage))
 
 
 def safe_ppo(world: Defaults = CONTROL) -> Recipe:
-    """PPO whose cost a PID-controlled multiplier holds at a limit (arXiv:2007.03964), with a critic of costs."""
+    """PPO with a PID-controlled multiplier that holds the cost at a limit (arXiv:2007.03964), and a cost critic."""
     credit = CostCritic(world.gae.discount, world.gae.gae_lambda)
     base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit))
     return replace(base, name="safe-rl-review")

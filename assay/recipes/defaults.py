@@ -71,19 +71,19 @@ class Defaults:
     actor: ModelSpec
     value: Critic
     episodes: Rollout | None
-    """Whole episodes in groups: what group methods gather."""
+    """Rollout of group methods: whole episodes in groups."""
     fragments: Rollout | None
-    """What actor-critic methods gather if they use it several times."""
+    """Rollout of actor-critic methods that use a batch several times."""
     short: Rollout | None
-    """What they gather if they use it once."""
+    """Rollout of actor-critic methods that use a batch once."""
     reuse: Source
-    """How often a batch is used if there is a trust region."""
+    """Source of methods with a trust region: how often a batch is used."""
     once: Source
     gae: Gae
     optimizer: Adam
     steps: int
     more_steps: int = 8
-    """How many times as many steps go with `short`."""
+    """Factor of the number of steps that goes with `short`."""
     entropy: float = 0.003
     """Coefficient of PPO's entropy bonus."""
     off_policy: OffPolicy = OffPolicy()

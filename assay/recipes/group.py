@@ -1,4 +1,4 @@
-"""Bases without a critic: outcomes compared inside groups, for tokens and torques."""
+"""Base recipes without a critic: outcomes are compared within groups; for language and control."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def group_reinforce(world: Defaults = LANGUAGE) -> Recipe:
 
 
 def with_policy(recipe: Recipe, name: str, objective: PolicyGradient) -> Recipe:
-    """The recipe under another name, with another policy loss."""
+    """Returns the recipe under another name, with another policy loss."""
     stage = replace(recipe.stages[0], objective=(objective,))
     return replace(recipe, name=name, stages=(stage, *recipe.stages[1:]))
 
@@ -55,28 +55,28 @@ def grpo(world: Defaults = LANGUAGE) -> Recipe:
 
 
 def dr_grpo(world: Defaults = LANGUAGE, length: int = 64) -> Recipe:
-    """Dr. GRPO (arXiv:2503.20783): no division by the deviation, none by the sequence's own length."""
+    """Dr. GRPO (arXiv:2503.20783): divides neither by the group's deviation nor by the sequence's own length."""
     base = replace(grpo(world), credit=(OutcomeCredit(GroupMean()),))
     return with_policy(base, "dr-grpo", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=FixedLength(length)))
 
 
 def dapo(world: Defaults = LANGUAGE) -> Recipe:
-    """DAPO (arXiv:2503.14476): clip-higher, token mean, groups without signal sampled anew."""
+    """DAPO (arXiv:2503.14476): clip-higher, token mean, groups without signal are sampled again."""
     base = replace(grpo(world), select=Informative())
     return with_policy(base, "dapo", PolicyGradient(trust=Clip(0.2, 0.28), aggregate=TokenMean()))
 
 
 def gspo(world: Defaults = LANGUAGE) -> Recipe:
-    """GSPO (arXiv:2507.18071): the clipped ratio is the sequence's geometric mean."""
+    """GSPO (arXiv:2507.18071): clips the sequence's geometric-mean ratio."""
     objective = PolicyGradient(ratio=SequenceRatio(), trust=Clip(3e-4, 4e-4), aggregate=SequenceMean())
     return with_policy(grpo(world), "gspo", objective)
 
 
 def cispo(world: Defaults = LANGUAGE) -> Recipe:
-    """CISPO (arXiv:2506.13585): clipped importance weights without gradient; no decision is dropped."""
+    """CISPO (arXiv:2506.13585): clipped importance weights without gradient; no decision loses its gradient."""
     return with_policy(grpo(world), "cispo", PolicyGradient(trust=StopGradientWeight(1.0, 4.0), aggregate=TokenMean()))
 
 
 def sapo(world: Defaults = LANGUAGE) -> Recipe:
-    """SAPO (arXiv:2511.20347): a smooth gate on the ratio instead of a clip, steeper for what was worse than usual."""
+    """SAPO (arXiv:2511.20347): a smooth gate on the ratio instead of a clip, steeper for negative advantages."""
     return with_policy(grpo(world), "sapo", PolicyGradient(trust=SoftGate(1.0, 1.05), aggregate=SequenceMean()))

@@ -1,4 +1,4 @@
-"""Bases that learn from what somebody else did, or prefers."""
+"""Base recipes that learn from demonstrations or preferences."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def bc(world: Defaults = CONTROL) -> Recipe:
 
 
 def dpo(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
-    """DPO (arXiv:2305.18290) on pairs made by sampling a verifiable task: best against worst of each group."""
+    """DPO (arXiv:2305.18290) on pairs sampled on a verifiable task: best against worst of each group."""
     return Recipe(
         name="dpo",
         actor=world.actor,

@@ -1,4 +1,4 @@
-"""Judges learned from preference pairs."""
+"""Judge models trained on preference pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay.recipes.defaults import PREFERENCES, Defaults
 
 
 def preference_score(world: Defaults = PREFERENCES) -> Recipe:
-    """A transformer that scores completions, learned from the task's pairs; the actor does not learn."""
+    """Trains a transformer that scores completions on the task's preference pairs; the actor is not trained."""
     return Recipe(
         name="preference-score",
         actor=world.actor,

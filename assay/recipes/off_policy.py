@@ -1,4 +1,4 @@
-"""Off-policy bases for control: replay, target copies, one or several stages an update."""
+"""Off-policy base recipes for control: replay buffer, target networks, one or several stages per update."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 
 
 def dqn(world: Defaults = CONTROL) -> Recipe:
-    """Double DQN (arXiv:1509.06461): epsilon-greedy, replay, a target network copied every 128 updates.
+    """Double DQN (arXiv:1509.06461): epsilon-greedy, replay buffer, a target network copied every 128 updates.
 
-    Sizes as people tune them for CartPole, and a step size that falls.
+    Sizes are those commonly tuned for CartPole, with a decaying step size.
     """
     optimizer = Adam(Linear(2.3e-3, 0.0), clip_norm=10.0)
     return Recipe(
@@ -40,7 +40,7 @@ def dqn(world: Defaults = CONTROL) -> Recipe:
 def td3(world: Defaults = CONTINUOUS) -> Recipe:
     """TD3 (arXiv:1802.09477): twin critics, smoothed targets, the actor every second update.
 
-    Noise falls from the whole half-range to a tenth of it over the first steps: the paper's first steps are random too.
+    Exploration noise decays from the whole half-range to a tenth of it; the paper starts with random actions instead.
     """
     settings, step = world.off_policy, world.off_policy.optimizer
     return Recipe(
@@ -59,7 +59,7 @@ def td3(world: Defaults = CONTINUOUS) -> Recipe:
 
 
 def sac(world: Defaults = CONTINUOUS) -> Recipe:
-    """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature that holds the entropy."""
+    """SAC (arXiv:1812.05905): soft twin critics, a squashed Gaussian, a temperature tuned to a target entropy."""
     settings, step = world.off_policy, world.off_policy.optimizer
     return Recipe(
         name="sac",

@@ -330,7 +330,7 @@ def differing(folder: Path, config: Mapping[str, Any]) -> str:
 # ---------------------------------------------------------------------------------------------------- checks
 SIZES = {
     "num_starts", "group_size", "num_envs", "steps", "batch", "capacity", "updates", "episodes", "minibatches",
-    "epochs",     "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
+    "epochs", "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
 }  # fmt: skip
 IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
 

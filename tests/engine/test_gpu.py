@@ -128,7 +128,7 @@ def test_the_host_waits_in_an_update_only_where_the_batch_moves() -> None:
         update = engine.update(recipe.stages[0], batch)
         torch.cuda.set_sync_debug_mode("default")
     waits = [each for each in caught if "synchronizing CUDA operation" in str(each.message)]
-    assert {Path(each.filename).name for each in waits} <= {"types.py"}
+    assert {Path(each.filename).name for each in waits} <= {"record.py"}
     update.settle()
     assert not update.fault
 

@@ -270,7 +270,7 @@ def number_of_characters(rows: Sequence[dict[str, Any]]) -> list[float]:
 
 
 def test_the_same_credit_and_objective_objects_serve_cartpole_and_tokens() -> None:
-    gae, objective = WatchedGae(discount=0.99, decay=0.95), WatchedPolicyGradient()
+    gae, objective = WatchedGae(discount=0.99, gae_lambda=0.95), WatchedPolicyGradient()
     base = recipes.ppo(CONTROL)
     stages = (replace(base.stages[0], objective=(objective,)), *base.stages[1:])
     shared = replace(base, credit=(gae, *base.credit[1:]), stages=stages)

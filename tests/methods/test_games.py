@@ -419,7 +419,7 @@ def test_training_against_fixed_opponents_has_the_policys_rows_alone(form) -> No
 def test_fixed_opponents_need_a_game_and_a_seat() -> None:
     with pytest.raises(AssayError, match="needs a game"):
         FixedOpponents().init(Scene(catalogue.find_task("addition-1")))
-    with pytest.raises(AssayError, match="player 2 does not sit"):
+    with pytest.raises(AssayError, match="has no player 2"):
         FixedOpponents(player=2).init(Scene(catalogue.find_task("chicken")))
 
 

@@ -118,7 +118,7 @@ def test_the_policy_alone_learns_from_its_own_objective() -> None:
 
 def test_choices_need_no_policy() -> None:
     _, batch, view = setting(GRID, CONTROL)
-    with pytest.raises(AssayError, match="torques"):
+    with pytest.raises(AssayError, match="continuous actions"):
         MaximizeMeasure()(batch, view)
 
 

@@ -16,6 +16,7 @@ from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import describe, settings
+from assay.core.slots import Scene
 from assay.engine import evaluation
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
@@ -60,8 +61,16 @@ def small_recipe(name: str, task: str):
 
 
 def task_for(name: str, world: str) -> str:
-    wanders = isinstance(small_recipe(name, TASK_OF_WORLD[world]).source, Relabelled)
-    return (WITH_GOALS if wanders else TASK_OF_WORLD)[world]
+    """A small task of the world; the method's own where its rewards refuse that one, because prompts need labels."""
+    recipe, address = small_recipe(name, TASK_OF_WORLD[world]), TASK_OF_WORLD[world]
+    if isinstance(recipe.source, Relabelled):
+        return WITH_GOALS[world]
+    try:
+        for reward in recipe.rewards:
+            reward.init(Scene(catalogue.find_task(address)))
+    except AssayError:
+        return catalogue.methods()[name].default_task
+    return address
 
 
 def worlds_of(name: str, everywhere: bool) -> list[str]:

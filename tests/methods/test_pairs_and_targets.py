@@ -166,7 +166,7 @@ def test_posterior_table_reproduces_the_posterior_and_its_values_obey_bellman() 
 
 def test_reward_alone_collapses_and_both_divergences_do_not() -> None:
     arms = probes.bandit_episodes(torch.tensor([0.8, 0.9, 1.0]))
-    budget = {"steps": 300, "group_size": 16}
+    budget = {"steps": 300, "members": 16}
     alone, reverse, forward = (
         probes.distance_from_posterior(one, arms, 0.5, **budget)
         for one in (recipes.rloo(TABLE), kl_bayes.recipe(TABLE, 0.5), kl_bayes.matching(TABLE, 0.5))

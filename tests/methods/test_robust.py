@@ -145,7 +145,7 @@ def test_the_search_by_rollouts_takes_the_steps_of_the_exact_one() -> None:
     tables.append(action_values(windy_table(WINDS[-1][0]), 0.99))
     assert search(Scene(task, actor=FromTables(tables))) is None
     assert AnyRegime()(Scene(task)).name == "walk-in-wind-0.075"
-    with pytest.raises(AssayError, match="'cartpole' has one regime"):
+    with pytest.raises(AssayError, match="'cartpole' has only one regime"):
         search(Scene(cartpole()))
 
 

@@ -119,7 +119,7 @@ def test_demonstrations_are_learnt_by_micro_batches_as_by_the_whole() -> None:
 
 
 def test_what_has_no_groups_or_no_demonstrations_is_refused() -> None:
-    with pytest.raises(AssayError, match="chooses its own starts"):
+    with pytest.raises(AssayError, match="draws its own starts"):
         WithDemonstrations(Fragments(2, 2)).init(Scene(cartpole()))
     with pytest.raises(AssayError, match="has none"):
         WithDemonstrations().init(Scene(Nameless()))

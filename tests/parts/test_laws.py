@@ -70,7 +70,7 @@ VARIANTS: tuple[tuple[str, Any], ...] = (
 )
 
 PARTS: list[tuple[str, Any]] = [
-    (part.slot, instance) for part in discover.parts(EXAMPLES) if part.slot in CONTRACTS for instance in part.instances
+    (part.slot, instance) for part in discover.parts(EXAMPLES) for instance in part.instances
 ] + list(VARIANTS)
 
 

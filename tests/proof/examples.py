@@ -23,7 +23,7 @@ EXAMPLES: dict[str, tuple[dict[str, Any], ...]] = {
     "FromFunction": ({"function": length_reward},),
     "Linear": ({"start": 1.0, "end": 0.1},),
     "ModelJudge": ({"path": "judge.safetensors"},),
-    "OnStates": ({"source": Logged((Log(2),), batch=4), "group_size": 2},),
+    "OnStates": ({"source": Logged((Log(2),), batch=4), "members": 2},),
     "OverlongPenalty": ({"limit": 5, "margin": 3},),
     "WarmUp": ({"value": 1.0},),
 }

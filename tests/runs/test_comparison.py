@@ -235,7 +235,7 @@ def test_the_sequential_test_chooses_the_number_of_seeds(tmp_path: Path) -> None
 PARENT = """
 import sys
 from pathlib import Path
-from assay import comparison
+from assay.runs import comparison
 if __name__ == "__main__":
     arms = comparison.parsed_arms(["rloo", "reinforce"])
     comparison.run(comparison.Setup(arms, ("bandit",), Path(sys.argv[1]), 2, {"steps": 400}))

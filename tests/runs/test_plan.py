@@ -356,13 +356,13 @@ def test_two_parts_of_one_class_keep_their_own_schedules() -> None:
     ("recipe", "message"),
     [
         (ppo(critics={}, stages=ppo().stages[:1]), "needs state values"),
-        (ppo(critics={}), "trains 'value', which is no model"),
+        (ppo(critics={}), "trains 'value', which is not a model"),
         (replace(recipes.dpo(LANGUAGE), copies={}), "reference"),
         (ppo(credit=(Gae(discount=1.5), Whiten())), "credit.Gae.discount is 1.5; it must be between 0 and 1"),
         (ppo(stages=(replace(ppo().stages[0], trains=()),)), "stage 'policy' has no model or no loss"),
-        (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is no model"),
-        (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, members=1)), "LeaveOneOut"),
-        (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, members=1)), "at least 2"),
+        (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is not a model"),
+        (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, group_size=1)), "LeaveOneOut"),
+        (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, group_size=1)), "at least 2"),
     ],
 )
 def test_a_recipe_that_cannot_learn_is_refused(recipe: Recipe, message: str) -> None:

@@ -1,12 +1,13 @@
-"""Instruments for exact statements: what a recipe's loss and gradient are, without a run.
+"""Probes for exact claims: compute a recipe's loss and gradient without a run.
 
-`loss` evaluates a recipe on given tensors, `gradient` on a given actor. On a bandit, or on sequences short enough to be
-listed, `expected_gradient` and `compare` give a recipe's expected gradient and variance by enumeration, no sampling.
+`loss` evaluates a recipe on given tensors, `gradient` on a given actor. On a bandit, or on sequences short enough to
+enumerate, `expected_gradient` and `compare` give a recipe's expected gradient and variance without sampling.
 
-Signs: what belongs to a recipe is the gradient of its loss (descend); what is called exact is the gradient of the
-expected reward (ascend). `Bias` holds both as ascent.
+Signs: a recipe's gradient is that of its loss (descent); an exact gradient is that of the expected reward (ascent).
+`Bias` holds both as ascent.
 """
 
+from assay.claims.probes.completions import completed
 from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.claims.probes.estimators import (
     Bias,
@@ -46,6 +47,7 @@ __all__ = [
     "bandit_grad",
     "beam_search",
     "compare",
+    "completed",
     "credited",
     "decision_weights",
     "distance_from_posterior",

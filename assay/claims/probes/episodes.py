@@ -1,7 +1,7 @@
-"""Tiny tasks of which every episode can be listed. Axes: P prompts, Y episodes, T decisions, S states, A actions.
+"""Tiny tasks whose episodes are all enumerated. Axes: P prompts, Y episodes, T decisions, S states, A actions.
 
 The policy is a softmax table over (state, action). A bandit has one state and Y = A; a sequence policy has one state
-for each prefix, so that its table is the most general autoregressive policy there is.
+for each prefix, so its table is the most general autoregressive policy.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ class AllEpisodes:
 
     @property
     def num_prompts(self) -> int:
-        """P."""
+        """Returns P."""
         return self.mask.shape[0]
 
     @property
     def num_episodes(self) -> int:
-        """Y."""
+        """Returns Y."""
         return self.mask.shape[1]
 
     @property
     def outcome(self) -> Tensor:
-        """Total reward of each episode, [P, Y]."""
+        """Returns the total reward of each episode, [P, Y]."""
         return (self.reward * self.mask).sum(-1)
 
     @property
     def length(self) -> Tensor:
-        """Decisions of each episode, [P, Y]."""
+        """Returns the number of decisions of each episode, [P, Y]."""
         return self.mask.sum(-1)
 
     def decision_logp(self, logits_SA: Tensor) -> Tensor:
-        """Log-probability of each decision under a table, [P, Y, T], zero where masked."""
+        """Returns the log-probability of each decision under a table, [P, Y, T], zero where masked."""
         return logits_SA.log_softmax(-1)[self.state, self.action] * self.mask
 
     def logp(self, logits_SA: Tensor) -> Tensor:
-        """Log-probability of each episode given its prompt, [P, Y]."""
+        """Returns the log-probability of each episode given its prompt, [P, Y]."""
         return self.decision_logp(logits_SA).sum(-1)
 
     def record(self, episode_PN: Tensor, logits_SA: Tensor) -> Experience:
-        """These episodes, N of each prompt, as acted by the table `logits_SA`; a group is a prompt."""
+        """Returns N episodes of each prompt as experience of the policy table `logits_SA`; a group is a prompt."""
         num_prompts, members = episode_PN.shape
         prompt = torch.arange(num_prompts).repeat_interleave(members)
         picked = (prompt, episode_PN.reshape(-1))
@@ -78,7 +78,7 @@ class AllEpisodes:
 
 
 def bandit_episodes(reward: Tensor) -> AllEpisodes:
-    """A bandit with rewards [A], or P bandits with rewards [P, A] that have a row of the table each."""
+    """Returns a bandit with rewards [A], or P bandits with rewards [P, A] and one row of the table each."""
     reward_PA = torch.atleast_2d(reward).double()
     num_prompts, num_arms = reward_PA.shape
     state = torch.arange(num_prompts).view(-1, 1, 1).expand(num_prompts, num_arms, 1)
@@ -90,14 +90,14 @@ def bandit_episodes(reward: Tensor) -> AllEpisodes:
 def token_episodes(
     reward: Callable[[tuple[int, ...]], float], num_tokens: int, horizon: int, end: int | None = None
 ) -> AllEpisodes:
-    """All sequences of `horizon` tokens, or of fewer where the token `end` stops them.
+    """Returns all sequences of `horizon` tokens, or of fewer where the token `end` stops them.
 
-    `reward` judges the whole sequence and stands on its last token. State 0 is the empty prefix; the others are
-    numbered by length, then in alphabetical order.
+    `reward` scores the whole sequence and is given on its last token. State 0 is the empty prefix; the others are
+    numbered by length, then in lexicographic order.
     """
     if num_tokens < 2 or horizon < 1:
         asked = f"num_tokens={num_tokens}, horizon={horizon}"
-        raise AssayError(f"token_episodes: {asked} leave no choice; take at least 2 and 1")
+        raise AssayError(f"token_episodes: {asked} leave no choice. Use at least 2 and 1")
     states: dict[tuple[int, ...], int] = {(): 0}
     open_now: list[tuple[int, ...]] = [()]
     done: list[tuple[int, ...]] = []
@@ -120,8 +120,8 @@ def token_episodes(
 
 
 def spelling(seed: int, num_tokens: int, horizon: int, num_prompts: int = 1) -> AllEpisodes:
-    """Words with random rewards, other ones for each prompt: a number for each letter in its place, and half as much
-    for the word as a whole.
+    """Returns words with random rewards that differ by prompt: one for each letter and position, and half as much for
+    the whole word.
     """
     draw = torch.Generator().manual_seed(seed)
     words = token_episodes(lambda word: 0.0, num_tokens, horizon)
@@ -137,15 +137,15 @@ def spelling(seed: int, num_tokens: int, horizon: int, num_prompts: int = 1) -> 
 def bandit_experience(
     arms: Sequence[int] | Tensor, rewards: Sequence[float] | Tensor, logits: Tensor, members: int | None = None
 ) -> Experience:
-    """Pulls of a one-state bandit as experience: arm and reward of each row, acted by the policy softmax(`logits`).
+    """Returns pulls of a one-state bandit as experience: arm and reward of each row, by the policy softmax(`logits`).
 
-    Rows form groups of `members`, in order; one group of all where it is None. float64.
+    Rows form groups of `members`, in order; one group of all if it is None. float64.
     """
     arm_B, reward_B = torch.as_tensor(arms).long(), torch.as_tensor(rewards).double()
     size = len(arm_B) if members is None else members
     if arm_B.shape != reward_B.shape or arm_B.dim() != 1 or not size or len(arm_B) % size:
         shapes = f"arms {tuple(arm_B.shape)}, rewards {tuple(reward_B.shape)}, members={members}"
-        raise AssayError(f"bandit_experience: {shapes}; give one reward for each arm, in whole groups of `members`")
+        raise AssayError(f"bandit_experience: {shapes}. Give one reward for each arm, in whole groups of `members`")
     one = torch.ones(len(arm_B), 1, dtype=torch.bool)
     return Experience(
         context={"state": torch.zeros(len(arm_B), 1, dtype=torch.long)},

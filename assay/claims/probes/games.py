@@ -1,7 +1,7 @@
-"""Every course of a small repeated game, so that what credit does there can be computed by enumeration.
+"""Small repeated games whose histories are all enumerated.
 
-Axes: H courses of a game, P = 2 players, T rounds, N copies played side by side, S remembered states, A = 2 moves.
-State 0 is the first round, state 1 + 2 * own move + the other's what came before, as each player sees it.
+Axes: H histories of a game, P = 2 players, T rounds, N copies played in parallel, S states, A = 2 moves. State 0 is
+the first round; state 1 + 2 * own move + opponent's move is the previous round as each player sees it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay.core.slots import Prepare
 
 @dataclass(frozen=True, eq=False)
 class AllGames:
-    """States, moves and payoffs [H, P, T] of all courses of a game of two players with two moves."""
+    """States, moves and payoffs [H, P, T] of all histories of a game of two players with two moves."""
 
     state: Tensor
     action: Tensor
@@ -27,15 +27,17 @@ class AllGames:
 
     @property
     def shape(self) -> torch.Size:
-        """[H, P, T]."""
+        """Returns [H, P, T]."""
         return self.action.shape
 
     def logp(self, logits_SA: Tensor) -> Tensor:
-        """Log-probability of each move under a table, [H, P, T]."""
+        """Returns the log-probability of each move under a table, [H, P, T]."""
         return logits_SA.log_softmax(-1)[self.state, self.action]
 
     def copies(self, picked_NM: Tensor) -> Experience:
-        """Groups of copies: row n of `picked_NM` names the courses of group n. Rows are (group, copy, player)."""
+        """Returns groups of copies: row n of `picked_NM` names the histories of group n. Rows are (group, copy,
+        player).
+        """
         num, members = picked_NM.shape
         course = picked_NM.flatten()
         state, action, reward = (column[course].flatten(0, 1) for column in (self.state, self.action, self.reward))
@@ -57,7 +59,7 @@ class AllGames:
 
 
 def all_games(payoff: Sequence[Sequence[float]], rounds: int) -> AllGames:
-    """All 4^rounds courses of a symmetric game; `payoff`[own move][the other's] is what a player gets in a round."""
+    """Returns all 4^rounds histories of a symmetric game; `payoff`[own move][opponent's] is a player's round reward."""
     moves = torch.tensor(list(itertools.product(range(4), repeat=rounds)))
     action = torch.stack([moves // 2, moves % 2], 1)
     remembered = 1 + 2 * action + action.flip(1)
@@ -66,8 +68,8 @@ def all_games(payoff: Sequence[Sequence[float]], rounds: int) -> AllGames:
 
 
 def expected_game_gradient(credit: Sequence[Prepare], games: AllGames, logits_SA: Tensor, members: int = 2) -> Tensor:
-    """E[sum over players and rounds of A_t * d log pi(a_t | s_t) / d logits] in self-play, [S, A]: the mean over the
-    copies of a group, by going through all groups of `members` copies.
+    """Returns E[sum over players and rounds of A_t * d log pi(a_t | s_t) / d logits] in self-play, [S, A]: the mean
+    over the copies of a group, by enumeration of all groups of `members` copies.
     """
     picked = torch.cartesian_prod(*[torch.arange(len(games.action))] * members).view(-1, members)
     experience = games.copies(picked)
@@ -83,7 +85,9 @@ def expected_game_gradient(credit: Sequence[Prepare], games: AllGames, logits_SA
 
 
 def exact_game_gradient(games: AllGames, logits_SA: Tensor) -> Tensor:
-    """sum_i d J_i / d theta_i at theta_1 = theta_2, [S, A]: each player's undiscounted return by its own moves."""
+    """Returns sum_i d J_i / d theta_i at theta_1 = theta_2, [S, A]: each player's undiscounted return by its own
+    moves.
+    """
     tables = [logits_SA.detach().clone().requires_grad_() for _ in range(2)]
     logp_HP = torch.stack([games.logp(table)[:, player].sum(-1) for player, table in enumerate(tables)], 1)
     probability_H = logp_HP.sum(1).exp()

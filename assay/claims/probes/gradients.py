@@ -19,22 +19,22 @@ from assay.engine.placement import Placement
 from assay.engine.updates import Update
 
 NOWHERE = Spec(Discrete(1), Discrete(1), 1)
-"""Stands for the task where every model is given."""
+"""The task spec where every model is given."""
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """A model spec that builds copies of a module that is already there, whatever the task."""
+    """A model spec that builds copies of an existing module, whatever the task."""
 
     module: nn.Module
 
     def build(self, spec: Spec) -> nn.Module:
-        """A copy of the module."""
+        """Returns a copy of the module."""
         return copy.deepcopy(self.module)
 
 
 class Witness(Engine):
-    """An engine that keeps each update's gradient and applies none: same terms, micro-batches and counts."""
+    """An engine that keeps each update's gradient instead of applying it: same terms, micro-batches and counts."""
 
     gradients: Mapping[str, Tensor]
 
@@ -45,11 +45,13 @@ class Witness(Engine):
         self.gradients = dict(zip(self.names(stage), parts, strict=True))
 
     def names(self, stage: Stage) -> list[str]:
-        """`model.parameter` of all that a stage trains."""
+        """Returns `model.parameter` of every parameter that a stage trains."""
         return [f"{model}.{name}" for model in stage.trains for name in self.flats[model].names]
 
     def gradient(self, stage: Stage, batch: Experience) -> dict[str, Tensor]:
-        """d loss / d parameter of one update, by `model.parameter`; zeros where no decision was to learn from."""
+        """Returns d loss / d parameter of one update, by `model.parameter`; zeros if there is no decision to learn
+        from.
+        """
         tensors = [tensor for model in stage.trains for tensor in self.flats[model].tensors]
         self.gradients = {name: torch.zeros_like(t) for name, t in zip(self.names(stage), tensors, strict=True)}
         self.update(stage, batch)
@@ -64,9 +66,9 @@ def witness(
     spec: Spec | None = None,
     placement: Placement = Placement(),
 ) -> Witness:
-    """A witness around copies of given modules: the actor, and by name critics and copies such as `reference`.
+    """Returns a witness with copies of given modules: the actor and, by name, critics and copies such as `reference`.
 
-    Critics that are not given are built for `spec`; copies that are not given start as what they copy.
+    Critics that are not given are built for `spec`; copies that are not given start equal to their originals.
     """
     given = dict(models or {})
     missing = [name for name in recipe.critics if name not in given]
@@ -85,7 +87,7 @@ def witness(
 
 
 def actor_gradient(engine: Witness, recipe: Recipe, experience: Experience) -> dict[str, Tensor]:
-    """The actor's gradient by parameter name, summed over the stages that train it."""
+    """Returns the actor's gradient by parameter name, summed over the stages that train it."""
     batch = credited(recipe, engine.annotate(experience, recipe.needs))
     total: dict[str, Tensor] = {}
     for stage in recipe.stages:
@@ -106,10 +108,10 @@ def gradient(
     spec: Spec | None = None,
     placement: Placement = Placement(),
 ) -> dict[str, Tensor]:
-    """d loss / d theta of the actor on this experience, by parameter name, before clipping and before Adam.
+    """Returns d loss / d theta of the actor on this experience, by parameter name, before clipping and before Adam.
 
-    It is the engine's own: what `Engine.update` would hand to its optimizer. Credit is computed as in the loop unless
-    the column `advantage` (or `chosen`) is there. `models` gives critics, and copies such as `reference`, by name.
+    It is what `Engine.update` would pass to its optimizer. Credit is computed as in the loop unless the column
+    `advantage` (or `chosen`) is set. `models` gives critics, and copies such as `reference`, by name.
     """
     recipe = recipe.at(Progress())
     return actor_gradient(witness(recipe, actor, models, spec=spec, placement=placement), recipe, experience)

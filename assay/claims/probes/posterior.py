@@ -1,4 +1,4 @@
-"""The distribution that KL-regularised learning aims at, by enumeration. Axes: P prompts, Y episodes, S, A.
+"""The optimum of KL-regularised learning, by enumeration. Axes: P prompts, Y episodes, S, A.
 
 pi*(y) = pi_ref(y) exp(R(y) / beta) / Z,   V*(s) = beta log sum_(y through s) pi_ref(y | s) exp(R(y) / beta)
 """
@@ -17,7 +17,7 @@ from assay.claims.probes.episodes import AllEpisodes
 class Posterior:
     """pi* as log-probabilities of episodes [P, Y] and as a table [S, A] of log-probabilities of decisions.
 
-    `log_z` [P] is log Z; `value` [S] is V*, the soft value of being in a state: beta log Z in the first one.
+    `log_z` [P] is log Z; `value` [S] is V*, the soft value of a state: beta log Z in the first one.
     """
 
     logp: Tensor
@@ -27,7 +27,7 @@ class Posterior:
 
 
 def posterior(episodes: AllEpisodes, reference_SA: Tensor, beta: float) -> Posterior:
-    """pi* of a reference table. Assumes that a state belongs to one prompt. float64."""
+    """Returns pi* of a reference table. Assumes that a state belongs to one prompt. float64."""
     prior_PY = episodes.logp(reference_SA.detach().double())
     tilted_PY = prior_PY + episodes.outcome / beta
     plain_SA, mass_SA = (through(episodes, log_weight.exp()) for log_weight in (prior_PY, tilted_PY))
@@ -41,7 +41,7 @@ def posterior(episodes: AllEpisodes, reference_SA: Tensor, beta: float) -> Poste
 
 
 def through(episodes: AllEpisodes, weight_PY: Tensor) -> Tensor:
-    """Total weight of the episodes that take each decision, [S, A]."""
+    """Returns the total weight of the episodes that take each decision, [S, A]."""
     place = (episodes.state * episodes.num_actions + episodes.action)[episodes.mask]
     weight = weight_PY.unsqueeze(-1).expand(episodes.mask.shape)[episodes.mask]
     flat = weight.new_zeros(episodes.num_states * episodes.num_actions).index_add(0, place, weight)
@@ -49,5 +49,5 @@ def through(episodes: AllEpisodes, weight_PY: Tensor) -> Tensor:
 
 
 def divergence(logp_PY: Tensor, other_PY: Tensor) -> Tensor:
-    """KL(p || q) = sum_y p(y) (log p(y) - log q(y)), mean over prompts; with gradient."""
+    """Returns KL(p || q) = sum_y p(y) (log p(y) - log q(y)), mean over prompts; with gradient."""
     return (logp_PY.exp() * torch.where(logp_PY.exp() > 0, logp_PY - other_PY, 0.0)).sum(1).mean()

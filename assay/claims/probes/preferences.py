@@ -1,4 +1,4 @@
-"""Expected pushes of a preference loss by enumeration of pairs. Axes: P prompts, Y episodes, B rows, S, A."""
+"""Expected gradient of a preference loss by enumeration of pairs. Axes: P prompts, Y episodes, B rows, S, A."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from assay.core.recipe import Recipe
 
 
 def preference_push(recipe: Recipe, episodes: AllEpisodes, logits_SA: Tensor, reference_SA: Tensor) -> Tensor:
-    """-d loss / d log pi(y), [P, Y], over all pairs of each prompt, preferred as Bradley and Terry say:
+    """Returns -d loss / d log pi(y), [P, Y], over all pairs of each prompt with Bradley-Terry preferences.
 
-    P(y beats y') = sigmoid(R(y) - R(y')). All pairs are equally likely to be asked about.
+    P(y beats y') = sigmoid(R(y) - R(y')). All pairs are equally likely.
     """
     logits, reference = logits_SA.detach().double(), reference_SA.detach().double()
     pair = torch.tensor(list(itertools.permutations(range(episodes.num_episodes), 2)))
@@ -33,5 +33,5 @@ def preference_push(recipe: Recipe, episodes: AllEpisodes, logits_SA: Tensor, re
 
 
 def place_of(row_PB: Tensor, episodes: AllEpisodes) -> Tensor:
-    """Places of these episodes in a list of all prompts' episodes, one after the other."""
+    """Returns the indices of these episodes in the concatenated list of all prompts' episodes."""
     return (row_PB + episodes.num_episodes * torch.arange(episodes.num_prompts).unsqueeze(1)).reshape(-1)

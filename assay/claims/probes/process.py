@@ -1,4 +1,4 @@
-"""Exact values of small decision processes. Axes: S states, A actions."""
+"""Exact values of small Markov decision processes. Axes: S states, A actions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from assay.core.errors import AssayError
 def evaluate_table(
     P_SAS: Tensor, R_SA: Tensor, policy_SA: Tensor, discount: float, terminal_S: Tensor | None = None
 ) -> Tensor:
-    """V [S] of a policy, the solution of V = R_pi + discount * P_pi V; 0 in terminal states. float64.
+    """Returns V [S] of a policy, the solution of V = R_pi + discount * P_pi V; 0 in terminal states. float64.
 
-    R_pi(s) = sum_a pi(a|s) R(s, a);  P_pi(s, s') = sum_a pi(a|s) P(s, a, s').
-    A discount of 1 needs a policy that reaches a terminal state from everywhere.
+    R_pi(s) = sum_a pi(a|s) R(s, a);  P_pi(s, s') = sum_a pi(a|s) P(s, a, s'). A discount of 1 needs a policy that
+    reaches a terminal state from everywhere.
     """
     policy = policy_SA.double()
     goes_on = torch.ones(len(policy), dtype=torch.float64) if terminal_S is None else (~terminal_S).double()

@@ -1,4 +1,4 @@
-"""How often a recipe hands out a policy that costs too much, counted where the true cost is known. Axes: A arms."""
+"""How often a recipe returns a policy that violates its cost limit, where true costs are known. Axes: A arms."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from assay.ops import distributions, random
 
 @dataclass(frozen=True)
 class CostlyBandit:
-    """One state; pulling arm a pays reward_A[a] and costs 1 with probability cost_A[a]."""
+    """One state; pulling arm a gives reward_A[a] and costs 1 with probability cost_A[a]."""
 
     reward_A: Tensor
     cost_A: Tensor
 
     def pulls(self, logits_A: Tensor, num: int, draw: Draw) -> Experience:
-        """A group of pulls by the policy softmax(logits)."""
+        """Returns a group of pulls by the policy softmax(logits)."""
         uniform, chance = (torch.from_numpy(random.uniform(draw.at(tag), np.arange(num))) for tag in range(2))
         arms = distributions.categorical_sample(logits_A.expand(num, -1), uniform)
         cost = (chance < self.cost_A[arms]).double().view(-1, 1, 1)
         return bandit_experience(arms, self.reward_A[arms], logits_A).with_columns(cost=cost)
 
     def cost(self, logits_A: Tensor) -> float:
-        """What a pull truly costs on average."""
+        """Returns the true mean cost of a pull."""
         return float(logits_A.softmax(-1) @ self.cost_A)
 
 
 @dataclass(frozen=True)
 class HandedOut:
-    """Shares of trials: `unsafe` where a policy was handed out whose true cost is above the limit, `solved` where one
-    was handed out at all; `reward` is the mean true reward of those that were.
+    """Shares of trials: `unsafe` if the returned policy's true cost is above the limit, `solved` if a policy was
+    returned at all; `reward` is the mean true reward of the returned policies.
     """
 
     unsafe: float
@@ -50,10 +50,10 @@ class HandedOut:
 
 
 def trained_on_costs(recipe: Recipe, bandit: CostlyBandit, steps: int, pulls: int, draw: Draw) -> Tensor:
-    """The logits after training from the uniform policy: credit, constraints and stages are the recipe's."""
+    """Returns the logits after training from the uniform policy with the recipe's credit, constraints and stages."""
     start = torch.zeros(1, len(bandit.reward_A), dtype=torch.float64)
     engine = Engine(replace(recipe, actor=Given(table_of(start))), NOWHERE, 0, Placement())
-    engine.updates = 1  # a run's first update also looks for leaks
+    engine.updates = 1  # the first update of a run also checks for leaks
     table = engine.models["actor"].get_parameter("body.table")
     states = [constraint.init(ALONE) for constraint in recipe.constraints]
     for step in range(steps):
@@ -72,7 +72,7 @@ def trained_on_costs(recipe: Recipe, bandit: CostlyBandit, steps: int, pulls: in
 def handed_out(
     recipe: Recipe, bandit: CostlyBandit, limit: float, *, trials: int, steps: int, pulls: int, seed: int
 ) -> HandedOut:
-    """Trains and certifies in each of independent trials; without a certificate every policy is handed out."""
+    """Trains and certifies in independent trials; without a certificate every policy is returned."""
     results = []
     for trial in range(trials):
         draw = Draw(seed, (21, trial))

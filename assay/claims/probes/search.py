@@ -1,4 +1,4 @@
-"""Search in a task whose episodes are listed. Axes: P prompts, Y episodes, T decisions, S, A."""
+"""Search in a task whose episodes are enumerated. Axes: P prompts, Y episodes, T decisions, S, A."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from assay.claims.probes.episodes import AllEpisodes
 
 
 def beam_search(episodes: AllEpisodes, logits_SA: Tensor, width: int) -> Tensor:
-    """Number of the episode [P] that a beam of the `width` likeliest prefixes ends with; width 1 is greedy."""
+    """Returns the index of the episode [P] that beam search with `width` beams ends with; width 1 is greedy."""
     logp_PYT = episodes.decision_logp(logits_SA.detach().double())
     return torch.stack([beam_of(episodes, prompt, logp_PYT[prompt], width) for prompt in range(len(logp_PYT))])
 
 
 def beam_of(episodes: AllEpisodes, prompt: int, logp_YT: Tensor, width: int) -> Tensor:
-    """The episode of one prompt. A prefix is a decision, or an episode that is over."""
+    """Returns the episode of one prompt. A prefix is a decision, or a finished episode."""
     mask, score = episodes.mask[prompt], logp_YT.cumsum(1)
     decision = episodes.state[prompt] * episodes.num_actions + episodes.action[prompt]
     over = episodes.num_states * episodes.num_actions + torch.arange(len(mask))

@@ -2,7 +2,7 @@
 
     loss = sum over terms of (sum of the term / count of the term)
 
-For trainers that bring their own model: score the experience, hand the log-probabilities in, call backward on the loss.
+For trainers with their own model: score the experience, pass the log-probabilities, call backward on the loss.
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ from assay.core.spaces import Context
 from assay.ops import random
 
 CREDIT = frozenset({"advantage", "chosen"})
-"""Columns by which an experience shows that its credit has been computed."""
+"""Columns that show that the credit of an experience has been computed."""
 
 
 class NoModelError(AssayError):
-    """A term asks for a model that was not given."""
+    """Raised if a term needs a model that was not given."""
 
 
 @dataclass(frozen=True)
 class TensorView:
-    """What a term may look at when there is no model: the given tensors, under the names the models would have."""
+    """The view of a term if there is no model: the given tensors, under the names of the models."""
 
     scored: Scored
     outputs: Mapping[str, Callable[[Context], Tensor]]
 
     def model(self, name: str) -> Any:
-        """A function that gives the tensor which stands for the model's output."""
+        """Returns a function that returns the tensor given in place of the model's output."""
         if name not in self.outputs:
             given = ", ".join(self.outputs) or "none"
-            raise NoModelError(f"a term asks for the model '{name}' (given: {given}); probes.gradient takes models")
+            raise NoModelError(f"a term needs the model '{name}' (given: {given}). Use probes.gradient")
         return self.outputs[name]
 
     @property
     def sampled(self) -> tuple[Tensor, Tensor]:
-        """Not to be had without an actor."""
-        raise NoModelError("a term asks for the actor's own decisions; probes.gradient takes models")
+        """Raises NoModelError: sampling needs an actor."""
+        raise NoModelError("a term needs the actor's own decisions. Use probes.gradient, which takes models")
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Uniform numbers of this tag."""
+        """Returns the uniform numbers of this tag."""
         return random.uniform_tensor(Draw(0, (tag,)), shape)
 
 
@@ -58,8 +58,8 @@ class Probe:
     """A recipe's loss on one experience.
 
     `sums` and `counts` are each term's, by class name: a trainer that splits a batch adds both over its parts and
-    divides at the end. `metrics` are (sum, count) too; `means` divides them. `left_out` names critic losses that ask
-    for a model; `experience` has the columns that credit wrote.
+    divides at the end. `metrics` are (sum, count) too; `means` divides them. `left_out` names critic losses that need
+    a model; `experience` has the columns that credit wrote.
     """
 
     loss: Tensor
@@ -71,7 +71,7 @@ class Probe:
 
     @property
     def means(self) -> dict[str, float]:
-        """Metrics as numbers."""
+        """Returns the metrics as numbers."""
         return {name: float(value.detach()) / max(1.0, float(count)) for name, (value, count) in self.metrics.items()}
 
 
@@ -86,13 +86,13 @@ def loss(
     value: Tensor | None = None,
     stage: str | None = None,
 ) -> Probe:
-    """Credit, objectives, regularizers and critic losses of a recipe on given tensors.
+    """Returns the credit, objectives, regularizers and critic losses of a recipe on given tensors.
 
-    `logp` [B, T] is under the current policy, `experience.logp` under whoever acted. Gradient flows into `logp`,
-    `entropy`, `logits` and `value`; never into `logp_ref`. Credit is computed unless the column `advantage` (or
-    `chosen`) is there; constraints have their first multipliers; schedules stand at their start (`recipe.at(progress)`
-    moves them). All stages are summed unless `stage` names one. What `logp`, `entropy` and `logp_ref` hold where the
-    mask is false changes nothing; `value` counts in the column after a truncated decision.
+    `logp` [B, T] is that of the current policy, `experience.logp` that of the behaviour policy. Gradient flows into
+    `logp`, `entropy`, `logits` and `value`; never into `logp_ref`. Credit is computed unless the column `advantage`
+    (or `chosen`) is set; constraints have their initial multipliers; schedules are at their start
+    (`recipe.at(progress)` moves them). All stages are summed unless `stage` names one. Masked entries of `logp`,
+    `entropy` and `logp_ref` are ignored; `value` is used in the column after a truncated decision.
     """
     recipe = recipe.at(Progress())
     stages = [chosen for chosen in recipe.stages if stage in (None, chosen.name)]
@@ -114,7 +114,7 @@ def loss(
 
 
 def evaluated(stages: Sequence[Stage], experience: Experience, view: TensorView) -> Probe:
-    """The terms of the stages, added as the engine adds them."""
+    """Returns the terms of the stages, added as the engine adds them."""
     total = view.scored.logp.new_zeros(())
     sums: dict[str, Tensor] = {}
     counts: dict[str, Tensor] = {}
@@ -136,7 +136,7 @@ def evaluated(stages: Sequence[Stage], experience: Experience, view: TensorView)
 
 
 def term_or_none(term: Term, is_critic: bool, experience: Experience, view: TensorView) -> Loss | None:
-    """The term's value; None for a critic loss that asks for a model, since no given tensor can stand for it."""
+    """Returns the term's value, or None for a critic loss that needs a model, since no given tensor can replace it."""
     try:
         return term(experience, view)
     except NoModelError:
@@ -146,13 +146,15 @@ def term_or_none(term: Term, is_critic: bool, experience: Experience, view: Tens
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:
-    """The name, numbered from the second of its kind on."""
+    """Returns the name, numbered from the second of its kind on."""
     same = sum(other.split(" ")[0] == name for other in taken)
     return name if not same else f"{name} {same + 1}"
 
 
 def credited(recipe: Recipe, experience: Experience) -> Experience:
-    """The experience after the recipe's credit and constraints, in the loop's order; as it is where credit is there."""
+    """Returns the experience after the recipe's credit and constraints, in the loop's order; unchanged if credit is
+    set.
+    """
     if not CREDIT.isdisjoint(experience.extra):
         return experience
     for part in recipe.credit:
@@ -165,7 +167,7 @@ def credited(recipe: Recipe, experience: Experience) -> Experience:
 def decision_weights(
     recipe: Recipe, experience: Experience, logp: Tensor, *, logp_ref: Tensor | None = None, value: Tensor | None = None
 ) -> Tensor:
-    """-d loss / d logp, [B, T]: how hard the recipe pushes each recorded decision up (or, negative, down)."""
+    """Returns -d loss / d logp, [B, T]: how strongly the recipe raises (or lowers) each recorded decision."""
     logp = logp.detach().requires_grad_()
     objectives = [replace(stage, regularizers=(), critic=()) for stage in recipe.stages if stage.objective]
     probe = loss(replace(recipe, stages=tuple(objectives)), experience, logp, logp_ref=logp_ref, value=value)
@@ -174,7 +176,7 @@ def decision_weights(
 
 
 def check_shapes(experience: Experience, given: Mapping[str, Tensor | None]) -> None:
-    """One number for each decision."""
+    """Raises AssayError unless every tensor has one number for each decision."""
     for name, tensor in given.items():
         if tensor is not None and tensor.shape != experience.mask.shape:
             shapes = f"{tuple(tensor.shape)}, the experience {tuple(experience.mask.shape)}"
@@ -184,7 +186,7 @@ def check_shapes(experience: Experience, given: Mapping[str, Tensor | None]) -> 
 def check_needs(
     recipe: Recipe, stages: Sequence[Stage], experience: Experience, entropy: Tensor | None, logits: Tensor | None
 ) -> None:
-    """Refuses what the recipe reads and nobody gave."""
+    """Raises AssayError if the recipe reads a column or tensor that was not given."""
     needs = frozenset().union(*(stage.needs for stage in stages))
     if CREDIT.isdisjoint(experience.extra):
         needs = needs.union(*(part.needs for part in recipe.credit))

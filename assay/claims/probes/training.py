@@ -1,4 +1,4 @@
-"""Training a table on a task whose episodes are listed: the engine's own updates, without a run. Axes: P, N, S, A."""
+"""Training of a table on enumerated episodes by the engine's own updates, without a run. Axes: P, N, S, A."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ def trained_table(
     behaviour_SA: Tensor | None = None,
     reference_SA: Tensor | None = None,
 ) -> Tensor:
-    """The table [S, A] after `steps` updates, each on `groups` groups of `members` new episodes of every prompt.
+    """Returns the table [S, A] after `steps` updates, each on `groups` groups of `members` new episodes of every
+    prompt.
 
-    The policy itself acts, or a fixed `behaviour_SA`. Credit, stages, optimizer and copies are the recipe's; its
-    rollout, rewards, selection and source are not used. `reference_SA` is where the copy `reference` stands, the
-    starting table unless told.
+    Episodes are sampled from the policy itself, or from a fixed `behaviour_SA`. Credit, stages, optimizer and copies
+    are the recipe's; its rollout, rewards, selection and source are not used. `reference_SA` is the copy `reference`,
+    by default the starting table.
     """
     if recipe.critics:
         raise AssayError(f"recipe '{recipe.name}' has critics ({', '.join(recipe.critics)}); only an actor is a table")
@@ -59,7 +60,7 @@ def trained_table(
 
 
 def repeated(episodes: AllEpisodes, num: int) -> AllEpisodes:
-    """Every prompt `num` times."""
+    """Repeats every prompt `num` times."""
     state, action, mask, reward = (
         column.repeat(num, 1, 1) for column in (episodes.state, episodes.action, episodes.mask, episodes.reward)
     )
@@ -67,7 +68,7 @@ def repeated(episodes: AllEpisodes, num: int) -> AllEpisodes:
 
 
 def drawn(episodes: AllEpisodes, logits_SA: Tensor, members: int, draw: Draw) -> Tensor:
-    """Numbers of `members` episodes of each prompt, [P, N], drawn from the table."""
+    """Draws `members` episodes of each prompt from the table; returns their indices, [P, N]."""
     logp_BY = episodes.logp(logits_SA).repeat_interleave(members, 0)
     uniform_B = torch.from_numpy(random.uniform(draw, np.arange(len(logp_BY))))
     return distributions.categorical_sample(logp_BY, uniform_B).view(episodes.num_prompts, members)
@@ -83,7 +84,7 @@ def distance_from_posterior(
     members: int,
     seed: int = 0,
 ) -> float:
-    """KL(pi || pi*) after training from the uniform table, which is the reference; see `trained_table`."""
+    """Returns KL(pi || pi*) after training from the uniform table, which is the reference; see `trained_table`."""
     start = torch.zeros(episodes.num_states, episodes.num_actions, dtype=torch.float64)
     table = trained_table(recipe, episodes, start, steps=steps, members=members, seed=seed, behaviour_SA=behaviour_SA)
     return float(divergence(episodes.logp(table), posterior(episodes, start, beta).logp))

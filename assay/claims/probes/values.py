@@ -1,4 +1,4 @@
-"""Exact values on tasks whose every episode is listed. Axes: Y episodes, T decisions, S states, A actions."""
+"""Exact values on tasks whose episodes are all enumerated. Axes: Y episodes, T decisions, S states, A actions."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from assay.core.record import Experience
 
 
 def exact_values(episodes: AllEpisodes, logits_SA: Tensor, turn_length: int = 1) -> Experience:
-    """Every episode once, in turns of `turn_length` decisions, with the exact columns `value` (of the state before a
-    decision) and `q` (of the decision) under the table `logits_SA`; undiscounted, for one prompt.
+    """Returns every episode once, in turns of `turn_length` decisions, with the exact columns `value` (of the state
+    before a decision) and `q` (of the decision) under the table `logits_SA`; undiscounted, for one prompt.
     """
     if episodes.num_prompts != 1:
-        raise AssayError(f"exact_values takes episodes of one prompt, these have {episodes.num_prompts}")
+        raise AssayError(f"exact_values takes episodes of one prompt; these have {episodes.num_prompts}")
     record = episodes.record(torch.arange(episodes.num_episodes).unsqueeze(0), logits_SA)
     chance_Y, to_go = record.logp.sum(1).exp(), record.reward.flip(1).cumsum(1).flip(1)
     place = torch.where(record.mask, record.context["state"], episodes.num_states)

@@ -1,10 +1,10 @@
-"""advantage-alignment-llm: what helps the opponent is reinforced after one's own past went well; groups, no critic.
+"""advantage-alignment-llm: reinforces helping the opponent after positive advantages of its own; groups, no critic.
 
     A*_t = A_t + beta * gamma * (sum_(k < t) gamma^(t - k) A_k) * A'_t
     A_t  = G_t - mean over the other copies of the game of their G_t,   G_t = r_t + gamma G_(t + 1)
 
-Piche et al. 2025, after Advantage Alignment (arXiv:2406.14662). A' are the opponents' advantages. Naive self-play ends
-in mutual defection; answering good with good and bad with bad makes cooperation stable, and nobody is exploited.
+Piche et al. 2025, after Advantage Alignment (arXiv:2406.14662). A' are the opponents' advantages. Naive self-play
+ends in mutual defection; answering good with good and bad with bad makes cooperation stable and cannot be exploited.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ LOGITS_SA = torch.linspace(-1.0, 1.0, 10, dtype=torch.float64).view(5, 2)
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -> Recipe:
-    """Self-play with aligned group advantages, one on-policy step."""
+    """Returns self-play with aligned group advantages, one on-policy step."""
     loss, bonus = (PolicyGradient(trust=NoTrust()),), (EntropyBonus(0.02),)
     stage = Stage("policy", ("actor",), loss, bonus, optimizer=world.optimizer)
     credit = (LeaveOneOutToGo(discount), AlignAdvantages(beta, discount), Whiten(centre=False))
@@ -52,7 +52,7 @@ def bias_of_base() -> torch.Tensor:
 
 
 def push_to_cooperate(beta: float, state: int) -> torch.Tensor:
-    """Of the even policy, expected, in a state: 1 is after mutual cooperation, 4 after mutual defection."""
+    """Returns the uniform policy's expected gradient; state 1 follows mutual cooperation, 4 mutual defection."""
     return probes.expected_game_gradient(recipe(beta=beta).credit[:2], GAMES, 0 * LOGITS_SA)[state, 0]
 
 

@@ -1,10 +1,10 @@
-"""archer: a critic of whole turns, learned off-policy from replay, gives each utterance one advantage.
+"""archer: a critic of whole turns, trained off-policy from replay, gives each utterance one advantage.
 
     Q(s_k, u_k) <- R_k + discount * V'(s_k+1);   V(s_k) <- E_pi min_i Q'_i(s_k, u)
     loss = -mean_episodes sum_k (min_i Q_i(s_k, u_k) - V(s_k)) * log pi(u_k | s_k)
 
-Zhou et al. 2024. Two levels: between turns a temporal-difference critic that uses all turns so far, inside a turn a
-plain policy gradient over its tokens. Where each decision is a turn (control) it is actor-critic with Q - V.
+Zhou et al. 2024. Two levels: between turns an off-policy temporal-difference critic, within a turn a plain policy
+gradient over its tokens. If each decision is a turn (control) it is actor-critic with Q - V.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ def recipe(world: Defaults = LANGUAGE) -> Recipe:
 
 
 def distance_from_reinforce() -> torch.Tensor:
-    """One turn an episode, exact critics: against the outcome minus V(start) in reinforce."""
+    """Compares one turn per episode and exact critics with reinforce on the outcome minus V(start)."""
     record = probes.exact_values(EPISODES, LOGITS_SA, turn_length=4)
     value = record.column("value")
     given = record.add({"advantage": (record.reward.sum(1, keepdim=True) - value[:, :1]) * record.mask})
@@ -37,7 +37,7 @@ def distance_from_reinforce() -> torch.Tensor:
 
 
 def slopes(turn_length: int) -> torch.Tensor:
-    """The gradient of each episode, [Y, S * A], under exact critics."""
+    """Returns the gradient of each episode, [Y, S * A], under exact critics."""
     logits = LOGITS_SA.clone().requires_grad_()
     advantage = TurnAdvantage()(probes.exact_values(EPISODES, LOGITS_SA, turn_length)).column("advantage")
     episodes = (advantage * EPISODES.decision_logp(logits)[0]).sum(1)
@@ -50,7 +50,7 @@ def bias() -> torch.Tensor:
 
 
 def variance_left() -> torch.Tensor:
-    """Of the gradient of an episode: turns of two tokens against whole episodes."""
+    """Returns the variance of an episode's gradient: turns of two tokens relative to whole episodes."""
     chance = EPISODES.logp(LOGITS_SA).exp().T
     spreads = [(chance * (found - (chance * found).sum(0)).square()).sum() for found in (slopes(2), slopes(4))]
     return spreads[0] / spreads[1]
@@ -64,9 +64,9 @@ METHOD = Method(
     family="credit assignment",
     base=recipes.reinforce,
     departures=(
-        "V is fitted on recorded utterances weighed by min(1, pi / mu); the paper samples new ones at replayed states",
+        "V is fitted on recorded utterances weighted by min(1, pi / mu); the paper samples new ones at replayed states",
         "one V for the smaller of two Q, in a network of its own; the authors' code has two of each on one encoder",
-        "the policy learns from fresh turns, whose credit is the critics' of one step before; their code has new "
+        "the policy trains on fresh turns, credited by the critics of the previous step; their code has new "
         "utterances at replayed states, after the critics' step",
         "small transformers from scratch, not RoBERTa; no discount between turns, which are few",
     ),

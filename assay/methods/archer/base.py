@@ -1,4 +1,4 @@
-"""Bases that learn over turns: a critic of whole utterances from replay, a policy gradient inside each of them."""
+"""The recipe of archer: a critic of whole utterances from replay, a policy gradient within each utterance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assay.recipes.group import reinforce
 
 
 def turn_critic(world: Defaults = LANGUAGE) -> Recipe:
-    """REINFORCE whose credit is Q - V of turns; both critics learn from replay, and first without the policy."""
+    """REINFORCE with the credit Q - V of turns; both critics train from replay, at first without the policy."""
     base, memory = reinforce(world), ReplaySequences(1024, batch=128, updates=16)
     body = Transformer(64, layers=1) if world.tokens else world.value.body
     critic_rate, actor_rate = (0.1, 0.1) if world.tabular else (3e-3, 1e-4)

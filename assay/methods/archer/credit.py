@@ -1,4 +1,4 @@
-"""Credit of turns by two critics. Axes: B sequences, T decisions."""
+"""Credit of turns from two critics. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from assay.parts.credit.judged import ActionValues
 class TurnAdvantage(Credit):
     """A_k = min_i Q_i(s_k, u_k) - V(s_k), the same on all decisions of turn k (ArCHer, arXiv:2402.19446).
 
-    Q is read at the turn's last decision, V at its first. Rewards are not looked at: they reach the credit through the
-    critics. With exact critics the expected gradient is exact, and nothing that happens after the turn adds variance;
-    one turn an episode, then, is the outcome minus V(start). Without the column `turn` it is Q(s, a) - V(s).
+    Q is read at the turn's last decision, V at its first. Rewards enter through the critics only. With exact critics
+    the expected gradient is exact, and what happens after the turn adds no variance; with one turn per episode it is
+    then the outcome minus V(start). Degenerate: without the column `turn` it is Q(s, a) - V(s).
     """
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})

@@ -1,4 +1,4 @@
-"""Replay of whole sequences: a ring of past rows. Axes: B sequences, T columns."""
+"""Replay buffer of whole sequences. Axes: B sequences, T columns."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from assay.ops import random
 from assay.parts.sources.replay import PLAIN, Replay, from_columns
 
 PADDED_TO = 16
-"""Columns are a multiple of this, so that the ring is seldom made wider."""
+"""Widths are multiples of this, so that the buffer is seldom widened."""
 
 
 @dataclass(frozen=True)
 class ReplaySequences(Source):
-    """A ring of the last `capacity` rows as they were gathered; each step yields `updates` batches of `batch` of them.
+    """Stores the last `capacity` rows as gathered; each step yields `updates` batches of `batch` rows.
 
-    For what needs a row as a whole: conversations, whose turns are all learned from at once, or fragments. A batch is
-    cut to its longest row; of what parts added nothing is kept, since it ages. `warmup` rows come before the first.
+    For losses that need whole rows: conversations with all their turns, or fragments. A batch is cut to its longest
+    row. Columns added by parts are not stored, since they become stale. Yields nothing until `warmup` rows are
+    stored.
     """
 
     capacity: int = 4096
@@ -31,11 +32,11 @@ class ReplaySequences(Source):
     warmup: int = 1
 
     def init(self, scene: Scene) -> State:
-        """An empty ring."""
+        """Returns an empty buffer."""
         return {"columns": {}, "next": 0, "size": 0}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Takes in the fresh rows that have a decision, then yields batches once `warmup` rows are stored."""
+        """Stores the fresh rows that have a decision, then yields batches once `warmup` rows are stored."""
         fresh, draw = scene.fresh, scene.draw
         if fresh is not None:
             rows = columns_of_rows(fresh.rows(fresh.mask.any(1)))
@@ -51,7 +52,7 @@ class ReplaySequences(Source):
 
 
 def columns_of_rows(experience: Experience) -> dict[str, Tensor]:
-    """The record's own columns by name, [B, T, ...], T a multiple of PADDED_TO."""
+    """Returns the record's own columns by name, [B, T, ...], T a multiple of PADDED_TO."""
     columns = {name: getattr(experience, name) for name in PLAIN}
     optional = {"cost": experience.cost, "turn": experience.turn}
     columns |= {name: value for name, value in optional.items() if value is not None}
@@ -61,7 +62,7 @@ def columns_of_rows(experience: Experience) -> dict[str, Tensor]:
 
 
 def widened(column: Tensor, width: int) -> Tensor:
-    """The column with zeros at the end of the axis T."""
+    """Pads the column with zeros at the end of the axis T."""
     missing = width - column.shape[1]
     if missing <= 0:
         return column

@@ -1,7 +1,7 @@
-"""Turns: runs of decisions that are one action of a larger kind, such as an utterance. Axes: B sequences, T decisions.
+"""Turns: runs of decisions that form one larger action, such as an utterance. Axes: B sequences, T decisions.
 
-The column `turn` numbers them: equal numbers on neighbouring decisions of a row are one turn, an episode's end always
-closes one. Without the column every decision is a turn of its own, which is what control is.
+The column `turn` numbers them: equal numbers on neighbouring decisions of a row are one turn, and an episode's end
+always ends one. Without the column every decision is a turn of its own, as in control.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from assay.core.record import Experience
 
 
 def turn_begins(experience: Experience) -> Tensor:
-    """Bool [B, T]: the first decision of each turn."""
+    """Marks the first decision of each turn, bool [B, T]."""
     mask, turn = experience.mask, experience.turn
     if turn is None:
         return mask
@@ -27,7 +27,7 @@ def turn_begins(experience: Experience) -> Tensor:
 
 
 def turn_ends(experience: Experience) -> Tensor:
-    """Bool [B, T]: the last decision of each turn."""
+    """Marks the last decision of each turn, bool [B, T]."""
     mask, begins = experience.mask, turn_begins(experience)
     column = torch.arange(mask.shape[1], device=mask.device)
     here = torch.where(mask, column, len(column)).flip(1).cummin(1).values.flip(1)
@@ -36,7 +36,7 @@ def turn_ends(experience: Experience) -> Tensor:
 
 
 def over_turn(values_BT: Tensor, experience: Experience) -> Tensor:
-    """The sum of a turn's values, on each of its decisions; zero where masked."""
+    """Returns the sum of a turn's values on each of its decisions; zero where masked."""
     place = (turn_begins(experience).long().cumsum(1) - 1).clamp(min=0)
     own = torch.where(experience.mask, values_BT, 0.0)
     return torch.where(experience.mask, torch.zeros_like(own).scatter_add(1, place, own).gather(1, place), 0.0)

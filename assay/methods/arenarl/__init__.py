@@ -1,9 +1,9 @@
-"""arenarl: no score, only a pairwise judge: a seeded knock-out ranks each group, and the rank is the reward.
+"""arenarl: ranks each group by a seeded knock-out with a pairwise judge; the rank is the reward.
 
     reward_i = 1 - rank_i / (n - 1),   then grpo's advantage and loss
 
-Amap and Tongyi Lab 2026. A judge tells two answers apart better than it scores one. All members first meet an anchor;
-that seeds a bracket where strong meets weak: 2 (n - 1) matches instead of the n (n - 1) / 2 of a round robin.
+Amap and Tongyi Lab 2026. A judge compares two answers more reliably than it scores one. All members first meet an
+anchor; that seeds a bracket where strong meets weak: 2 (n - 1) matches instead of the n (n - 1) / 2 of a round robin.
 """
 
 import itertools
@@ -33,13 +33,13 @@ def judged(quality: torch.Tensor, noise: torch.Tensor) -> Match:
 
 
 def worst_place_of_the_best() -> float:
-    """Over all orders of six members, with a judge that does not err."""
+    """Returns the worst rank of the best member over all orders of six members, with a judge without errors."""
     orders = (torch.tensor(order).double() for order in itertools.permutations(range(6)))
     return max(SeededElimination()(6, judged(order, torch.zeros(6, 6)))[int(order.argmax())] for order in orders)
 
 
 def matches_beyond_two_each() -> int:
-    """Matches minus 2 (n - 1), summed over groups of 2 to 16."""
+    """Returns matches minus 2 (n - 1), summed over groups of 2 to 16."""
     asked: list[tuple[int, int]] = []
 
     def match(pairs: Pairs) -> list[tuple[float, float]]:
@@ -52,7 +52,7 @@ def matches_beyond_two_each() -> int:
 
 
 def accuracy(topology: Topology, seed: int) -> float:
-    """Correlation of ranks with the true ranks: groups of 16, noise of half a deviation on every score."""
+    """Returns the correlation with the true ranks: groups of 16, noise of half a deviation on every score."""
     draw, found = torch.Generator().manual_seed(seed), []
     for _ in range(200):
         quality, noise = torch.randn(16, generator=draw), 0.5 * torch.randn(16, 16, generator=draw)
@@ -62,7 +62,7 @@ def accuracy(topology: Topology, seed: int) -> float:
 
 
 def round_robin(world: Defaults = LANGUAGE) -> Recipe:
-    """Every member meets every other one."""
+    """Returns arenarl with a round robin instead of the knock-out."""
     return replace(recipes.grpo(world), rewards=(Arena(topology=RoundRobin()),))
 
 

@@ -1,6 +1,7 @@
-"""Rewards that exist only inside a group: a judge compares two members, a tournament ranks them. Axes: B, T, M matches.
+"""Rewards from ranks within a group: a judge compares two members, a tournament ranks them. Axes: B, T, M matches.
 
-reward_i = 1 - rank_i / (n - 1)   rank 0 is the best of the n members of a group; equal standings share their mean rank
+reward_i = 1 - rank_i / (n - 1)   rank 0 is the best of the n members of a group; equal standings share their mean
+rank
 """
 
 from __future__ import annotations
@@ -23,30 +24,30 @@ Scores = Callable[[Tensor, Tensor], Tensor]
 
 
 class PairwiseJudge(Choice, Protocol):
-    """Compares two sequences of one group. Law: it knows rows by what they are, not by where they stand."""
+    """Compares two sequences of one group. Law: scores depend on the rows' contents, not on their positions."""
 
     def scores(self, experience: Experience, task: Task) -> Scores:
-        """Returns the function that scores pairs of these rows; what can be computed once for all pairs is."""
+        """Returns a function that scores pairs of these rows; work shared by all pairs is done once."""
 
     def __call__(self, experience: Experience, task: Task, first_M: Tensor, second_M: Tensor) -> Tensor:
-        """Scores [M, 2] of pairs of rows."""
+        """Returns the scores [M, 2] of pairs of rows."""
         return self.scores(experience, task)(first_M, second_M)
 
 
 # ---------------------------------------------------------------------------------------------------- judges
 @dataclass(frozen=True)
 class OutcomeJudge(PairwiseJudge):
-    """A judge that is a program: each side's total reward plus noise of standard deviation `noise`.
+    """A judge by program: each side's total reward plus noise of standard deviation `noise`.
 
-    The noise belongs to (group, own sample, other's sample): a match that is repeated gives the same scores, and both
-    orders of a pair are one match, so that there is no position bias to remove.
+    The noise is a function of (group, own sample, other sample): a repeated match gives the same scores, and both
+    orders of a pair are one match, so there is no position bias.
     """
 
     noise: float = 0.0
     seed: int = 0
 
     def scores(self, experience: Experience, task: Task) -> Scores:
-        """Two scores a match."""
+        """Returns a function that gives two scores per match."""
         outcome = groups.outcome(experience).double()
         label, sample = labels(experience)
 
@@ -63,13 +64,15 @@ class OutcomeJudge(PairwiseJudge):
 @dataclass(frozen=True)
 class FunctionJudge(PairwiseJudge):
     """A user's judge: `function(a, b)` gets two descriptions (a dict with prompt, completion, ...) and returns two
-    numbers. It is asked in both orders and the scores are averaged, against position bias.
+    numbers.
+
+    It is called in both orders and the scores are averaged, against position bias.
     """
 
     function: Callable[[dict[str, Any], dict[str, Any]], tuple[float, float]]
 
     def scores(self, experience: Experience, task: Task) -> Scores:
-        """Two scores a match."""
+        """Returns a function that gives two scores per match."""
 
         def scores(first_M: Tensor, second_M: Tensor) -> Tensor:
             found = []
@@ -83,7 +86,7 @@ class FunctionJudge(PairwiseJudge):
 
 
 def labels(experience: Experience) -> tuple[np.ndarray, np.ndarray]:
-    """Group and sample number of each row; rows that nobody numbered are numbered in order."""
+    """Returns group and sample number of each row; rows without numbers are numbered in order."""
     rows = torch.arange(len(experience))
     group = rows if experience.group is None else experience.group.cpu()
     return group.numpy(), experience.extra.get("sample", rows).cpu().numpy()
@@ -92,17 +95,17 @@ def labels(experience: Experience) -> tuple[np.ndarray, np.ndarray]:
 # ---------------------------------------------------------------------------------------------------- the reward
 @dataclass(frozen=True)
 class Arena(Reward):
-    """The quantile of each episode's rank in its group, on its last decision; what was there is replaced.
+    """Replaces the reward by the quantile of each episode's rank in its group, on its last decision.
 
-    `score` keeps the task's own number. Members are numbered by their `sample`. Degenerate: a group of one gets 1/2;
-    rows without a decision take no part.
+    `score` keeps the task's own reward. Members are numbered by their `sample`. Degenerate: a group of one gets 1/2;
+    rows without a decision are left out.
     """
 
     judge: PairwiseJudge = OutcomeJudge()
     topology: Topology = SeededElimination()
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """The experience with quantiles as rewards."""
+        """Returns the experience with quantiles as rewards."""
         reward = torch.zeros_like(experience.reward)
         by_group, (_, sample) = groups.row_groups(experience), labels(experience)
         enters, scores = last_rows(experience), self.judge.scores(experience, scene.task)
@@ -125,7 +128,7 @@ class Arena(Reward):
 
 
 def last_rows(experience: Experience) -> Tensor:
-    """Bool [B]: the last row with a decision of each episode, which stands for it."""
+    """Marks the last row with a decision of each episode, which represents it, bool [B]."""
     there = experience.mask.any(1)
     episodes = groups.episode_groups(experience)
     row = torch.where(there, torch.arange(len(there), device=there.device), -1)
@@ -135,15 +138,15 @@ def last_rows(experience: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class JudgedAlone(Reward):
-    """The judge's score of each episode on its own, on its last decision: the pointwise rival of Arena.
+    """Rewards each episode by the judge's score of it alone, on its last decision: the pointwise baseline of Arena.
 
-    The judge is asked about a row against itself, so that both rivals share its noise.
+    The judge compares a row with itself, so that both methods see the same noise.
     """
 
     judge: PairwiseJudge = OutcomeJudge()
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """The experience with the judge's scores as rewards."""
+        """Returns the experience with the judge's scores as rewards."""
         reward = torch.zeros_like(experience.reward)
         rows = last_rows(experience).nonzero().squeeze(1)
         scores = self.judge.scores(experience, scene.task)(rows, rows)[:, 0]

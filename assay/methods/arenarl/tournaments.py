@@ -1,4 +1,4 @@
-"""Tournaments: who meets whom in a group, and the ranks that follow. The judge is a function of pairs of members."""
+"""Tournaments: pairings within a group, and the resulting ranks. The judge is a function of pairs of members."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from assay.core.slots import Choice
 
 Pairs = Sequence[tuple[int, int]]
 Match = Callable[[Pairs], list[tuple[float, float]]]
-"""Members in, the judge's score of each side out."""
+"""A function from two members to the judge's score of each."""
 
 
 class Topology(Choice, Protocol):
-    """Who meets whom, and what follows from it."""
+    """Pairs the members of a group and ranks them."""
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        """Ranks from 0, the best; members that are equal share their mean rank."""
+        """Returns ranks from 0, the best; equal members share their mean rank."""
 
 
 @dataclass(frozen=True)
 class SeededElimination(Topology):
-    """All meet member 0, the anchor; that seeds a bracket in which strong meets weak and the loser is out: 2 (n - 1)
-    matches (ArenaRL, arXiv:2601.06487). Ranked by rounds won, then by the mean score of all matches.
+    """Seeds a knock-out by a match of every member with member 0, the anchor: 2 (n - 1) matches (ArenaRL,
+    arXiv:2601.06487). Ranked by rounds won, then by the mean score of all matches.
 
-    A tie counts half a round for both, and the better seed goes on. Members without an opponent go on too.
+    In the bracket strong meets weak and the loser is out. A tie counts half a round for both, and the better seed
+    advances. Members without an opponent advance too.
     """
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        """Ranks."""
+        """Returns the ranks."""
         points = seeding(num_members, match)
         seeds = sorted(range(num_members), key=lambda member: -mean(points[member]))
         left = [seeds[place] for place in bracket(num_members)]
@@ -54,10 +55,10 @@ class SeededElimination(Topology):
 
 @dataclass(frozen=True)
 class RoundRobin(Topology):
-    """All meet all: n (n - 1) / 2 matches; ranked by wins, a tie is half a win."""
+    """Every member meets every other: n (n - 1) / 2 matches; ranked by wins, a tie is half a win."""
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        """Ranks."""
+        """Returns the ranks."""
         pairs = [(one, other) for one in range(num_members) for other in range(one + 1, num_members)]
         wins = [0.0] * num_members
         for (one, other), (mine, theirs) in zip(pairs, match(pairs), strict=True):
@@ -69,21 +70,21 @@ class RoundRobin(Topology):
 
 @dataclass(frozen=True)
 class AnchorOnly(Topology):
-    """All meet member 0: n - 1 matches; ranked by the score there, the anchor by its mean score."""
+    """Every member meets member 0: n - 1 matches; ranked by the score there, the anchor by its mean score."""
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
-        """Ranks."""
+        """Returns the ranks."""
         return ranks([(mean(scores), 0.0) for scores in seeding(num_members, match)])
 
 
 def seeding(num_members: int, match: Match) -> list[list[float]]:
-    """Scores of each member against member 0; the anchor's own is its mean over them."""
+    """Returns the scores of each member against member 0; the anchor's own is its mean over them."""
     results = match([(member, 0) for member in range(1, num_members)])
     return [[mean([anchor for _, anchor in results])], *([mine] for mine, _ in results)]
 
 
 def bracket(num_members: int) -> list[int]:
-    """Seeds in the order of the bracket: the best meets the worst, and the two best can meet in the final only."""
+    """Returns the seeds in bracket order: the best meets the worst, and the two best can meet in the final only."""
     order = [0]
     while len(order) < num_members:
         order = [seed for one in order for seed in (one, 2 * len(order) - 1 - one)]
@@ -91,10 +92,10 @@ def bracket(num_members: int) -> list[int]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """0 where there are none."""
+    """Returns the mean, 0 for no values."""
     return sum(values) / max(1, len(values))
 
 
 def ranks(standing: Sequence[tuple[float, float]]) -> list[float]:
-    """Places from 0, larger standings first; equal ones share the mean of their places."""
+    """Returns places from 0, larger standings first; equal ones share the mean of their places."""
     return [sum(o > own for o in standing) + (sum(o == own for o in standing) - 1) / 2 for own in standing]

@@ -1,8 +1,8 @@
-"""bc: behaviour cloning, the likelihood of an expert's actions.
+"""bc: behaviour cloning, maximum likelihood of an expert's actions.
 
     loss = -1/(sum_i T_i) sum_i sum_t log pi(a_t | s_t)
 
-Pomerleau 1988. The same objective object as sft; a deterministic actor makes it least squares.
+Pomerleau 1988. The same objective part as sft; a deterministic actor makes it least squares.
 """
 
 import torch
@@ -26,7 +26,10 @@ METHOD = Method(
     default_task="cartpole",
     family="imitation",
     base=recipes.sft,
-    aliases=("behaviour-cloning", "behavior-cloning",),
+    aliases=(
+        "behaviour-cloning",
+        "behavior-cloning",
+    ),
     departures=("expert episodes come from the task's scripted expert unless a dataset is the task",),
     claims=(
         Exact("its loss is sft's", distance_from_sft, equals=0.0),

@@ -1,4 +1,4 @@
-"""cispo: importance weights are clipped and carry no gradient, so that no token loses its own.
+"""cispo: clips importance weights and stops their gradient, so that no token loses its own.
 
     loss = -1/(sum_i |y_i|) sum_i sum_t stop_gradient(min(rho_t, 1 + high)) A_i log pi(y_t)
 
@@ -16,7 +16,7 @@ LOGITS_A = torch.zeros(2)
 
 
 def push_at(ratio: float) -> torch.Tensor:
-    """How hard a right answer whose ratio has moved is still pushed, over the push at ratio one."""
+    """Returns the gradient of a correct answer at this ratio, relative to ratio one."""
     experience = probes.bandit_experience([0, 1], [1.0, 0.0], LOGITS_A)
     moved = experience.logp + torch.tensor([[ratio], [1.0]]).log()
     weight = probes.decision_weights(recipes.cispo(), experience, moved)[0, 0]

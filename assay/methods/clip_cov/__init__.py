@@ -1,9 +1,10 @@
-"""clip-cov: grpo without the policy gradient of a few tokens that would cost most entropy.
+"""clip-cov: grpo without the policy gradient of the few tokens that would cost most entropy.
 
     c_t = (log pi(a_t) - mean log pi) (A_t - mean A);  A_t <- 0 for a random share of the tokens with low < c_t < high
     kl_cov instead adds to the loss: coefficient * |log pi(a_t) - log pi_old(a_t)| on the share with the largest c_t
 
-Cui et al. 2025. A step changes the entropy by minus the covariance of log-probability and step; a few tokens make most.
+Cui et al. 2025. A step changes the entropy by minus the covariance of log-probability and advantage; few tokens make
+up most of it.
 """
 
 from dataclasses import replace
@@ -41,13 +42,13 @@ def kl_cov(world: Defaults = LANGUAGE) -> Recipe:
 
 
 def watched(one: Recipe) -> Recipe:
-    """The recipe with its entropy among the metrics, and no bonus for it."""
+    """Returns the recipe with its entropy among the metrics, without an entropy bonus."""
     stage = one.stages[0]
     return replace(one, stages=(replace(stage, regularizers=(*stage.regularizers, EntropyBonus(0.0))),))
 
 
 def entropy_slope_plus_covariance() -> torch.Tensor:
-    """Slope of the entropy along the expected policy gradient, plus Cov(log pi, step)."""
+    """Returns the slope of the entropy along the expected policy gradient, plus Cov(log pi, step)."""
     step, logits = -probes.expected_gradient(recipes.rloo(), LOGITS_A, REWARD_A, members=2), LOGITS_A.clone()
     logp = logits.requires_grad_().log_softmax(-1)
     mean = (logp.exp() * logp).sum()
@@ -70,7 +71,7 @@ METHOD = Method(
     base=recipes.grpo,
     variants={"kl-cov": kl_cov},
     departures=(
-        "covariances are taken once a step, on all fresh tokens with the log-probabilities recorded when acting",
+        "covariances are computed once per step, on all fresh tokens with their recorded log-probabilities",
         "the share is 1 % instead of 0.02 %: a step here has 1500 tokens, not millions",
     ),
     claims=(

@@ -1,9 +1,9 @@
-"""Decisions by how much they contribute to the covariance of log-probability and advantage. Axes: B, T decisions.
+"""Selects decisions by their share of the covariance of log-probability and advantage. Axes: B, T decisions.
 
     c_t = (log pi_old(a_t) - mean log pi_old) * (A_t - mean A),   means over all decisions of the batch
 
-A step along the policy gradient changes the entropy by minus this covariance, summed up (arXiv:2505.22617): the few
-decisions with a large c_t are those that use it up. Both parts follow a credit.
+A step along the policy gradient changes the entropy by minus the sum of this covariance (arXiv:2505.22617): the few
+decisions with a large c_t consume it. Place both parts after a credit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from assay.ops import random
 
 
 def covariance_of(experience: Experience) -> Tensor:
-    """c_t, [B, T]; 0 where masked."""
+    """Returns c_t, [B, T]; 0 where masked."""
     count = experience.mask.sum().clamp(min=1)
     centred = [
         column - torch.where(experience.mask, column, 0.0).sum() / count
@@ -31,7 +31,7 @@ def covariance_of(experience: Experience) -> Tensor:
 
 
 def smallest(value: Tensor, candidate: Tensor, num: int) -> Tensor:
-    """Bool, as `value`: the `num` candidates with the smallest values, and those that equal the last of them."""
+    """Marks the `num` candidates with the smallest values, and those that tie with the last of them."""
     found = value[candidate]
     if not len(found):
         return torch.zeros_like(candidate)
@@ -40,12 +40,12 @@ def smallest(value: Tensor, candidate: Tensor, num: int) -> Tensor:
 
 
 def num_of(share: float, experience: Experience) -> int:
-    """A share of the decisions, rounded down, at least one."""
+    """Returns a share of the number of decisions, rounded down, at least one."""
     return max(1, int(share * int(experience.mask.sum())))
 
 
 def lots(experience: Experience) -> Tensor:
-    """A uniform number for each decision, [B, T] float64."""
+    """Returns a uniform number for each decision, [B, T] float64."""
     start, sample = (experience.column(name).cpu().numpy()[:, None] for name in ("start", "sample"))
     values = random.uniform(Draw(0, (7,)), start, sample, np.arange(experience.num_columns)[None])
     return torch.from_numpy(values).to(experience.mask.device)
@@ -53,10 +53,11 @@ def lots(experience: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class DropHighCovariance(Credit):
-    """Sets to 0 the advantage of a random `share` of all decisions, drawn among those with low < c_t < high: Clip-Cov.
+    """Sets to 0 the advantage of a random `share` of all decisions, drawn among those with low < c_t < high:
+    Clip-Cov.
 
     Without an advantage a decision has no policy gradient. The draw is a function of (start, sample index, time).
-    Degenerate: no decision in the band, or equal advantages, change nothing.
+    Degenerate: if no decision is in the band, or all advantages are equal, nothing changes.
     """
 
     share: float = 2e-4
@@ -69,7 +70,7 @@ class DropHighCovariance(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Rewrites `advantage`; `dropped` says where."""
+        """Rewrites `advantage` and writes `dropped`."""
         covariance = covariance_of(experience)
         in_band = (covariance > self.low) & (covariance < self.high) & experience.mask
         dropped = smallest(lots(experience), in_band, num_of(self.share, experience))
@@ -79,7 +80,7 @@ class DropHighCovariance(Credit):
 
 @dataclass(frozen=True)
 class MarkHighCovariance(Prepare):
-    """Marks the `share` of all decisions with the largest c_t, as far as it is above 0, and their equals: KL-Cov.
+    """Marks the `share` of all decisions with the largest c_t above 0, and their ties: KL-Cov.
 
     Writes `high_covariance` [B, T]. Degenerate: equal advantages mark nothing.
     """

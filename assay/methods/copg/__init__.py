@@ -1,9 +1,9 @@
-"""copg: two samples of a prompt, from anybody, are each other's baseline for the regularised reward.
+"""copg: contrasts regularised rewards of pairs, from any policy, without importance weights.
 
     d(y) = R(y) - beta (log pi(y) - log pi_ref(y)),   loss = mean over pairs of (d(y) - d(y'))^2 / (4 beta)
 
-Flet-Berliac et al. 2024. A policy gradient without importance weights: the loss is right for samples of any policy,
-because at its minimum, pi_ref exp(R / beta) / Z, all y have the same d.
+Flet-Berliac et al. 2024. The two samples of a pair are each other's baseline. The loss is correct for samples of any
+policy, because at its minimum, pi_ref exp(R / beta) / Z, all y have the same d.
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
 
 
 def distance_from_ipo() -> torch.Tensor:
-    """IPO (arXiv:2310.12036) asks for a margin of 1 / (2 tau) = 1 / beta; its loss times beta / 4 is ours."""
+    """Compares with IPO (arXiv:2310.12036), whose margin is 1 / (2 tau) = 1 / beta; its loss times beta / 4 is ours."""
     pair = probes.bandit_experience([0, 1], [1.0, 0.0], torch.zeros(2))
     logp, logp_ref = torch.tensor([[-0.2], [-1.9]]).double(), torch.tensor([[-0.9], [-0.4]]).double()
     loss = probes.loss(recipe(beta=BETA), pair, logp, logp_ref=logp_ref).loss
@@ -53,7 +53,7 @@ def distance_from_rloo_on_policy() -> torch.Tensor:
 
 
 def distance_after(learner: Recipe, seed: int) -> float:
-    """KL(pi || pi*) on the paper's kind of bandit: somebody else, with a taste of their own, pulls the arms."""
+    """Returns KL(pi || pi*) on the paper's kind of bandit, whose arms a fixed behaviour policy pulls."""
     draw = torch.Generator().manual_seed(seed)
     reward, behaviour = torch.rand(10, generator=draw), 2 * torch.randn(1, 10, generator=draw)
     arms = probes.bandit_episodes(reward)

@@ -1,4 +1,4 @@
-"""What holds a policy at a reference, added to any base."""
+"""A KL loss to a reference, added to any base recipe."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from assay.parts.regularizers.divergence import KlToReference
 
 
 def with_kl_loss(recipe: Recipe, coefficient: float) -> Recipe:
-    """The recipe with coefficient * KL(pi || reference) in its first stage's loss, as k2 (see KlToReference).
+    """Returns the recipe with coefficient * KL(pi || reference) in its first stage's loss, as k2 (see KlToReference).
 
-    For data of the policy itself its gradient is the KL's, decision by decision: what a decision does to the KL of
-    later ones is left out, as is common. With one decision an episode that is nothing.
+    On on-policy data its gradient is the KL's, decision by decision; the effect of a decision on the KL of later ones
+    is left out, as is common. With one decision per episode there is no such effect.
     """
     penalty = KlToReference(coefficient, divergences.k2, SequenceSum())
     stage = replace(recipe.stages[0], regularizers=(*recipe.stages[0].regularizers, penalty))

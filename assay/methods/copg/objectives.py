@@ -1,4 +1,4 @@
-"""Learning from rewards of pairs that anybody sampled. Axes: B sequences, T decisions, G groups."""
+"""Policy loss on the rewards of pairs sampled by any policy. Axes: B sequences, T decisions, G groups."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class ContrastivePairs(Objective):
     """Mean over all pairs of a group of (d_i - d_j)^2 / (4 beta),  d = R - beta (log pi(y) - log pi_ref(y)): CoPG
     (arXiv:2406.19185).
 
-    Computed as the group's variance of d (n - 1) over 2 beta, which is the same. Its gradient is -(d_i - mean of the
-    others' d) grad log pi(y_i), averaged: where the policy itself acted, that of R - beta KL(pi || pi_ref). Its minimum
-    is pi_ref exp(R / beta) / Z whoever acted, as long as they can do everything. Reads `reward`, not credit.
-    Degenerate: a group of one has no pair, adds nothing and is not counted.
+    Computed as the group's variance of d (n - 1) over 2 beta, which is equal. Its gradient is the mean of -(d_i -
+    mean of the others' d) grad log pi(y_i): on-policy, that of R - beta KL(pi || pi_ref). Its minimum is pi_ref exp(R
+    / beta) / Z for every behaviour policy with full support. Reads `reward`, not credit. Degenerate: a group of one
+    has no pair and is not counted.
     """
 
     beta: float = 0.1
@@ -31,11 +31,11 @@ class ContrastivePairs(Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "compares rewards of a pair; the column `advantage` is not read"}
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of groups with a pair."""
+        """Returns the number of groups with a pair."""
         return has_pair(groups.row_groups(batch)).sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Half the variance inside each group, over beta."""
+        """Returns half the variance within each group, over beta."""
         row = ((view.scored.logp - batch.column("logp_ref").detach()) * batch.mask).sum(1)
         log_ratio = groups.over_episode(row, batch)
         by_group = groups.row_groups(batch)
@@ -53,5 +53,5 @@ class ContrastivePairs(Objective):
 
 
 def has_pair(by_group: groups.Groups) -> Tensor:
-    """Bool [G]: whether the group has two episodes or more."""
+    """Marks the groups with two episodes or more, bool [G]."""
     return groups.total(by_group.share, by_group) > 1.5

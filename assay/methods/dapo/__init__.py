@@ -1,10 +1,9 @@
-"""dapo: grpo with a higher upper clip, a mean over tokens, and groups without signal sampled anew.
+"""dapo: grpo with a higher upper clip, a token mean, and resampling of groups without signal.
 
     loss = -1/(sum_i |y_i|) sum_i sum_t min(rho_t A_i, clip(rho_t, 1 - 0.2, 1 + 0.28) A_i)
 
-Yu et al. 2025. Clip-higher leaves unlikely tokens room to grow; the token mean lets long answers count; dynamic
-sampling
-keeps every group informative.
+Yu et al. 2025. Clip-higher lets unlikely tokens grow; the token mean lets long answers count in full; dynamic
+sampling keeps every group informative.
 """
 
 import torch
@@ -18,7 +17,7 @@ LOGITS_A = torch.zeros(2)
 
 
 def push_at(ratio: float) -> torch.Tensor:
-    """How hard a right answer whose ratio has already moved is still pushed."""
+    """Returns the gradient of a correct answer at this ratio."""
     experience = probes.bandit_experience([0, 1], [1.0, 0.0], LOGITS_A)
     return probes.decision_weights(recipes.dapo(), experience, experience.logp + torch.tensor([[ratio], [1.0]]).log())[
         0, 0

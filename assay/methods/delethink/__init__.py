@@ -1,10 +1,10 @@
-"""delethink: thinking in chunks; each sees the prompt and a short tail of the one before, all share one reward.
+"""delethink: reasoning in chunks that see the prompt and a short tail of the previous one; one reward.
 
     chunk l: pi(y_l | prompt, last m tokens before it);   loss = -mean_i 1/|y_i| sum_l sum_t min(rho A_i, clip(rho) A_i)
 
-Aghajohari et al. 2025 (The Markovian Thinker). The state has constant size, so cost is linear in the length; learning
-under resets makes the policy write what it needs before a cut. The credit is grpo's over whole episodes, the mean is
-over all tokens of all chunks of an episode, and each chunk is scored under the context it was decided in.
+Aghajohari et al. 2025 (The Markovian Thinker). The state has constant size, so cost is linear in the length; training
+with resets makes the policy write down what it needs before a cut. The credit is grpo's over whole episodes, the mean
+is over all tokens of all chunks of an episode, and each chunk is scored in the context it was sampled in.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float
 
 
 def recipe(world: Defaults = LANGUAGE, chunk: int = 4, carry: int = 2) -> Recipe:
-    """GRPO on chunked episodes."""
+    """Returns GRPO on chunked episodes."""
     base = recipes.grpo(world)
     assert base.rollout is not None
     objective = PolicyGradient(trust=DualClip(0.2, 0.26, 3.0), aggregate=SequenceMean())
@@ -37,7 +37,7 @@ def recipe(world: Defaults = LANGUAGE, chunk: int = 4, carry: int = 2) -> Recipe
 
 
 def in_chunks(record: Experience, size: int) -> Experience:
-    """Every episode as rows of at most `size` decisions."""
+    """Splits every episode into rows of at most `size` decisions."""
     place = (record.mask.long().cumsum(1) - 1) // size
     row = torch.arange(len(record)).repeat_interleave(int(place.max()) + 1)
     chunk = torch.arange(len(row)) % (int(place.max()) + 1)
@@ -47,7 +47,7 @@ def in_chunks(record: Experience, size: int) -> Experience:
 
 
 def change_by_cutting(size: int) -> torch.Tensor:
-    """Largest change of a decision's weight in the loss when episodes are cut into chunks."""
+    """Returns the largest change of a decision's weight in the loss when episodes are split into chunks."""
     record = EPISODES.record(torch.tensor([[3, 5, 6, 9, 15]]), LOGITS_SA)
     parts = in_chunks(record, size)
     assert parts.episode is not None
@@ -57,7 +57,7 @@ def change_by_cutting(size: int) -> torch.Tensor:
 
 
 def attention_share(query: int, chunk: int, carry: int, chunks: int) -> float:
-    """Causal attention pairs of chunked over undivided thinking of the same length."""
+    """Returns the causal attention pairs of chunked reasoning relative to undivided reasoning of the same length."""
     undivided = query + chunk + (chunks - 1) * (chunk - carry)
     return chunks * (query + chunk) * (query + chunk + 1) / (undivided * (undivided + 1))
 

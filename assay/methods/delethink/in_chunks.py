@@ -1,4 +1,4 @@
-"""Acting in chunks once training is over: the policy sees what it saw when it learned."""
+"""Chunked decoding of the trained policy: its contexts are those of training."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from assay.playing.narrowing import Decodes
 
 @dataclass(frozen=True)
 class InChunks(Wrapper):
-    """Completions are decided as the rollout `Chunks` has them: `chunk` tokens after the prompt, then again and again
-    `chunk` - `carry` tokens after the prompt and the last `carry` tokens.
+    """Decodes completions as the rollout `Chunks` does: `chunk` tokens after the prompt, then repeatedly `chunk` -
+    `carry` tokens after the prompt and the last `carry` tokens.
 
-    A policy that learned under resets has never seen a longer context, nor what stands at later positions: evaluated
-    on whole answers it is another policy. A chunk as long as the answers changes nothing. The number of chunks is not
-    limited as it is in training: an answer ends by itself, or at the task's limit.
+    A policy trained with resets has never seen a longer context or later positions: on undivided answers it is
+    another policy. A chunk as long as the answers changes nothing. The number of chunks is not limited as in
+    training: an answer ends by itself, or at the task's limit.
     """
 
     chunk: int = 4
@@ -29,27 +29,27 @@ class InChunks(Wrapper):
     reads: ClassVar[tuple[str, ...]] = ("actor",)
 
     def around(self, models: Mapping[str, Any]) -> Any:
-        """The actor that is evaluated and handed out."""
+        """Returns the actor that is evaluated and exported."""
         if not isinstance(models["actor"], Decodes):
-            raise AssayError(f"chunks need an actor of tokens, this is {type(models['actor']).__name__}; drop them")
+            raise AssayError(f"InChunks needs an actor of tokens; this is {type(models['actor']).__name__}. Drop it")
         return ChunkedActor(models["actor"], self)
 
 
 class ChunkedActor:
-    """A token actor in the place of the one inside. It decodes with the actor's own cache: rows go in step, and what
-    they see is new after every chunk.
+    """A token actor that wraps another and decodes in chunks with its cache; rows advance in step, and their context
+    is rebuilt after every chunk.
     """
 
     def __init__(self, actor: Any, size: InChunks) -> None:
         self.actor, self.size = actor, size
 
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> ChunkedDecoder:
-        """Rows that decode together, `repeats` of each prompt."""
+        """Returns a decoder of rows that decode together, `repeats` of each prompt."""
         return ChunkedDecoder(self.actor, prompts, repeats, self.size)
 
 
 class ChunkedDecoder:
-    """The decoder's face; at the end of a chunk it reads the prompts and tails anew."""
+    """Has the decoder's interface; at the end of a chunk it reads the prompts and tails again."""
 
     def __init__(self, actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], size: InChunks) -> None:
         self.actor, self.size, self.left = actor, size, size.chunk
@@ -58,7 +58,7 @@ class ChunkedDecoder:
         self.decoder = actor.decoder(prompts, repeats, size.chunk)
 
     def logits(self) -> Tensor:
-        """[N, V] for the next token."""
+        """Returns the logits of the next token, [N, V]."""
         logits: Tensor = self.decoder.logits()
         return logits
 
@@ -77,7 +77,7 @@ class ChunkedDecoder:
         self.decoder = self.actor.decoder(seen, [1] * len(seen), self.left)
 
     def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only."""
+        """Keeps only these rows."""
         self.prompts = [self.prompts[row] for row in rows.tolist()]
         self.tails = [list(self.tails[row]) for row in rows.tolist()]
         self.decoder.keep(rows)

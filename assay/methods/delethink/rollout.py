@@ -1,4 +1,4 @@
-"""Thinking in chunks: an episode of several sequences, each of which sees the prompt and the tail of the one before."""
+"""Chunked reasoning: an episode of several sequences, each with the prompt and the tail of the previous one."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from assay.playing import text
 from assay.playing.narrowing import LOGP_MODEL
 
 OWN = ("start", "sample", "split", LOGP_MODEL)
-"""Columns of a chunk. `answer` is not one of them: what is verified are the decisions of all chunks, each once."""
+"""Columns of a chunk. `answer` is not one of them: the verifier reads the decisions of all chunks, each once."""
 
 
 @dataclass(frozen=True)
 class Chunks(Rollout):
-    """Groups of episodes that are decided in at most `chunks` chunks (Delethink, arXiv:2510.06557).
+    """Gathers groups of episodes in at most `chunks` chunks each (Delethink, arXiv:2510.06557).
 
-    The first chunk has up to `chunk` decisions after the prompt; each later one sees prompt + the last `carry` tokens
-    decided so far, and decides up to `chunk` - `carry` more. A row is one chunk: mask on its own decisions, `episode`
-    names the whole, `segment` the chunk's place. An episode that runs out of chunks is terminal and truncated. With one
-    chunk as long as the task allows it is `Episodes`.
+    The first chunk has up to `chunk` decisions after the prompt; each later one sees prompt + the last `carry`
+    tokens, and decides up to `chunk` - `carry` more. A row is one chunk: its mask covers its own decisions, `episode`
+    names the episode, `segment` the chunk's position. An episode that runs out of chunks is terminal and truncated.
+    Degenerate: one chunk as long as the task allows is `Episodes`.
     """
 
     num_starts: int = 32
@@ -36,23 +36,25 @@ class Chunks(Rollout):
     chunks: int = 8
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state; raises AssayError if the task has no prompts or `carry` leaves no room."""
         task = scene.task
         if not isinstance(task, ResumableTask) or not isinstance(task.spec.action, Vocabulary):
-            raise AssayError(f"Chunks needs a task of prompts, and '{task.name}' is none; use Episodes")
+            raise AssayError(f"Chunks needs a task of prompts; '{task.name}' is not one. Use Episodes")
         if not 0 <= self.carry < self.chunk:
             raise AssayError(
-                f"carry {self.carry} leaves no room in a chunk of {self.chunk}; take less than {self.chunk}"
+                f"carry {self.carry} leaves no room in a chunk of {self.chunk}. Use less than {self.chunk}"
             )
         return {}
 
     @property
     def frame(self) -> InChunks:
-        """Who learned in chunks decides in chunks."""
+        """Returns the wrapper for evaluation: a policy trained in chunks decodes in chunks."""
         return InChunks(self.chunk, self.carry)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """All chunks of `len(starts)` x `group_size` episodes; random numbers are those of the undivided episode."""
+        """Gathers all chunks of `len(starts)` x `group_size` episodes; random numbers are those of the undivided
+        episode.
+        """
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, ResumableTask)
         rows, samples = group_rows(starts, self.group_size)
@@ -73,7 +75,7 @@ class Chunks(Rollout):
         return concatenate(played)
 
     def carried(self, one: Experience) -> Experience:
-        """The prompt and the last `carry` decided tokens of each row."""
+        """Returns the prompt and the last `carry` decided tokens of each row."""
         told, valid, tokens = one.column("answer"), one.context["valid"], one.context["tokens"]
         prompts = [row[there].tolist() for row, there in zip(tokens, valid & ~told, strict=True)]
         decided = [row[there].tolist() for row, there in zip(tokens, told, strict=True)]

@@ -1,9 +1,9 @@
-"""dpo: a preference is a classification of log-ratios against a reference; no reward model, no critic.
+"""dpo: classifies preferences by log-ratios to a reference; no reward model, no critic.
 
     loss = -mean over pairs of log sigmoid(beta * (h(chosen) - h(rejected))),  h(y) = log pi(y) - log pi_ref(y)
 
-Rafailov et al. 2023. Pairs come from a file, or from sampling any verifiable task: the best against the worst answer of
-each group. At the reference every pair costs log 2 and pulls with weight beta / 2.
+Rafailov et al. 2023. Pairs come from a file, or from sampling any verifiable task: the best against the worst answer
+of each group. At the reference every pair has loss log 2 and a gradient of weight beta / 2.
 """
 
 import math

@@ -1,8 +1,9 @@
-"""dpo-q-function: a policy trained on preferences holds soft values: its log-ratio is credit for each token.
+"""dpo-q-function: reads the log-ratio of a preference-trained policy as soft values, credit for each token.
 
     beta log(pi*(a|s) / pi_ref(a|s)) = Q*(s, a) - V*(s) = r(s, a) + V*(s') - V*(s)
 
-Rafailov et al. 2024. The loss is dpo's; new is what it is read for: credit, and beam search as search with values.
+Rafailov et al. 2024. The loss is dpo's; new is how the policy is read: as credit, and beam search as search with
+values.
 """
 
 from dataclasses import replace
@@ -53,7 +54,7 @@ def words_prior_and_learnt(seed: int) -> tuple[probes.AllEpisodes, Tensor, Tenso
 
 
 def found(seed: int, by_reference: bool) -> float:
-    """How often a word's lowest number is at its one difference from the best word."""
+    """Returns how often a word's lowest token credit is at its one difference from the best word."""
     words, prior, table = words_prior_and_learnt(seed)
     differs = words.action != words.action[0, words.outcome.argmax(1)].unsqueeze(1)
     number = words.decision_logp(prior) if by_reference else implicit(table, prior, words)
@@ -69,7 +70,7 @@ METHOD = Method(
     "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), default_task="sorting-5",
     family="preference",
     base=recipes.dpo,
-    departures=("the credit is to be read, no loss uses it", "claims use tables and a random reference"),
+    departures=("the credit is only read, no loss uses it", "claims use tables and a random reference"),
     claims=(
         Exact("at the optimum the log-ratio obeys Bellman's equation", bellman_error, equals=0.0),
         Exact("there dpo pulls no answer", equals=0.0, function=lambda: probes.preference_push(

@@ -1,4 +1,4 @@
-"""The reward that a policy holds implicitly, decision by decision. Axes: B sequences, T decisions."""
+"""The implicit reward of a policy, per decision. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from assay.core.slots import Credit, Scene
 
 @dataclass(frozen=True)
 class ImplicitReward(Credit):
-    """advantage_t = beta (log pi(a_t | s_t) - log pi_ref(a_t | s_t)), of the policy that acted.
+    """advantage_t = beta (log pi(a_t | s_t) - log pi_ref(a_t | s_t)), of the behaviour policy.
 
-    For a policy that is optimal for some reward at beta (what DPO's loss asks for) this is r_t + V*(s_(t+1)) - V*(s_t),
-    the soft advantage in the token process (arXiv:2404.12358): how much each decision changed the prospects. Over an
-    episode it sums to the reward minus V* of the start.
-    Assumes that `logp` is of the policy to be read. Degenerate: at the reference it is 0 everywhere.
+    For a policy that is optimal for some reward at beta (DPO's assumption) this is r_t + V*(s_(t+1)) - V*(s_t), the
+    soft advantage in the token MDP (arXiv:2404.12358). Over an episode it sums to the reward minus V* of the start.
+    Assumes that `logp` is that of the policy to be read. Degenerate: at the reference it is 0 everywhere.
     """
 
     beta: float = 0.1

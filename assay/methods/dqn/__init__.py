@@ -1,4 +1,4 @@
-"""dqn: temporal-difference learning of action values, the next action chosen by one network and valued by another.
+"""dqn: temporal-difference learning of action values; one network picks the next action, another values it.
 
     y = r + discount * (1 - terminal) * Q_target(s', argmax_a Q(s', a)),  loss = mean (Q(s, a) - y)^2 / 2
 
@@ -15,7 +15,7 @@ from assay.recipes.defaults import CONTROL
 
 
 def target(terminal: bool, truncated: bool) -> torch.Tensor:
-    """y for reward 1 and next value 10."""
+    """Returns y for reward 1 and next value 10."""
     flag = torch.ones(1, 1, dtype=torch.bool)
     now = Experience(
         {}, torch.zeros(1, 1), flag, torch.zeros(1, 1), torch.ones(1, 1), flag & terminal, flag & truncated
@@ -32,7 +32,7 @@ METHOD = Method(
     aliases=("double-dqn",),
     departures=(
         "squared error instead of a clipped one",
-        "8 environments, 32 steps and 128 updates in turn",
+        "8 environments; 32 steps alternate with 128 updates",
         "no frame stacking: observations are vectors",
     ),
     claims=(

@@ -1,4 +1,4 @@
-"""dr-grpo: grpo without its two biases: no division by the deviation, none by the sequence's own length.
+"""dr-grpo: grpo without its two biases: divides neither by the deviation nor by the sequence's length.
 
     A_i = R_i - mean R,  loss = -1/n sum_i 1/L sum_t min(rho_t A_i, clip(rho_t) A_i),  L a constant
 

@@ -1,4 +1,4 @@
-"""Bases that learn from a fixed log: one conjugate gives the losses of XQL, f-DVL and ReCOIL."""
+"""The recipes of dual-rl, on an offline dataset: XQL, f-DVL and ReCOIL from one conjugate."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.defaults import CONTROL, Defaults
 
 XQL = ImplicitMaximum(ReverseKl(), level=0.5, clip=7.0)
-"""Gumbel regression as its authors bound it."""
+"""Gumbel regression with its authors' bound."""
 
 
 def f_dvl(world: Defaults = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(), reward_scale: float = 1.0) -> Recipe:
     """f-DVL (arXiv:2302.08560): an implicit maximum of Q, one-step targets, advantage-weighted regression.
 
-    `reward_scale` multiplies rewards, and what is measured in rewards: sharpness, and the step size of tables.
+    `reward_scale` multiplies rewards and everything in reward units: sharpness, and the step size of tables.
     """
     settings = world.offline
     critic = Adam(0.05 * reward_scale, clip_norm=0.0) if world.tabular else settings.optimizer
@@ -47,19 +47,19 @@ def f_dvl(world: Defaults = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(
 
 
 def shown(num: int) -> Log:
-    """That many episodes of the expert itself, of starts that no other log has."""
+    """Describes `num` episodes of the expert itself, from starts that no other dataset uses."""
     return Log(num, noise=0.0, first=10_000, origin=int(Origin.TEACHER))
 
 
 def recoil(world: Defaults = CONTROL, expert: int = 1, others: int = 50) -> Recipe:
-    """ReCOIL (arXiv:2302.08560): f-DVL whose critic matches mixtures of expert and other data; no rewards."""
+    """ReCOIL (arXiv:2302.08560): f-DVL with a critic that matches mixtures of expert and other data; no rewards."""
     base = f_dvl(world)
     stages = (*base.stages[:2], replace(base.stages[2], critic=(MatchMixture(),)))
     return replace(base, name="recoil", source=Logged((Log(others), shown(expert))), stages=stages)
 
 
 def cloned(world: Defaults = CONTROL, expert: int = 1) -> Recipe:
-    """Behaviour cloning of the same expert episodes alone."""
+    """Returns behaviour cloning of the same expert episodes alone."""
     base = f_dvl(world)
     stage = replace(base.stages[1], objective=(LogLikelihood(),))
     return replace(base, name="cloned", critics={}, copies={}, source=Logged((shown(expert),)), stages=(stage,))

@@ -1,8 +1,8 @@
-"""Convex generators f of divergences and what their duals need: one object, from which the losses of dual RL follow.
+"""Convex generators f of divergences and their conjugates, from which the losses of dual RL follow.
 
     f*_p(y) = sup over t >= 0 of (t y - f(t));   ratio(y) = d f*_p / dy = argmax t: the density ratio at advantage y
 
-f(1) = 0. `surrogate` F is f*_p where it pushes a value up and 0 below 0; of reverse KL it is all of f*_p, times e. An
+f(1) = 0. `surrogate` F is f*_p where it raises a value and 0 below 0; for reverse KL it is all of f*_p, times e. An
 implicit maximum is the minimiser of level * F(x - v) + (1 - level) * v (Sikchi et al. 2024, arXiv:2302.08560).
 """
 
@@ -21,16 +21,16 @@ class Conjugate(Choice, Protocol):
     """A generator of a divergence, elementwise."""
 
     def generator(self, t: Tensor) -> Tensor:
-        """f(t), t >= 0."""
+        """Returns f(t), t >= 0."""
 
     def conjugate(self, y: Tensor) -> Tensor:
-        """f*_p(y)."""
+        """Returns f*_p(y)."""
 
     def ratio(self, y: Tensor) -> Tensor:
-        """argmax over t >= 0 of t y - f(t)."""
+        """Returns argmax over t >= 0 of t y - f(t)."""
 
     def surrogate(self, y: Tensor) -> Tensor:
-        """F(y): convex, not falling."""
+        """Returns F(y): convex, not decreasing."""
 
 
 @dataclass(frozen=True)
@@ -38,41 +38,41 @@ class ChiSquare(Conjugate):
     """f(t) = (t - 1)^2;  f*_p(y) = max(y/2 + 1, 0)^2 - 1;  F(y) = y+ + y+^2 / 4."""
 
     def generator(self, t: Tensor) -> Tensor:
-        """(t - 1)^2."""
+        """Returns (t - 1)^2."""
         return (t - 1.0).square()
 
     def conjugate(self, y: Tensor) -> Tensor:
-        """max(y/2 + 1, 0)^2 - 1."""
+        """Returns max(y/2 + 1, 0)^2 - 1."""
         return self.ratio(y).square() - 1.0
 
     def ratio(self, y: Tensor) -> Tensor:
-        """max(0, 1 + y/2)."""
+        """Returns max(0, 1 + y/2)."""
         return (1.0 + 0.5 * y).clamp(min=0.0)
 
     def surrogate(self, y: Tensor) -> Tensor:
-        """y+ + y+^2 / 4."""
+        """Returns y+ + y+^2 / 4."""
         above = y.clamp(min=0.0)
         return above + 0.25 * above.square()
 
 
 @dataclass(frozen=True)
 class TotalVariation(Conjugate):
-    """f(t) = |t - 1| / 2;  f*_p(y) = max(y, -1/2) up to 1/2 and infinite above;  F(y) = y+: grows as y itself."""
+    """f(t) = |t - 1| / 2;  f*_p(y) = max(y, -1/2) up to 1/2 and infinite above;  F(y) = y+, linear growth."""
 
     def generator(self, t: Tensor) -> Tensor:
-        """|t - 1| / 2."""
+        """Returns |t - 1| / 2."""
         return 0.5 * (t - 1.0).abs()
 
     def conjugate(self, y: Tensor) -> Tensor:
-        """max(y, -1/2), infinite above 1/2."""
+        """Returns max(y, -1/2), infinite above 1/2."""
         return torch.where(y > 0.5, torch.inf, y.clamp(min=-0.5))
 
     def ratio(self, y: Tensor) -> Tensor:
-        """0 below -1/2, 1 up to 1/2, infinite above."""
+        """Returns 0 below -1/2, 1 up to 1/2, infinite above."""
         return torch.where(y > 0.5, torch.inf, (y >= -0.5).to(y.dtype))
 
     def surrogate(self, y: Tensor) -> Tensor:
-        """y+."""
+        """Returns y+."""
         return y.clamp(min=0.0)
 
 
@@ -81,17 +81,17 @@ class ReverseKl(Conjugate):
     """f(t) = t log t;  f*_p(y) = exp(y - 1);  F(y) = exp(y), whose implicit maximum is XQL's log E exp."""
 
     def generator(self, t: Tensor) -> Tensor:
-        """t log t, 0 at 0."""
+        """Returns t log t, 0 at 0."""
         return torch.special.xlogy(t, t)
 
     def conjugate(self, y: Tensor) -> Tensor:
-        """exp(y - 1)."""
+        """Returns exp(y - 1)."""
         return (y - 1.0).exp()
 
     def ratio(self, y: Tensor) -> Tensor:
-        """exp(y - 1)."""
+        """Returns exp(y - 1)."""
         return (y - 1.0).exp()
 
     def surrogate(self, y: Tensor) -> Tensor:
-        """exp(y)."""
+        """Returns exp(y)."""
         return y.exp()

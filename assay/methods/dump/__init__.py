@@ -1,9 +1,9 @@
-"""dump: sources of training data are arms of a bandit whose payoff is the size of the advantages they give.
+"""dump: a bandit over data sources, rewarded by the size of the advantages that a source gives.
 
     P(d) = softmax(U_d / 0.1),   U_d = mean |A| of d's last 300 answers + sqrt(2 ln(N + 1) / (n_d + 1));   rest: grpo
 
-Wang et al. 2025. Where all answers are right or all are wrong, nothing can be learned and |A| is 0; it is largest where
-half of them are right. So the curriculum moves by itself from what is mastered to what has just come within reach.
+Wang et al. 2025. If all answers are correct or all are wrong, |A| is 0 and nothing can be learned; it is largest if
+half of them are correct. So the curriculum moves from mastered sources to those that have just become learnable.
 """
 
 from dataclasses import replace
@@ -31,7 +31,7 @@ def state_of(payoff: list[float], count: list[int]) -> State:
 
 
 def payoff_error() -> float:
-    """Mean |A| of grpo's groups of 8 with k right answers minus 2 sqrt(p (1 - p) 7/8), p = k/8."""
+    """Returns mean |A| of grpo's groups of 8 with k correct answers minus 2 sqrt(p (1 - p) 7/8), p = k/8."""
     errors = []
     for right in range(9):
         rewards = [1.0] * right + [0.0] * (8 - right)
@@ -42,7 +42,7 @@ def payoff_error() -> float:
 
 
 def distance_from_softmax() -> float:
-    """With equal counts the bonus cancels: P = softmax(mean |A| / temperature)."""
+    """Returns the distance from P = softmax(mean |A| / temperature); with equal counts the bonus cancels."""
     payoff = [0.0, 0.2, 0.9, 0.5]
     ours = SourceBandit(4).probabilities(state_of(payoff, [50] * 4))
     weight = np.exp(np.array(payoff) / 0.1)
@@ -50,7 +50,7 @@ def distance_from_softmax() -> float:
 
 
 def share_of_neglected() -> float:
-    """Of two equally good sources the one seen less is tried more."""
+    """Returns the share of the less visited of two equally good sources."""
     return float(SourceBandit(2).probabilities(state_of([0.5, 0.5], [400, 40]))[1])
 
 
@@ -67,7 +67,7 @@ METHOD = Method(
     family="curriculum",
     base=recipes.grpo,
     departures=(
-        "inside a source items come in order, each once, instead of at random with replacement",
+        "items of a source come in order, each once, instead of at random with replacement",
         "held-out evaluations do not enter the bandit, as they do in the authors' code",
         "counts are of answers, as in the authors' code; no KL to a reference",
         "a start's source is its ordinal modulo `num_sources`, as tasks.mixture numbers them; set it to the task's",

@@ -21,8 +21,8 @@ class SourceBandit(Curriculum):
         U_d = mean of the last `window` |A| of source d + sqrt(2 ln(N + 1) / (n_d + 1))
 
     n_d counts the sequences of source d so far, N all of them; |A| of a sequence is that of its mean advantage. DUMP
-    (arXiv:2504.09710). Inside a source starts are taken in order. Assumes a credit that writes `advantage`. Degenerate:
-    a source not yet seen has mean 0, so that the first draw is uniform; sequences without a decision count nothing.
+    (arXiv:2504.09710). Starts of a source are taken in order. Assumes a credit that writes `advantage`. Degenerate:
+    an unseen source has mean 0, so the first draw is uniform; sequences without a decision are not counted.
     """
 
     num_sources: int = 6
@@ -30,12 +30,12 @@ class SourceBandit(Curriculum):
     window: int = 300
 
     def init(self, scene: Scene) -> State:
-        """Per source: the next start, recent |A|, and how many sequences there were."""
+        """Returns for each source the next start, recent |A|, and the number of sequences."""
         num = self.num_sources
         return {"next": [0] * num, "recent": [[] for _ in range(num)], "count": [0] * num}
 
     def probabilities(self, state: State) -> np.ndarray:
-        """The share of each source now, [D]."""
+        """Returns the current probability of each source, [D]."""
         count = np.array(state["count"], dtype=np.float64)
         mean = np.array([np.mean(recent) if recent else 0.0 for recent in state["recent"]])
         bound = mean + np.sqrt(2.0 * np.log(max(1.0, count.sum()) + 1.0) / (count + 1.0))
@@ -43,9 +43,9 @@ class SourceBandit(Curriculum):
         return weight / weight.sum()
 
     def __call__(self, scene: Scene, state: State) -> np.ndarray:
-        """The next starts of the sources that were drawn."""
+        """Returns the next starts of the sources that were drawn."""
         num_starts, draw = scene.num_starts, scene.draw
-        begin = sum(state["next"])  # starts drawn so far: another call of the same step draws other numbers
+        begin = sum(state["next"])  # starts drawn so far: another call in the same step draws other numbers
         point = random.uniform(draw.at(8), np.arange(begin, begin + num_starts))
         upper = self.probabilities(state).cumsum()
         source = np.searchsorted(upper, point * upper[-1], side="right").clip(max=self.num_sources - 1)
@@ -56,7 +56,7 @@ class SourceBandit(Curriculum):
         return starts
 
     def observe(self, experience: Experience, scene: Scene, state: State) -> None:
-        """Remembers |mean advantage| of each sequence under its start's source."""
+        """Stores |mean advantage| of each sequence under its start's source."""
         mask = experience.mask
         size = (experience.column("advantage") * mask).sum(1).abs() / mask.sum(1).clamp(min=1)
         source = experience.column("start") % self.num_sources

@@ -1,11 +1,11 @@
-"""fisor: learn from a log which states can be kept safe, clone by weight inside, act by the safest candidate.
+"""fisor: learns from offline data which states can be kept safe; clones by weight; takes the safest candidate.
 
-    harm:   Q_h <- (1 - g) h + g max(h, V_h(s')),   V_h <- low expectile of Q_h over what was done;   feasible: V_h <= 0
+    harm:   Q_h <- (1 - g) h + g max(h, V_h(s')),   V_h <- low expectile of Q_h in the data;   feasible: V_h <= 0
     reward: Q <- r + g V(s'),                       V <- high expectile of Q
     actor:  loss = w |eps(s, k, a_k) - noise|^2,   w = [Q_h <= 0] exp(b (Q - V)) if V_h <= 0, else exp(c (V_h - Q_h))
 
-Zheng et al. 2024. A worst case is learned instead of a sum, so nothing is traded against reward and no multiplier is
-needed; weighted denoising generates behaviour(a|s) * w(s, a). The three losses do not wait for each other.
+Zheng et al. 2024. A worst case is learned instead of a sum, so cost is not traded against reward and no multiplier is
+needed; weighted denoising generates behaviour(a|s) * w(s, a). The three losses are independent of each other.
 """
 
 import math
@@ -23,13 +23,15 @@ from assay.recipes.defaults import CONTINUOUS
 
 
 def least_overlap() -> float:
-    """Of learned and enumerated safe sets, over 30 random processes of 12 states."""
+    """Returns the smallest overlap of learned and enumerated safe sets over 30 random processes of 12 states."""
     part, drawn = WorstToCome(0.9, harm=5.0), [random_process(seed) for seed in range(30)]
     return min(overlap(worst_values(part.backed_up, *process) <= 0, safe_set(*process)) for process in drawn)
 
 
 def horizon_error() -> torch.Tensor:
-    """V k forced decisions before a violation, against g^k (harm + 1) - 1, in a chain that ends in a bad loop."""
+    """Returns the error of V k forced decisions before a violation against g^k (harm + 1) - 1, in a chain to a bad
+    loop.
+    """
     num, part = 90, WorstToCome(0.95, harm=25.0)
     successor = (torch.arange(num) + 1).clamp(max=num - 1).unsqueeze(1)
     value = worst_values(part.backed_up, successor, successor == num - 1)
@@ -39,12 +41,12 @@ def horizon_error() -> torch.Tensor:
 
 
 def harm_without_costs() -> torch.Tensor:
-    """How far from -1 any value is where nothing costs: every state feasible, and the weights are IQL's."""
+    """Returns the largest distance of a value from -1 without costs: all states feasible, and the weights are IQL's."""
     return (worst_values(WorstToCome(0.9).backed_up, random_process(0)[0], torch.zeros(12, 2) > 0) + 1.0).abs().max()
 
 
 def known_safe(seed: int, level: float = 0.98) -> float:
-    """Overlap with the states that can be kept safe, of critics of harm alone whose V_h has this level."""
+    """Returns the overlap with the states that can be kept safe, of harm critics whose V_h has this level."""
     *_, value, q = fisor().stages
     stages = replace(value, critic=(least_harm(level),)), q
     return feasible_overlap(replace(fisor(), stages=stages, steps=150), seed)
@@ -63,12 +65,12 @@ METHOD = Method(
     base=recipes.iql,
     variants={"diffusion-bc": cloned_diffusion},
     departures=(
-        "a cut episode bootstraps; the authors treat time limits as ends, which calls doomed states safe there",
+        "a truncated episode bootstraps; the authors treat time limits as ends, which makes doomed states look safe",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",
         "harm 5 and discount 0.9: violations are seen 17 decisions ahead; the authors' 25 and 0.99 see 324",
-        "sharpness 10 on unscaled rewards, not 3; plain perceptrons; a native point and scripted logs, not DSRL",
-        "candidates of harm below -0.9 (-1 is none) are alike: among them the authors' minimum is the critic's noise",
-        "means of denoising steps are clipped, not the points; without random numbers candidates hash what is seen",
+        "sharpness 10 on unscaled rewards, not 3; plain perceptrons; a native point and scripted data, not DSRL",
+        "candidates of harm below -0.9 (-1 is no harm) count as equal: the authors' minimum picks the critic's noise",
+        "means of denoising steps are clipped, not the points; without random numbers candidates hash the observation",
     ),
     claims=(
         Exact("the safe set is the enumerated one, in 30 random processes", least_overlap, equals=1.0),

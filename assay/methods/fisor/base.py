@@ -1,4 +1,4 @@
-"""Safe offline learning by reachability: critics of reward and of harm, and a diffusion actor cloned by weight."""
+"""The recipe of fisor: critics of reward and of harm, and a diffusion actor trained by weighted cloning."""
 
 from __future__ import annotations
 
@@ -23,19 +23,17 @@ from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.defaults import CONTINUOUS, Defaults
 
 MIXED = Logged((Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True)), batch=128, updates=10)
-"""As many episodes of somebody careful as of somebody who does not mind costs, both disturbed."""
+"""Half cautious, half cost-ignoring expert episodes, both with action noise."""
 STEP = Adam(1e-3, clip_norm=0.0)
 
 
 def least_harm(level: float = 0.98) -> Td:
-    """V_h as a low expectile of recorded actions' harm: level 1/2 is their mean, level -> 1 the least that was done."""
+    """V_h as a low expectile of the recorded actions' harm: level 1/2 is the mean, level -> 1 the minimum."""
     return Td(RecordedAction("harm_q_target", largest=True), Expectile(1.0 - level), OfState("harm"))
 
 
 def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
-    """FISOR (arXiv:2401.10700): three losses that do not wait for each other, no multiplier; the safest of `num`
-    candidates acts.
-    """
+    """FISOR (arXiv:2401.10700): three independent losses, no multiplier; takes the safest of `num` candidates."""
     body = Perceptron((128, 128))
     value, q = Critic(body), Critic(body, ActionValue())
     harm_q = Td(WorstToCome(0.9, harm=5.0), of=OfAction("harm_q"))
@@ -62,7 +60,7 @@ def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
 
 
 def cloned_diffusion(world: Defaults = CONTINUOUS) -> Recipe:
-    """The same actor of the same log with every decision alike, one candidate."""
+    """Returns unweighted cloning of the same data by the same actor, one candidate."""
     base = fisor(world)
     actor = replace(base.stages[0], objective=(Denoising(Alike()),))
     copies = {"average": base.copies["average"]}

@@ -1,4 +1,4 @@
-"""Choosing among several decisions of an actor when training is over. Axes: N rows, C candidates, A actions."""
+"""Best-of-N action selection of the trained policy. Axes: N rows, C candidates, A actions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from assay.ops import random
 
 
 class Choosing:
-    """Draws C decisions for each row and takes the one that a critic likes best, the first of those it likes alike.
+    """Draws C actions for each row and takes the one with the best critic value; of equal ones the first.
 
-    The log-probability of the best of C is not known: it is 0, and nothing may be learned from it. Without uniform
-    numbers each row has a hash of what it sees, so that the decision is a function of the context.
+    The log-probability of the best of C is unknown: it is set to 0 and must not be trained on. Without uniform
+    numbers each row uses a hash of its context, so that the action is a function of the context.
     """
 
     def __init__(self, actor: Any, critic: Any, part: BestOf) -> None:
@@ -28,7 +28,7 @@ class Choosing:
         self.num_draws = part.num * actor.num_draws
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The chosen decision of each row."""
+        """Returns the chosen action of each row."""
         numbers = hashed_uniform(context, self.num_draws) if uniform is None else uniform
         rows, num = len(numbers), self.part.num
         spread = {name: value.repeat_interleave(num, 0) for name, value in context.items()}
@@ -38,7 +38,7 @@ class Choosing:
 
 
 def hashed_uniform(context: Context, num: int) -> Tensor:
-    """Uniform numbers [N, num] that belong to what each row sees, bit by bit."""
+    """Returns uniform numbers [N, num] that are a hash of each row's context."""
     seen = next(iter(context.values()))
     words = [column.numpy() for column in seen.float().contiguous().cpu().view(torch.int32).flatten(1).unbind(1)]
     values = random.uniform(Draw(0, (9,)), *(word[:, None] for word in words), np.arange(num)[None])
@@ -47,10 +47,10 @@ def hashed_uniform(context: Context, num: int) -> Tensor:
 
 @dataclass(frozen=True)
 class BestOf(Wrapper):
-    """The best of `num` decisions of `actor` by the pessimistic value of `critic`: max_c min_i Q_i(s, a_c).
+    """The best of `num` actions of `actor` by the pessimistic value of `critic`: max_c min_i Q_i(s, a_c).
 
-    Where values are harm, `lowest` turns it round: min_c max_i Q_i(s, a_c). Candidates that are `enough` or better are
-    alike, since differences among them are the critic's noise. One candidate is the actor itself.
+    If values are harm, `lowest` selects min_c max_i Q_i(s, a_c). Candidates that are `enough` or better count as
+    equal, since differences among them are the critic's noise. Degenerate: one candidate is the actor itself.
     """
 
     num: int = 16
@@ -61,15 +61,15 @@ class BestOf(Wrapper):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The actor and the critic."""
+        """Returns the names of the actor and the critic."""
         return self.actor, self.critic
 
     def cost(self, value_N: Tensor) -> Tensor:
-        """What is least for the best candidate, of values [N critics, rows]."""
+        """Returns the number to minimise over candidates, of values [N critics, rows]."""
         sign = 1.0 if self.lowest else -1.0
         cost = (sign * value_N).amax(0)
         return cost if self.enough is None else cost.clamp(min=sign * self.enough)
 
     def around(self, models: Mapping[str, Any]) -> Choosing:
-        """The choosing actor."""
+        """Returns the choosing actor."""
         return Choosing(models[self.actor], models[self.critic], self)

@@ -1,4 +1,4 @@
-"""How well a critic of harm knows which states of `steered-hazards` can be kept safe."""
+"""How well a harm critic identifies the states of `steered-hazards` that can be kept safe."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from assay.parts.sources.logged import Log
 from assay.tasks.control.steered import avoidable, steered_hazards
 
 NEAR = 0.2
-"""Distance from a disc's edge up to which states are judged; farther away every state is safe."""
+"""Distance from a disc's edge within which states are tested; farther away every state is safe."""
 
 
 def seen_near_discs() -> tuple[dict[str, Tensor], Tensor]:
-    """(contexts of logged decisions near discs, of episodes that no recipe's log begins with; whether each is safe)."""
+    """Returns contexts of recorded decisions near discs, of episodes unused by any recipe, and whether each is safe."""
     task = steered_hazards()
     logs = [Log(100, noise=0.4, first=5_000, reckless=which) for which in (False, True)]
     seen = torch.cat([log.columns(task)["context.observation"][:, 0] for log in logs])
@@ -31,8 +31,8 @@ def seen_near_discs() -> tuple[dict[str, Tensor], Tensor]:
 
 
 def feasible_overlap(recipe: Recipe, seed: int) -> float:
-    """Intersection over union of {V_h <= 0} and the states from which tried manoeuvres stay clear, after training the
-    recipe's stages on its own log.
+    """Returns the intersection over union of {V_h <= 0} and the states from which test manoeuvres stay clear, after
+    training the recipe's stages on its own data.
     """
     task, source = steered_hazards(), recipe.source
     engine, state = Engine(recipe, task.spec, seed, Placement()), source.init(Scene(task))

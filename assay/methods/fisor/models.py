@@ -1,6 +1,6 @@
-"""Diffusion actors: an action is denoised step by step. Axes: B, T, N rows, K steps, A actions.
+"""Diffusion actors: an action is denoised in K steps. Axes: B, T, N rows, K steps, A actions.
 
-Points are in units of half the action range around its centre. Step k = K, ..., 1 takes noise away; alpha_k is the
+Points are in units of half the action range around its centre. Steps k = K, ..., 1 remove noise; alpha_k is the
 variance-preserving schedule of Xiao et al. 2022 that FISOR and IDQL use:
 
     alpha_k = exp(-low / K - (high - low) (2k - 1) / (2 K^2)),   abar_k = alpha_1 ... alpha_k,   low, high = 0.1, 10
@@ -28,16 +28,17 @@ LOW, HIGH = 0.1, 10.0
 
 
 def alphas(steps: int) -> Tensor:
-    """alpha_1, ..., alpha_K, float64."""
+    """Returns alpha_1, ..., alpha_K, float64."""
     k = torch.arange(1, steps + 1, dtype=torch.float64)
     return (-LOW / steps - 0.5 * (HIGH - LOW) * (2.0 * k - 1.0) / steps**2).exp()
 
 
 class DiffusionPolicy(nn.Module):
-    """x_K ~ N(0, I);  x_(k-1) = clip(x_k - (1 - alpha_k) / sqrt(1 - abar_k) * eps(s, k, x_k)) / sqrt(alpha_k)) + noise.
+    """x_K ~ N(0, I);  x_(k-1) = clip(x_k - (1 - alpha_k) / sqrt(1 - abar_k) * eps(s, k, x_k)) / sqrt(alpha_k)) +
+    noise.
 
-    The noise has variance 1 - alpha_k; the last step has none, so that a = x_0 is a function of the path x_K, ..., x_1,
-    whose density is known (DDPM, arXiv:2006.11239). Without uniform numbers there is no noise at all.
+    The noise has variance 1 - alpha_k; the last step has none, so that a = x_0 is a function of the path x_K, ...,
+    x_1, whose density is known (DDPM, arXiv:2006.11239). Without uniform numbers there is no noise at all.
     """
 
     centre: Tensor
@@ -53,7 +54,7 @@ class DiffusionPolicy(nn.Module):
         self.noise = Timed(body, num_inputs + space.size, space.size)
         centre, half_range = bounds(space)
         alpha = alphas(steps)
-        # Walking goes from K down to 1, so the buffers do.
+        # Paths run from K down to 1, so the buffers do too.
         self.register_buffer("centre", centre)
         self.register_buffer("half_range", half_range)
         self.register_buffer("times", time_features(torch.arange(steps, 0, -1) / steps))
@@ -61,13 +62,13 @@ class DiffusionPolicy(nn.Module):
         self.register_buffer("total", alpha.cumprod(0).flip(0).float())
 
     def denoised(self, seen: Tensor, which: Tensor, point: Tensor) -> Tensor:
-        """The mean of the point after step `which` (0 is the first taken); seen and point are [..., size]."""
+        """Returns the mean of the point after step `which` (0 is the first taken); seen and point are [..., size]."""
         noise = self.noise(point.shape[:-1], seen, self.times[which], point)
         alpha, total = self.alpha[which].unsqueeze(-1), self.total[which].unsqueeze(-1)
         return ((point - (1.0 - alpha) / (1.0 - total).sqrt() * noise) / alpha.sqrt()).clamp(-1.0, 1.0)
 
     def walk(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """An action, its path x_K, ..., x_1 [N, K, A] and the path's log-density."""
+        """Samples an action; returns it with its path x_K, ..., x_1 [N, K, A] and the path's log-density."""
         seen, order = features(context), torch.arange(self.steps, device=self.alpha.device)
         log_std = self.log_std(seen)
         noise = path_noise(uniform, self.steps, self.size, seen)
@@ -76,24 +77,24 @@ class DiffusionPolicy(nn.Module):
         return action, path_logp(path, mean, log_std), path
 
     def log_std(self, seen: Tensor) -> Tensor:
-        """log sqrt(1 - alpha) of the steps with noise, [..., K - 1, A]."""
+        """Returns log sqrt(1 - alpha) of the steps with noise, [..., K - 1, A]."""
         spread = 0.5 * (1.0 - self.alpha[:-1]).log()
         return spread.unsqueeze(-1).expand(*seen.shape[:-1], self.steps - 1, self.size)
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """An action, and the log-density of its path."""
+        """Samples an action; returns it with the log-density of its path."""
         action, logp, _ = self.walk(context, uniform)
         return action, logp
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-densities of the recorded paths."""
+        """Returns the log-densities of the recorded paths."""
         path, seen = batch.column("path"), features(batch.context)
         order = torch.arange(self.steps - 1, device=path.device)
         mean = self.denoised(seen.unsqueeze(-2).expand(*path.shape[:-2], self.steps - 1, -1), order, path[..., :-1, :])
         return Scored(path_logp(path, mean, self.log_std(seen)) * batch.mask)
 
     def misfit(self, context: Context, action: Tensor, uniform: Tensor) -> Tensor:
-        """|eps(s, k, sqrt(abar_k) a + sqrt(1 - abar_k) noise) - noise|^2 at a random step."""
+        """Returns |eps(s, k, sqrt(abar_k) a + sqrt(1 - abar_k) noise) - noise|^2 at a random step."""
         which = (uniform[..., 0] * self.steps).long().clamp(max=self.steps - 1)
         noise, total = normal_sample(uniform[..., 1:]), self.total[which].unsqueeze(-1)
         goal = (action - self.centre) / self.half_range
@@ -103,7 +104,7 @@ class DiffusionPolicy(nn.Module):
 
 @dataclass(frozen=True)
 class Diffusion(ActorHead):
-    """A diffusion policy of `steps` steps, two at least: with one no step of the path would have a density."""
+    """A diffusion policy of `steps` steps, at least two: with one step no part of the path has a density."""
 
     steps: int = 5
     breaks: ClassVar[Mapping[str, str]] = {
@@ -112,7 +113,7 @@ class Diffusion(ActorHead):
     }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The actor for this task."""
+        """Returns the actor for this task."""
         if self.steps < 2:
             raise AssayError(f"Diffusion needs at least 2 steps, got {self.steps}")
         return DiffusionPolicy(body, feature_size(spec), need_box(spec, "a diffusion actor"), self.steps)

@@ -1,4 +1,4 @@
-"""How much recorded decisions count where some states can be kept safe and others cannot. Axes: B, T, N critics."""
+"""Weights of recorded decisions by feasibility. Axes: B, T, N critics."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from assay.parts.objectives.weighted import exponential_weight
 
 @dataclass(frozen=True)
 class Feasible(Weight):
-    """Rewarding decisions among those that stay safe, and where nothing is safe the least harmful ones:
+    """Weights by reward among safe decisions, and by least harm where no decision is safe.
 
         V_h(s) <= 0:  [Q_h(s, a) <= 0] * min(exp(sharpness * (Q(s, a) - V(s))), limit)
         else:         min(exp(caution * (V_h(s) - Q_h(s, a))), harm_limit)
 
-    FISOR (arXiv:2401.10700). Q = min_i, Q_h = max_i; `gain` and `harm` name the critics (Q, V) and (Q_h, V_h). A safe
-    state in which nothing recorded is safe has weight 0: nothing is learned there.
+    FISOR (arXiv:2401.10700). Q = min_i, Q_h = max_i; `gain` and `harm` name the critics (Q, V) and (Q_h, V_h).
+    Degenerate: a safe state without a safe recorded decision has weight 0.
     """
 
     sharpness: float = 3.0
@@ -33,7 +33,7 @@ class Feasible(Weight):
     harm: tuple[str, str] = model_name(("harm_q_target", "harm"))
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """The weights."""
+        """Returns the weights."""
         context, action = batch.context, batch.action
         (q, value), (harm_q, harm) = ([view.model(name) for name in pair] for pair in (self.gain, self.harm))
         worst, least_worst = harm_q(context, action).amax(0), harm(context)

@@ -1,6 +1,6 @@
-"""Which states of a small deterministic process can be kept safe, by enumeration and by a critic's own targets.
+"""Safe sets of a small deterministic process, by enumeration and by a critic's own targets.
 
-Axes: S states, A actions. Action a leads from s to `successor` [S, A]; `unsafe` [S, A] says that it violates.
+Axes: S states, A actions. Action a leads from s to `successor` [S, A]; `unsafe` [S, A] marks violations.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from torch import Tensor
 from assay.core.record import Experience
 
 Target = Callable[[Experience, Tensor], Tensor]
-"""(decisions, values of what follows each) -> what the critic is to learn, both [B, 1]."""
+"""(decisions, next values) -> the critic's targets, both [B, 1]."""
 
 
 def every_decision(unsafe_SA: Tensor) -> Experience:
-    """A row for each decision of each state, in order, float64; what is unsafe costs 1."""
+    """Returns a row for each decision of each state, in order, float64; unsafe decisions cost 1."""
     num = unsafe_SA.numel()
     nothing, mask = torch.zeros(num, 1, dtype=torch.float64), torch.ones(num, 1, dtype=torch.bool)
     state = torch.arange(len(unsafe_SA)).repeat_interleave(unsafe_SA.shape[1]).unsqueeze(1)
@@ -34,7 +34,9 @@ def every_decision(unsafe_SA: Tensor) -> Experience:
 
 
 def worst_values(target: Target, successor_SA: Tensor, unsafe_SA: Tensor, sweeps: int = 3000) -> Tensor:
-    """V [S] = min over a of target(s, a), iterated until it stays: the fixed point where expectiles are minima."""
+    """Returns V [S] = min over a of target(s, a), iterated to convergence: the fixed point where expectiles are
+    minima.
+    """
     record, value = every_decision(unsafe_SA), torch.zeros(len(unsafe_SA), dtype=torch.float64)
     for _ in range(sweeps):
         before, q = value, target(record, value[successor_SA].view(-1, 1)).view(unsafe_SA.shape)
@@ -45,7 +47,9 @@ def worst_values(target: Target, successor_SA: Tensor, unsafe_SA: Tensor, sweeps
 
 
 def safe_set(successor_SA: Tensor, unsafe_SA: Tensor) -> Tensor:
-    """[S] bool: the largest set in which some decision neither violates nor leaves it, by backward elimination."""
+    """Returns the largest set in which some decision neither violates nor leaves it, by backward elimination; bool
+    [S].
+    """
     safe = torch.ones(len(unsafe_SA), dtype=torch.bool)
     for _ in range(len(safe)):
         safe = safe & (~unsafe_SA & safe[successor_SA]).any(1)
@@ -53,7 +57,7 @@ def safe_set(successor_SA: Tensor, unsafe_SA: Tensor) -> Tensor:
 
 
 def random_process(seed: int, num_states: int = 12, num_actions: int = 2) -> tuple[Tensor, Tensor]:
-    """(successor, unsafe) [S, A] in which entering one of a quarter of the states violates."""
+    """Returns (successor, unsafe) [S, A] in which entering one of a quarter of the states violates."""
     draw = torch.Generator().manual_seed(seed)
     successor = torch.randint(num_states, (num_states, num_actions), generator=draw)
     bad = torch.rand(num_states, generator=draw) < 0.25
@@ -61,6 +65,6 @@ def random_process(seed: int, num_states: int = 12, num_actions: int = 2) -> tup
 
 
 def overlap(mine: Tensor, other: Tensor) -> float:
-    """Size of the intersection over that of the union; 1 where both are empty."""
+    """Returns intersection over union; 1 if both are empty."""
     union = int((mine | other).sum())
     return int((mine & other).sum()) / union if union else 1.0

@@ -1,10 +1,10 @@
-"""Which states can still be kept safe: values of the worst harm to come, learned from what was recorded alone.
+"""Feasibility values: the worst harm to come, learned from recorded decisions alone.
 
-Axes: B sequences, T columns, N critics. h(s, a) > 0 says that a decision violates; V(s) <= 0 that some way on does not:
+Axes: B sequences, T columns, N critics. h(s, a) > 0 means a violation; V(s) <= 0 means that it can be avoided:
 
     Q(s, a) = (1 - discount) h + discount * max(h, V(s')),  h where the episode ends;   V(s) = min over a of Q(s, a)
 
-Fisac et al. 2019 (arXiv:1809.07737 for the discounted form); from a record by expectiles: FISOR (arXiv:2401.10700).
+Fisac et al. 2019 (arXiv:1809.07737 for the discounted form); from data by expectiles: FISOR (arXiv:2401.10700).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from assay.core.slots import Target, View
 
 @dataclass(frozen=True)
 class WorstToCome(Target):
-    """y = (1 - discount) h + discount * max(h, V(s')): h once terminal, no sum of costs.
+    """y = (1 - discount) h + discount * max(h, V(s')): h if terminal, not a sum of costs.
 
-    h is `harm` where the decision cost something, else -1; where nothing costs it is -1 everywhere. A violation that
-    cannot be avoided k decisions ahead has y = discount^k (harm + 1) - 1: it is seen up to ln(harm + 1) / -ln(discount)
-    decisions ahead, which is what a large `harm` is for. V is the critic `value`.
+    h is `harm` if the decision cost something, else -1. A violation that cannot be avoided k decisions ahead has y =
+    discount^k (harm + 1) - 1: it is visible up to ln(harm + 1) / -ln(discount) decisions ahead, which is the purpose
+    of a large `harm`. V is the critic `value`. Degenerate: without costs it is -1 everywhere.
     """
 
     discount: float = 0.99
@@ -33,17 +33,17 @@ class WorstToCome(Target):
     value: str = model_name("harm")
 
     def harm_of(self, now: Experience) -> Tensor:
-        """h [B, T]."""
+        """Returns h [B, T]."""
         safe = torch.full_like(now.reward, -1.0)
         return safe if now.cost is None else torch.where((now.cost > 0).any(-1), self.harm, safe)
 
     def backed_up(self, now: Experience, value_next: Tensor) -> Tensor:
-        """y for decisions with these values of what follows, [B, T]; no gradient."""
+        """Returns y for decisions with these next values, [B, T]; no gradient."""
         harm = self.harm_of(now)
         later = (1.0 - self.discount) * harm + self.discount * torch.maximum(harm, value_next)
         return torch.where(now.terminal, harm, later).detach()
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         return self.backed_up(batch.now, view.model(self.value)(batch.after.context))

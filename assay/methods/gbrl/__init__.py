@@ -1,9 +1,10 @@
-"""gbrl: policy and value are sums of decision trees; every update fits one more to the gradient in the outputs.
+"""gbrl: policy and value are sums of decision trees; every update fits one more to the output gradient.
 
     f <- f - step * tree(s),  leaf = mean over its rows of d loss / d f(s);  loss = ppo's (or a2c's, or any other)
 
-Fuhrer, Tessler & Dalal 2024. Losses see outputs only, so they stay as they are. Policy and value share a tree's
-conditions, not its leaves and step sizes. Codes are asked for equality; the scale of a feature does not matter.
+Fuhrer, Tessler & Dalal 2024. Losses see outputs only, so they stay unchanged. Policy and value share a tree's
+conditions, not its leaves and step sizes. Categorical features are tested for equality; the scale of a feature does
+not matter.
 """
 
 import torch
@@ -21,20 +22,20 @@ POLICY, VALUE = torch.cos(7.0 * ROWS), ROWS[:, :1].square()
 
 
 def error_of_a_deep_tree() -> torch.Tensor:
-    """Six distinct inputs have five thresholds: at depth 5 every input has a leaf of its own."""
+    """Returns the error at depth 5, where each of six distinct inputs (five thresholds) has a leaf of its own."""
     inputs, gradient = ROWS[:6, :1], POLICY[:6]
     tree = grown(Boost(1.0, tree=Oblivious(depth=5)), inputs, {"actor": gradient})["actor"]
     return (tree(inputs) + gradient).abs().max()
 
 
 def error_above_brute_force() -> torch.Tensor:
-    """At depth 1: the squared error that the tree leaves, less the least that any threshold leaves."""
+    """Returns the squared error left by a tree of depth 1, minus the least that any threshold leaves."""
     tree = grown(Boost(1.0, tree=Oblivious(depth=1, score=Cosine())), ROWS, {"actor": POLICY})["actor"]
     return (tree(ROWS) + POLICY).square().sum() - best_split_error(ROWS, POLICY)
 
 
 def shared_minus_separate() -> torch.Tensor:
-    """Trees of a shared structure against mean gradients of each model alone under the same conditions."""
+    """Compares trees of a shared structure with mean gradients of each model alone under the same conditions."""
     boost = Boost(1.0, rates={"value": 0.1}, tree=Oblivious(depth=2, score=SquaredError()))
     trees = grown(boost, ROWS, {"actor": POLICY, "value": VALUE})
     actor = trees["actor"](ROWS) + leaf_means_one_by_one(trees["actor"], ROWS, POLICY)
@@ -43,13 +44,13 @@ def shared_minus_separate() -> torch.Tensor:
 
 
 def projection() -> torch.Tensor:
-    """<G, h> - |h|^2 of the leaf means h: to first order the loss never rises."""
+    """Returns <G, h> - |h|^2 of the leaf means h: to first order the loss never rises."""
     step = -grown(Boost(1.0), ROWS, {"actor": POLICY})["actor"](ROWS)
     return ((POLICY * step).sum() - step.square().sum()).abs()
 
 
 def change_with_scale() -> torch.Tensor:
-    """The same tree from features that went through increasing functions."""
+    """Returns the change of the tree under increasing transformations of the features."""
     trees = [grown(Boost(1.0), rows, {"actor": POLICY})["actor"](rows) for rows in (ROWS, 100.0 * ROWS**3 + 5.0)]
     return (trees[0] - trees[1]).abs().max()
 
@@ -63,7 +64,7 @@ METHOD = Method(
     base=recipes.ppo,
     departures=(
         "oblivious trees only, scored by standardised gradients: under cosine, larger gradients choose the tree",
-        "a tree keeps the step size that it was added with; the authors' code applies today's to all trees",
+        "a tree keeps the step size that it was added with; the authors' code applies the current one to all trees",
         "a tree without a condition is the batch's mean gradient (the authors' code: zero)",
         "no clipping of single rows' gradients, no control variates; advantages are whitened over the whole batch",
     ),

@@ -15,7 +15,7 @@ from assay.recipes.defaults import CONTROL, Defaults
 
 
 def boosted(base: Recipe, boost: Boost, codes: tuple[int, ...] = ()) -> Recipe:
-    """The recipe's losses, in one stage, on a policy and a value of trees."""
+    """Returns the recipe's losses, in one stage, on a policy and a value made of trees."""
     first = base.stages[0]
     stage = Stage(
         first.name,
@@ -33,8 +33,8 @@ BOOST = Boost(0.2, rates={"value": 0.5}, tree=Oblivious(score=SquaredError()), i
 
 
 def gbrl(world: Defaults = CONTROL, codes: tuple[int, ...] = ()) -> Recipe:
-    """GBRL (arXiv:2407.08250): PPO whose policy and value are trees of one structure with step sizes of their own.
+    """GBRL (arXiv:2407.08250): PPO with policy and value trees of one structure and separate step sizes.
 
-    Every update is a tree that all later decisions pay for, so a batch serves twelve updates in every world.
+    Every update adds a tree that all later decisions evaluate, so a batch is used for twelve updates only.
     """
     return replace(boosted(ppo(world), BOOST, codes), name="gbrl", source=FreshDecisions(epochs=3, minibatches=4))

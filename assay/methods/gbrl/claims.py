@@ -15,9 +15,9 @@ from assay.methods.gbrl.optimizer import Boost
 def grown(
     boost: Boost, inputs_RF: Tensor, gradients: Mapping[str, Tensor], codes: tuple[int, ...] = ()
 ) -> dict[str, TreeSum]:
-    """Sums of one tree each, by model: what an update adds that finds these gradients [R, P] at these inputs.
+    """Returns sums of one tree each, by model: the update for these gradients [R, P] at these inputs.
 
-    Gradients are each row's own; features in `codes` are asked for equality.
+    Gradients are per row; features in `codes` are tested for equality.
     """
     num, num_features = inputs_RF.shape
     categorical = torch.tensor([feature in codes for feature in range(num_features)])
@@ -27,7 +27,7 @@ def grown(
 
 
 def best_split_error(inputs_RF: Tensor, gradient_RP: Tensor) -> float:
-    """The smallest squared error that the means of two sides of any threshold leave, one threshold after the other."""
+    """Returns the smallest squared error that the means of the two sides of any threshold leave."""
     best = float("inf")
     for column in inputs_RF.T:
         for value in column:
@@ -37,7 +37,7 @@ def best_split_error(inputs_RF: Tensor, gradient_RP: Tensor) -> float:
 
 
 def leaf_means_one_by_one(tree: TreeSum, inputs_RF: Tensor, gradient_RP: Tensor) -> Tensor:
-    """For each row, the mean gradient of the rows that answer all conditions of the first tree as it does."""
+    """Returns for each row the mean gradient of the rows that answer all conditions of the first tree alike."""
     asked, value = inputs_RF[:, tree.feature[0]], tree.value[0]
     answers = torch.where(tree.categorical[tree.feature[0]], asked == value, asked > value)
     return torch.stack([gradient_RP[(answers == answer).all(1)].mean(0) for answer in answers])

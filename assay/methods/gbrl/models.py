@@ -1,4 +1,4 @@
-"""A sum of oblivious decision trees that grows: f(x) = sum_i leaf_i(x). Axes: M trees, D levels, F, P outputs."""
+"""A growing sum of oblivious decision trees: f(x) = sum_i leaf_i(x). Axes: M trees, D levels, F, P outputs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from assay.methods.gbrl.splits import leaf_numbers
 from assay.models.bodies.perceptron import feature_size, features, shaped
 
 AT_ONCE = 4_000_000
-"""Leaves that are looked up at a time."""
+"""Leaves looked up at a time."""
 
 
 def categorical_features(spec: Spec, codes: tuple[int, ...]) -> Tensor:
-    """Which features are codes without an order, [F]: those named, and a numbered state."""
+    """Returns which features are categorical, [F]: those named, and a numbered state."""
     if isinstance(spec.observation, Discrete):
         return torch.ones(1, dtype=torch.bool)
     if not isinstance(spec.observation, Box):
-        raise AssayError(f"trees cannot read {spec.observation}; they ask about numbers or numbered states")
+        raise AssayError(f"trees cannot read {spec.observation}; they need vectors or numbered states")
     size = feature_size(spec)
     if codes and not 0 <= min(codes) <= max(codes) < size:
         raise AssayError(f"codes={codes} names a feature beyond the {size} of this task")
@@ -32,14 +32,15 @@ def categorical_features(spec: Spec, codes: tuple[int, ...]) -> Tensor:
 
 
 def tree_inputs(context: Context) -> Tensor:
-    """The observation and goal, or the number of the state as its only feature."""
+    """Returns the observation and goal, or the number of the state as the only feature."""
     return context["state"].unsqueeze(-1).float() if "state" in context else features(context)
 
 
 class TreeSum(nn.Module):
-    """[..., F] -> [..., P]. Trees are added, never changed: each keeps its own step size, inside its leaves.
+    """[..., F] -> [..., P]. Trees are added, never changed: each keeps its step size, inside its leaves.
 
-    It is stepped by the gradient of its outputs: between `record` and `recorded` outputs are leaves of the graph.
+    It is trained by the gradient of its outputs: between `record` and `recorded`, outputs are leaves of the autograd
+    graph.
     """
 
     feature: Tensor
@@ -57,7 +58,7 @@ class TreeSum(nn.Module):
         self._kept: list[tuple[Tensor, Tensor]] | None = None
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The sum of all trees; the same leaf of the graph for the same input while recording."""
+        """Returns the sum of all trees; while recording, equal inputs return the same leaf of the graph."""
         if self._kept is None or not torch.is_grad_enabled():
             return self.predict(inputs)
         for known, outputs in self._kept:
@@ -68,7 +69,7 @@ class TreeSum(nn.Module):
 
     @torch.no_grad()
     def predict(self, inputs: Tensor) -> Tensor:
-        """Row by row, in parts of bounded size."""
+        """Returns the outputs row by row, in parts of bounded size."""
         rows = inputs.reshape(-1, inputs.shape[-1])
         size = max(1, AT_ONCE // max(1, len(self.feature)))
         parts = [self._sum(rows[first : first + size]) for first in range(0, len(rows), size)]
@@ -84,7 +85,7 @@ class TreeSum(nn.Module):
         return nn.functional.embedding_bag(leaf.T.contiguous(), self.leaf.flatten(0, 1), mode="sum")
 
     def add(self, feature_D: Tensor, value_D: Tensor, leaf_LP: Tensor) -> None:
-        """One more tree, as deep as those that are there."""
+        """Adds a tree of the same depth as the others."""
         if not len(self.feature):
             self.regrow({"feature": feature_D[None], "value": value_D[None], "leaf": leaf_LP[None]})
             return
@@ -100,57 +101,57 @@ class TreeSum(nn.Module):
         self._kept = []
 
     def recorded(self) -> list[tuple[Tensor, Tensor]]:
-        """What was kept."""
+        """Returns the inputs and outputs kept since `record`."""
         kept, self._kept = self._kept or [], None
         return kept
 
     def growth(self) -> State:
-        """The trees."""
+        """Returns the trees."""
         return {"feature": self.feature, "value": self.value, "leaf": self.leaf}
 
     def regrow(self, state: State) -> None:
-        """These trees instead of those that are there."""
+        """Replaces the trees by these."""
         self.feature = state["feature"].to(self.feature).clone()
         self.value, self.leaf = state["value"].to(self.value).clone(), state["leaf"].to(self.leaf).clone()
 
     def follow(self, other: Any, rate: float) -> None:
-        """The trees of both, mine scaled by 1 - rate, theirs by rate; trees that both have are one."""
+        """Averages both sums: own trees scaled by 1 - rate, the other's by rate; shared trees are merged."""
         if rate == 1.0:
             self.regrow(other.growth())
             return
         shared = min(len(self.feature), len(other.feature))
         same = (self.feature[:shared] == other.feature[:shared]) & (self.value[:shared] == other.value[:shared])
         if len(self.feature) > shared or not bool(same.all()):
-            raise AssayError("a copy of trees follows the ensemble that it was copied from, no other")
+            raise AssayError("a target network of trees can only track the ensemble that it was copied from")
         missing = torch.zeros_like(other.leaf[shared:])
         self.feature, self.value = other.feature.clone(), other.value.clone()
         self.leaf = torch.cat([self.leaf, missing]).lerp(other.leaf, rate) if shared else other.leaf * rate
 
 
 class TreeOutputs(nn.Module):
-    """Numbers of a sum of trees; 0 before the first."""
+    """Outputs of a sum of trees; 0 before the first tree."""
 
     def __init__(self, categorical_F: Tensor, ask: Ask) -> None:
         super().__init__()
         self.trees, self.shape = TreeSum(categorical_F, ask.num), ask.shape
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """[..., *shape]."""
+        """Returns outputs [..., *shape]."""
         return shaped(self.trees(tree_inputs(context)), self.shape)
 
 
 @dataclass(frozen=True)
 class Trees(Body):
-    """A sum of decision trees; what a head adds of its own (a deviation) is a parameter, not a tree's.
+    """A sum of decision trees; a head's own parameters (a standard deviation) stay parameters.
 
-    `codes` are the features whose values have no order: asked for equality. A numbered state is one by itself.
+    `codes` are categorical features, tested for equality. A numbered state is always categorical.
     """
 
     codes: tuple[int, ...] = ()
-    breaks: ClassVar[dict[str, str]] = {"learns": "stepped by the gradient of its outputs; trees are no parameters"}
+    breaks: ClassVar[dict[str, str]] = {"learns": "trained by the gradient of its outputs; trees are not parameters"}
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """The trees for this task."""
+        """Returns the trees for this task."""
         if ask.members or ask.action:
-            raise AssayError("Trees() read states alone and are one sum, and this head asks for more. Use Perceptron()")
+            raise AssayError("Trees() reads states only and is a single sum; this head needs more. Use Perceptron()")
         return TreeOutputs(categorical_features(spec, self.codes), ask)

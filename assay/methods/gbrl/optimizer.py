@@ -23,52 +23,52 @@ NOWHERE = 3e38
 
 
 class Score(Choice, Protocol):
-    """How good a condition is, from the sums of squares that it separates."""
+    """Scores a condition by the sums of squares that it separates."""
 
     def scaled(self, gradient_RP: Tensor) -> Tensor:
-        """The gradients that are to be told apart."""
+        """Returns the gradients to separate."""
 
     def of(self, separation: Tensor) -> Tensor:
-        """The score of a node, from |S_L|^2 / n_L + |S_R|^2 / n_R; scores of nodes are added."""
+        """Returns the score of a node from |S_L|^2 / n_L + |S_R|^2 / n_R; scores of nodes are added."""
 
 
 @dataclass(frozen=True)
 class Cosine(Score):
     """sqrt(|S_L|^2 / n_L + |S_R|^2 / n_R): (sum of G . leaf) / |leaf|, the cosine of gradients and leaves up to |G|.
 
-    Outputs with larger gradients choose the tree.
+    Outputs with larger gradients dominate the choice.
     """
 
     def scaled(self, gradient_RP: Tensor) -> Tensor:
-        """As they are."""
+        """Returns the gradients unchanged."""
         return gradient_RP
 
     def of(self, separation: Tensor) -> Tensor:
-        """The root."""
+        """Returns the square root."""
         return separation.clamp(min=0).sqrt()
 
 
 @dataclass(frozen=True)
 class SquaredError(Score):
-    """How much a split lowers the squared error of the gradients, every output in units of its own deviation."""
+    """The reduction of the gradients' squared error by a split, every output in units of its own deviation."""
 
     def scaled(self, gradient_RP: Tensor) -> Tensor:
-        """Centred, over their standard deviation (n - 1); an output without spread is centred only."""
+        """Returns the gradients centred, over their standard deviation (n - 1); constant outputs are only centred."""
         centred = gradient_RP - gradient_RP.mean(0)
         spread = centred.square().sum(0).div(max(1, len(centred) - 1)).sqrt()
         return centred / torch.where(spread > 0, spread, 1.0)
 
     def of(self, separation: Tensor) -> Tensor:
-        """As it is."""
+        """Returns the separation unchanged."""
         return separation
 
 
 @dataclass(frozen=True)
 class Oblivious(Choice):
-    """A tree with one condition a level: the one with the largest sum of scores over the level's nodes.
+    """Grows a tree with one condition per level: the one with the largest sum of scores over the level's nodes.
 
-    Conditions are values of this batch, at most `bins` a numeric feature; none comes twice. A level at which none is
-    left separates nothing.
+    Conditions are values of this batch, at most `bins` per numeric feature; none is used twice. Degenerate: a level
+    without a remaining condition separates nothing.
     """
 
     depth: int = 4
@@ -76,7 +76,7 @@ class Oblivious(Choice):
     score: Score = Cosine()
 
     def __call__(self, inputs_RF: Tensor, gradient_RP: Tensor, categorical_F: Tensor) -> tuple[Tensor, Tensor]:
-        """(feature [D], value [D]) of each level."""
+        """Returns (feature [D], value [D]) of each level."""
         asked = conditions(inputs_RF, categorical_F, self.bins)
         numbers, is_free = self.score.scaled(gradient_RP), asked.ask.clone()
         node = torch.zeros(len(inputs_RF), dtype=torch.int64, device=inputs_RF.device)
@@ -95,7 +95,7 @@ class Oblivious(Choice):
 
 
 def answer(asked: Conditions, f: Tensor, k: Tensor) -> Tensor:
-    """Whether condition k of feature f is true, row by row."""
+    """Returns whether condition k of feature f is true, row by row."""
     return torch.where(asked.categorical[f], asked.code[f] == k, asked.code[f] > k)
 
 
@@ -103,9 +103,9 @@ def answer(asked: Conditions, f: Tensor, k: Tensor) -> Tensor:
 class Boost(Optimizer):
     """f <- f - learning_rate * rates[model] * tree (arXiv:2407.08250): a leaf is the mean gradient of its rows.
 
-    The gradient is each row's own: the mean over R rows is undone, so that the step does not depend on the batch's
-    size. With `shared` the models of a stage have trees of one structure, fitted to all their outputs, and leaves of
-    their own. Parameters beside the trees (a Gaussian's deviation) are moved by `inner`.
+    Gradients are per row: the mean over R rows is undone, so that the step does not depend on the batch size. With
+    `shared` the models of a stage have trees of one structure, fitted to all their outputs, with separate leaves.
+    `inner` updates the parameters beside the trees (a Gaussian's deviation).
     """
 
     learning_rate: float | Schedule = 0.1
@@ -116,21 +116,21 @@ class Boost(Optimizer):
     clip_norm: float = 0.0
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """What the inner optimizer remembers."""
+        """Returns the state of the inner optimizer."""
         return {"inner": self.inner.init(values)}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Moves parameters, where there are any."""
+        """Updates the parameters, if there are any."""
         if any(len(each) for each in values):
             self.inner.step(values, gradients, sums, state["inner"])
 
     def grow(self, fits: Sequence[Fit], state: State) -> None:
-        """One tree for each model, of one structure where they share."""
+        """Adds one tree to each model, of one structure if they share it."""
         for group in [fits] if self.shared else [[fit] for fit in fits]:
             inputs, num = group[0].inputs, len(group[0].inputs)
             if any(fit.inputs.shape != inputs.shape or not torch.equal(fit.inputs, inputs) for fit in group[1:]):
                 names = ", ".join(fit.name for fit in group)
-                raise AssayError(f"{names} saw different inputs in one update, so no tree fits all; set shared=False")
+                raise AssayError(f"{names} saw different inputs in one update, so no tree fits all. Set shared=False")
             if num:
                 gradient = torch.cat([num * fit.gradient.double() for fit in group], 1)
                 self._add(group, inputs, gradient)

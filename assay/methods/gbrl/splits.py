@@ -1,7 +1,7 @@
-"""Binary conditions on rows of features, and which of them explain numbers best. Axes: R rows, F features, K conditions
+"""Binary conditions on rows of features, and how well they separate numbers. Axes: R rows, F features, K conditions
 of a feature, N nodes, P outputs, M trees, D levels.
 
-A numeric feature is asked `x > v`, a categorical one `x == v`, v being a value that some row has.
+A numeric feature is tested by `x > v`, a categorical one by `x == v`, where v is a value of some row.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Conditions:
-    """Conditions (feature f, value[f, k]) on R rows; `ask` [F, K] says which of them separate rows at all.
+    """Conditions (feature f, value[f, k]) on R rows; `ask` [F, K] marks those that separate rows at all.
 
     `code` [F, R]: a numeric condition k is true where code > k, a categorical one where code == k.
     """
@@ -29,8 +29,8 @@ class Conditions:
 
 
 def conditions(inputs_RF: Tensor, categorical_F: Tensor, bins: int) -> Conditions:
-    """All distinct values where there are at most `bins` + 1 rows, else `bins` values at equal-count quantiles;
-    categories all. Depends on the order of a numeric feature's values alone.
+    """Returns all distinct values if there are at most `bins` + 1 rows, else `bins` values at equal-count quantiles;
+    all categories. Depends only on the order of a numeric feature's values.
     """
     rows, num = inputs_RF.T.contiguous(), len(inputs_RF)
     ordered = rows.sort(-1).values
@@ -39,7 +39,7 @@ def conditions(inputs_RF: Tensor, categorical_F: Tensor, bins: int) -> Condition
     value = ordered[:, :0] if places is None else ordered[:, places]
     ask = value < ordered[:, -1:]
     ask[:, 1:] &= value[:, 1:] != value[:, :-1]
-    # Only those that separate rows are kept, first: features with few values, such as zeros and ones, cost little.
+    # Conditions that separate rows come first and others are dropped, so that features with few values cost little.
     most = int(ask.sum(1).max())
     order = ask.int().argsort(dim=1, descending=True, stable=True)[:, :most]
     ask = ask.gather(1, order)
@@ -54,13 +54,13 @@ def conditions(inputs_RF: Tensor, categorical_F: Tensor, bins: int) -> Condition
 
 
 def widened(table_FK: Tensor, num: int) -> Tensor:
-    """With at least `num` columns; new ones are zero."""
+    """Pads to at least `num` columns with zeros."""
     return torch.nn.functional.pad(table_FK, (0, max(0, num - table_FK.shape[1])))
 
 
 def separation(asked: Conditions, node_R: Tensor, num_nodes: int, numbers_RP: Tensor) -> Tensor:
-    """|S_L|^2 / n_L + |S_R|^2 / n_R for each node and condition, [N, F, K]; S are sums and n counts of the rows of the
-    node where the condition is false and true. An empty side counts 0.
+    """Returns |S_L|^2 / n_L + |S_R|^2 / n_R for each node and condition, [N, F, K]; S are sums and n counts of the
+    rows of the node where the condition is false and true. An empty side counts 0.
     """
     num_features, num_values = asked.ask.shape
     feature = torch.arange(num_features, device=node_R.device)[:, None]
@@ -78,7 +78,9 @@ def separation(asked: Conditions, node_R: Tensor, num_nodes: int, numbers_RP: Te
 
 
 def leaf_numbers(inputs_RF: Tensor, feature_MD: Tensor, value_MD: Tensor, categorical_F: Tensor) -> Tensor:
-    """The leaf [M, R] of each row in each of M oblivious trees: one bit a level, the first level's the highest."""
+    """Returns the leaf [M, R] of each row in each of M oblivious trees: one bit per level, the first level's the
+    highest.
+    """
     num_trees, depth = feature_MD.shape
     feature, value = feature_MD.reshape(-1), value_MD.reshape(-1, 1)
     seen = inputs_RF.T.contiguous().index_select(0, feature)
@@ -93,6 +95,6 @@ def leaf_numbers(inputs_RF: Tensor, feature_MD: Tensor, value_MD: Tensor, catego
 
 
 def leaf_means(leaf_R: Tensor, numbers_RP: Tensor, num: int) -> Tensor:
-    """Mean of the numbers in each leaf, [num, P]; 0 in an empty one."""
+    """Returns the mean of the numbers in each leaf, [num, P]; 0 in an empty one."""
     sums = numbers_RP.new_zeros(num, numbers_RP.shape[1]).index_add_(0, leaf_R, numbers_RP)
     return sums / torch.bincount(leaf_R, minlength=num).clamp(min=1).unsqueeze(1)

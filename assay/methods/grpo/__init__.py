@@ -1,10 +1,10 @@
-"""grpo: outcomes centred and scaled inside a group, clipped ratio, mean within each sequence.
+"""grpo: outcomes standardised within a group, clipped ratio, mean within each sequence.
 
     A_i = (R_i - mean R) / (std R + epsilon)
     loss = -mean_i 1/|y_i| sum_t min(rho_t A_i, clip(rho_t, 1 - low, 1 + high) A_i)
 
-Shao et al. 2024. No critic. Two biases, which dr_grpo removes: dividing by the deviation weighs prompts by how even
-their outcomes are (shown below), and the mean within a sequence weighs short wrong answers more than long ones.
+Shao et al. 2024. No critic. Two biases, which dr_grpo removes: dividing by the deviation weights prompts by how even
+their outcomes are (shown below), and the mean within a sequence weights short wrong answers more than long ones.
 """
 
 import torch
@@ -16,7 +16,7 @@ from assay.recipes.defaults import EVERY
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
 REWARD_A = torch.tensor([1.0, 0.0])
-"""Two prompts with two answers, the first one right: drawn 95 times in 100 for the easy prompt, half the time for
+"""Two prompts with two answers, the first one correct: drawn 95 times in 100 for the easy prompt, half the time for
 the even one.
 """
 
@@ -27,9 +27,7 @@ def advantage_of_equal_rewards() -> torch.Tensor:
 
 
 def weight_of_easy_over_even() -> float:
-    """Expected over exact gradient of the easy prompt, divided by the same of the even one; 1 where there is no
-    bias.
-    """
+    """Returns expected over exact gradient of the easy prompt, divided by that of the even one; 1 without bias."""
     both = (
         probes.compare(recipes.grpo(), probes.bandit_episodes(REWARD_A), logits, members=6).scale
         for logits in (EASY_A, EVEN_A)
@@ -47,7 +45,7 @@ METHOD = Method(
     base=recipes.reinforce,
     departures=(
         "no KL to a reference by default; add KlToReference",
-        "two minibatches a step instead of one epoch of many",
+        "two minibatches per step instead of one epoch of many",
         "deviation with n - 1, epsilon 1e-4, as in the common public code",
     ),
     claims=(

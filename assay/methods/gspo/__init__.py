@@ -1,8 +1,8 @@
-"""gspo: the clipped ratio is the whole sequence's, as a geometric mean over its tokens.
+"""gspo: clips the whole sequence's ratio, a geometric mean over its tokens.
 
     s_i = (pi(y_i) / pi_old(y_i))^(1/|y_i|),  loss = -mean_i min(s_i A_i, clip(s_i, 1 - low, 1 + high) A_i)
 
-Zheng et al. 2025. A sequence is kept or cut as a whole, as it was rewarded as a whole; on-policy it is grpo.
+Zheng et al. 2025. A sequence is rewarded as a whole and hence clipped as a whole; on-policy it is grpo.
 """
 
 import torch

@@ -1,10 +1,10 @@
-"""hc-rlhf: train for a pessimistic bound of the cost, then test on held-out starts: certified, or no solution.
+"""hc-rlhf: trains for a pessimistic cost bound, then certifies the policy on held-out starts or returns none.
 
     train:  multiplier <- max(0, multiplier + rate * (mean + factor * deviation - limit)),   A <- A - multiplier C
-    test:   hand the policy out only if  mean + t(1 - delta, m - 1) s / sqrt(m) <= limit  on m held-out episodes
+    test:   return the policy only if  mean + t(1 - delta, m - 1) s / sqrt(m) <= limit  on m held-out episodes
 
-Chittepu et al. 2025. A multiplier holds the cost near the limit, so about half of what it gives is unsafe. The test
-bounds that share by delta, whatever training did; pessimism makes that training's results pass it.
+Chittepu et al. 2025. A multiplier holds the cost near the limit, so about half of its policies are unsafe. The test
+bounds that share by delta, however training went; pessimism makes trained policies pass the test.
 """
 
 from dataclasses import replace
@@ -42,7 +42,7 @@ def distance_from_gradient_of_the_bound(factor: float = 0.7) -> torch.Tensor:
 
 
 def passes_at_the_limit(test: CostCertificate) -> float:
-    """How often a policy whose episodes cost 1 with probability `limit` passes, over all possible tests."""
+    """Returns how often a policy whose episodes cost 1 with probability `limit` passes, over all possible tests."""
     num = test.num_starts
     record = probes.bandit_experience([0] * num, [0.0] * num, torch.zeros(1))
     costs = torch.ones(num + 1, num).tril(-1).double().view(num + 1, num, 1, 1)
@@ -62,7 +62,7 @@ METHOD = Method(
     base=recipes.rloo,
     departures=(
         "reward and cost are the task's own, not models of preferences; the guarantee is of that cost",
-        "no KL to a reference; the multiplier moves by its own value instead of its logarithm",
+        "no KL to a reference; the multiplier itself is updated instead of its logarithm",
     ),
     claims=(
         Exact("the augmented cost has the gradient of mean + factor * deviation",

@@ -1,4 +1,4 @@
-"""Costs that are certified on episodes which training never saw, and trained for with that test in mind.
+"""Cost certificates on held-out episodes, and a constraint that trains for them.
 
 Axes: B sequences, N episodes, T decisions, K costs.
 """
@@ -22,18 +22,18 @@ from assay.parts.constraints.multiplier import Ascent, Multiplier
 
 # ---------------------------------------------------------------------------------------------------- bounds
 class UpperBound(Choice, Protocol):
-    """What a mean is at most, but for a chance of `failure`."""
+    """An upper bound of a mean that fails with probability at most `failure`."""
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
-        """The bound from independent costs; infinite where they are too few to say anything."""
+        """Returns the bound from independent costs; infinite if there are too few."""
 
 
 @dataclass(frozen=True)
 class StudentBound(UpperBound):
-    """mean + t(1 - failure, n - 1) s / sqrt(n): exact for normal costs, nearly so for many; infinite for one."""
+    """mean + t(1 - failure, n - 1) s / sqrt(n): exact for normal costs, approximate for many; infinite for one."""
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
-        """s with n - 1."""
+        """Returns the bound, s with n - 1."""
         if len(cost_N) < 2:
             return math.inf
         return float(cost_N.mean()) + student_width(failure, len(cost_N)) * float(cost_N.std())
@@ -41,35 +41,36 @@ class StudentBound(UpperBound):
 
 @dataclass(frozen=True)
 class HoeffdingBound(UpperBound):
-    """mean + largest sqrt(log(1 / failure) / 2n): holds for all costs between 0 and `largest`, whatever they are like.
+    """mean + largest sqrt(log(1 / failure) / 2n): valid for all costs between 0 and `largest`.
 
-    A cost outside that range says nothing: infinite.
+    Degenerate: a cost outside that range makes the bound infinite.
     """
 
     largest: float = 1.0
 
     def __call__(self, cost_N: Tensor, failure: float) -> float:
-        """Wider than Student's, and never wrong more often than it says."""
+        """Returns the bound: wider than Student's, but never wrong more often than stated."""
         if not len(cost_N) or bool((cost_N < 0).any()) or bool((cost_N > self.largest).any()):
             return math.inf
         return float(cost_N.mean()) + self.largest * math.sqrt(math.log(1.0 / failure) / (2 * len(cost_N)))
 
 
 def student_width(failure: float, num: float) -> float:
-    """t(1 - failure, n - 1) / sqrt(n), for at least two values and a failure below one half."""
+    """Returns t(1 - failure, n - 1) / sqrt(n), for at least two values and a failure below one half."""
     return student_quantile(1.0 - failure, max(1, round(num) - 1)) / math.sqrt(max(2.0, num))
 
 
 # ---------------------------------------------------------------------------------------------------- certificate
 @dataclass(frozen=True)
 class CostCertificate(Certificate):
-    """Whether an episode costs at most `limit` on average: an upper bound of the mean on `num_starts` held-out starts.
+    """Certifies that an episode costs at most `limit` on average, by an upper bound on `num_starts` held-out starts.
 
-        holds where  bound(costs, failure) <= limit,   else no solution
+        holds if  bound(costs, failure) <= limit,   else no solution
 
-    So a policy whose true cost is above the limit passes with probability at most `failure` (delta), as far as the
-    bound is true; HC-RLHF's safety test (arXiv:2506.08266). That is of one policy tested once: training again until one
-    passes is another test. Episodes without a decision (infrastructure faults) are left out; one is never enough.
+    A policy whose true cost is above the limit passes with probability at most `failure` (delta), as far as the bound
+    is valid: HC-RLHF's safety test (arXiv:2506.08266). This holds for one policy tested once, not for training again
+    until one passes. Episodes without a decision (infrastructure faults) are left out. Degenerate: one episode is
+    never enough.
     """
 
     limit: float = 1.0
@@ -79,7 +80,7 @@ class CostCertificate(Certificate):
     channel: int = 0
 
     def __call__(self, experience: Experience) -> Certified:
-        """The verdict on whole episodes."""
+        """Returns the verdict on whole episodes."""
         episodes = groups.episode_groups(experience)
         decided = groups.total(experience.mask.sum(1), episodes) > 0
         cost_N = groups.total(channel_of(experience, self.channel).sum(1).double(), episodes)[decided]
@@ -94,15 +95,15 @@ class CostCertificate(Certificate):
 
 
 def episode_costs(experience: Experience, channel: int) -> Tensor:
-    """The whole cost of each row's episode, [B]."""
+    """Returns the total cost of each row's episode, [B]."""
     return groups.over_episode(channel_of(experience, channel).sum(1), experience)
 
 
 # ---------------------------------------------------------------------------------------------------- constraint
 def augmented_cost(cost: Tensor, mean: float, deviation: float, factor: float) -> Tensor:
-    """Costs whose expected score-function gradient is that of mean + factor * deviation:
+    """Returns costs whose expected score-function gradient is that of mean + factor * deviation:
 
-    c + factor (c^2 - 2 c mean) / (2 deviation);   c alone where nothing deviates.
+    c + factor (c^2 - 2 c mean) / (2 deviation);   c alone if the deviation is 0.
     """
     if deviation < 1e-8:
         return cost
@@ -111,15 +112,15 @@ def augmented_cost(cost: Tensor, mean: float, deviation: float, factor: float) -
 
 @dataclass(frozen=True)
 class Pessimistic(CostCredit):
-    """Holds an inflated bound of the cost at the limit, not its mean, so that a later test will pass:
+    """Holds an inflated bound of the cost at the limit instead of its mean, so that a later test passes.
 
         bound = mean + factor * s
         factor = now * t(1 - failure, n - 1) / sqrt(n) + later * t(1 - failure, m - 1) / sqrt(m)
 
-    HC-RLHF (arXiv:2506.08266). n episodes are in this batch, m = `test.num_starts` in the test to come. The deviation s
-    has a gradient too: the cost advantage is of `augmented_cost`, against the mean of the group's others (of the
-    batch's where there are no groups), the same on every decision. Rows are whole episodes. With now = later = 0 it is
-    the mean that is held.
+    HC-RLHF (arXiv:2506.08266). n episodes are in this batch, m = `test.num_starts` in the later test. The deviation s
+    has a gradient too: the cost advantage is that of `augmented_cost`, minus the mean of the group's others (of the
+    batch's if there are no groups), the same on every decision. Assumes that rows are whole episodes. Degenerate:
+    with now = later = 0 the mean itself is held.
     """
 
     test: CostCertificate = CostCertificate()
@@ -130,7 +131,7 @@ class Pessimistic(CostCredit):
     not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def statistics(self, experience: Experience, channel: int) -> tuple[float, float, float]:
-        """Mean and deviation of the episodes' costs in this batch, and the factor of the deviation."""
+        """Returns mean and deviation of the episodes' costs in this batch, and the factor of the deviation."""
         cost = episode_costs(experience, channel).double()
         share = groups.row_groups(experience).share
         num = float(share.sum())
@@ -139,19 +140,19 @@ class Pessimistic(CostCredit):
         return mean, deviation, self.factor(num)
 
     def factor(self, num: float) -> float:
-        """How many deviations the bound lies above the mean, for a batch of so many episodes."""
+        """Returns by how many deviations the bound exceeds the mean, for a batch of `num` episodes."""
         failure = self.test.failure
         return self.now * student_width(failure, num) + self.later * student_width(failure, self.test.num_starts)
 
     def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
-        """Each episode's augmented cost against the others'."""
+        """Returns each episode's augmented cost relative to the others'."""
         cost = augmented_cost(episode_costs(experience, channel), *self.statistics(experience, channel))
         alone = experience.with_columns(group=torch.zeros_like(experience.mask[:, 0], dtype=torch.long))
         others = groups.row_groups(experience if experience.group is not None else alone)
         return {"cost_advantage": (cost - groups.mean_of_others(cost, others)).unsqueeze(1) * experience.mask}
 
     def level(self, experience: Experience, channel: int) -> tuple[float, dict[str, float]]:
-        """The inflated bound."""
+        """Returns the inflated bound."""
         mean, deviation, factor = self.statistics(experience, channel)
         bound = mean + factor * deviation
         return bound, {"cost": mean, "cost_bound": bound}
@@ -160,5 +161,5 @@ class Pessimistic(CostCredit):
 def pessimistic(
     test: CostCertificate = CostCertificate(), now: float = 4.0, later: float = 2.0, rate: float = 0.01
 ) -> Multiplier:
-    """A multiplier that holds the bound at the limit of the test."""
+    """Returns a multiplier that holds the bound at the limit of the test."""
     return Multiplier(test.limit, Ascent(rate), Pessimistic(test, now, later), channel=test.channel)

@@ -1,9 +1,9 @@
-"""hl-gauss: the critic is a classifier over bins, its targets Gaussians cut into them; the rest is dqn, sac or ppo.
+"""hl-gauss: the critic classifies over bins, with Gaussian labels as targets; the rest is dqn, sac or ppo.
 
     V = sum_i centre_i * softmax(l)_i;   loss = -sum_i p_i(y) log softmax(l)_i,  p_i(y) = N(y, (0.75 width)^2) in bin i
 
 Farebrother et al. 2024. y is the base's own target, from decoded values. The gradient in the logits is softmax - p:
-bounded however far off the value is, so that noisy and moving targets, which values are made of, do less harm.
+bounded however large the error is, so that noisy and nonstationary targets do less harm.
 """
 
 from typing import Any
@@ -28,7 +28,7 @@ TARGET = torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
 
 
 def largest_gradient() -> torch.Tensor:
-    """Sum of |d loss / d logits| for targets from near to absurd."""
+    """Returns the largest sum of |d loss / d logits| over targets at all distances."""
     logits = torch.linspace(-5.0, 5.0, 101, dtype=torch.float64).expand(3, 101).clone().requires_grad_()
     loss = cross_entropy(logits, torch.tensor([16.0, -4.0, 1e9], dtype=torch.float64), BINS, HlGauss())
     return torch.autograd.grad(loss.sum(), logits)[0].abs().sum(-1).max()
@@ -58,7 +58,7 @@ def regressed_noisy(seed: int) -> float:
 
 
 def regressing(world: Defaults = CONTROL) -> Recipe:
-    """The recipe whose critic is replaced in this world."""
+    """Returns the recipe whose critic is replaced, for this world."""
     base = recipes.ppo if world.tokens or world.tabular else recipes.dqn if world.discrete else recipes.sac
     return base(world)
 
@@ -70,7 +70,7 @@ METHOD = Method(
     default_task="cartpole",
     family="value-based",
     base=regressing,
-    departures=("targets beyond the bins are moved to their end", "the range is a guess from the task's rewards"),
+    departures=("targets beyond the bins are clipped", "the range is a guess from the task's rewards"),
     claims=(
         Exact("the gradient in the logits is at most 2, however wrong", largest_gradient, at_most=2.0),
         Exact("a label's mean is its target within 5e-6 widths", lambda: error_of_mean(HlGauss()), at_most=5e-6),

@@ -1,7 +1,7 @@
-"""Bases whose critic is a classifier over bins, made of those that regress: only critic and critic loss change.
+"""Base recipes with a classifying critic, made from those that regress: only critic and critic loss change.
 
-Bins reach from -`reach` to `reach`, as in the authors' settings: a new critic, whose logits are nearly alike, then says
-about 0, as one that regresses does, and not the middle of whatever range the task's values have.
+Bins reach from -`reach` to `reach`, as in the authors' settings: a new critic, whose logits are nearly equal, then
+predicts about 0, as a regressing one does, and not the middle of the task's value range.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from assay.recipes.off_policy import dqn, sac
 
 
 def classified(stage: Stage) -> Stage:
-    """The stage with its targets fitted by cross-entropy."""
+    """Returns the stage with its targets fitted by cross-entropy."""
     terms = tuple(replace(term, fit=CrossEntropy()) if isinstance(term, Td) else term for term in stage.critic)
     return replace(stage, critic=terms)
 
 
 def classified_dqn(world: Defaults = CONTROL, reach: float = 110.0) -> Recipe:
-    """Double DQN over bins; with discount 0.99 and rewards of 1 a step, CartPole's values are 0 to 100."""
+    """Double DQN over bins; with discount 0.99 and rewards of 1 per step, CartPole's values are 0 to 100."""
     base = dqn(world)
     stage = classified(base.stages[0])
     return replace(base, actor=Policy(world.off_policy.body, Greedy(Bins(-reach, reach, 101))), stages=(stage,))
 
 
 def classified_sac(world: Defaults = CONTINUOUS, reach: float = 1800.0) -> Recipe:
-    """SAC over bins; with discount 0.99 and rewards of -16 to 0 a step, the pendulum's values are -1600 to 0."""
+    """SAC over bins; with discount 0.99 and rewards of -16 to 0 per step, the pendulum's values are -1600 to 0."""
     base = sac(world)
     stage = classified(base.stages[0])
     critics = {**base.critics, "q": Critic(world.off_policy.body, ActionValue(bins=Bins(-reach, reach, 201)))}
@@ -41,7 +41,7 @@ def classified_sac(world: Defaults = CONTINUOUS, reach: float = 1800.0) -> Recip
 
 
 def classified_ppo(world: Defaults = LANGUAGE, reach: float = 1.5) -> Recipe:
-    """PPO over bins; outcomes of 0 and 1 unless told."""
+    """PPO over bins; by default for outcomes of 0 and 1."""
     base = ppo(world)
     stage = classified(base.stages[1])
     critic = replace(world.value, head=Value(Bins(-reach, reach, 51)))
@@ -49,7 +49,7 @@ def classified_ppo(world: Defaults = LANGUAGE, reach: float = 1.5) -> Recipe:
 
 
 def hl_gauss(world: Defaults = CONTROL) -> Recipe:
-    """HL-Gauss (arXiv:2403.03950) on what learns values in this world: dqn, sac or ppo."""
+    """HL-Gauss (arXiv:2403.03950) on the value-based recipe of this world: dqn, sac or ppo."""
     if world.tokens or world.tabular:
         return replace(classified_ppo(world), name="hl-gauss")
     return replace(classified_dqn(world) if world.discrete else classified_sac(world), name="hl-gauss")

@@ -1,4 +1,4 @@
-"""Numbers as labels over fixed bins. Axes: M bins."""
+"""Labels over fixed bins. Axes: M bins."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from assay.models.heads.bins import Bins
 
 
 def gaussian_labels(number: Tensor, bins: Bins, spread: float) -> Tensor:
-    """Share of N(number, (spread * width)^2), cut to the range, in each bin, [..., M].
+    """Returns the share of N(number, (spread * width)^2), truncated to the range, in each bin, [..., M].
 
     Away from the ends its mean is the number up to exp(-2 (pi spread)^2) / pi of a width (5e-6 at 0.75). Within three
-    widths of an end the cut pulls it inwards, by 0.69 of a width at the end itself.
+    widths of an end the truncation pulls it inwards, by 0.69 of a width at the end itself.
     """
     scaled = (bins.edges(number) - bins.clamped(number).unsqueeze(-1)) / (spread * bins.width * math.sqrt(2.0))
     below = torch.erf(scaled)
@@ -22,7 +22,9 @@ def gaussian_labels(number: Tensor, bins: Bins, spread: float) -> Tensor:
 
 
 def two_hot_labels(number: Tensor, bins: Bins) -> Tensor:
-    """The number between its two nearest centres, linearly, [..., M]: exact between the outermost centres."""
+    """Interpolates the number linearly between its two nearest centres, [..., M]: exact between the outermost
+    centres.
+    """
     place = ((bins.clamped(number) - bins.low) / bins.width - 0.5).clamp(0.0, bins.num - 1.0).unsqueeze(-1)
     index = torch.arange(bins.num, dtype=number.dtype, device=number.device)
     return (1.0 - (index - place).abs()).clamp(min=0.0)

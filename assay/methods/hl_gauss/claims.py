@@ -1,4 +1,4 @@
-"""How well a critic follows targets that move, as values do while a policy improves."""
+"""How well a critic tracks moving targets, such as values while a policy improves."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ SPEC = Spec(Box((-9.0,) * SIZE, (9.0,) * SIZE), Box((-1.0,), (1.0,)), horizon=1)
 def tracking_error(
     critic: ModelSpec, loss: Callable[[Any, Context, Tensor], Tensor], seed: int, noise: float = 0.0
 ) -> float:
-    """Mean squared error to the clean target, at the ends of phases 2 to 5, of a critic V trained by Adam.
+    """Returns the mean squared error to the clean target, at the ends of phases 2 to 5, of a critic V trained by
+    Adam.
 
         target = sin(18 f(x)) + 8 * phase + noise * normal,   f a fixed random network; clean ones lie in [-1, 33]
 
-    `loss(model, context, target)` gives each row's loss. A few seconds.
+    `loss(model, context, target)` returns each row's loss. Takes a few seconds.
     """
     source = torch.Generator().manual_seed(seed)
     inputs = torch.randn(NUM_INPUTS, SIZE, generator=source)

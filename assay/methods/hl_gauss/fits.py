@@ -1,9 +1,9 @@
-"""Values learned by classification: a target becomes a label over the critic's bins, fitted by cross-entropy.
+"""Value learning by classification: the target becomes a label over the critic's bins, fitted by cross-entropy.
 
     loss = -sum_i label_i(y) * log softmax(outputs)_i          y: any target
 
-The gradient in the outputs is softmax - label, at most 2 in sum, however wrong the value is. Targets beyond the bins
-are moved to the nearer end and counted in `beyond_bins`. Axes: B, T, N critics, M bins.
+The gradient in the outputs is softmax - label, at most 2 in sum, however large the error. Targets beyond the bins are
+clipped to the nearer end and counted in `beyond_bins`. Axes: B, T, N critics, M bins.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from assay.models.heads.bins import Bins, decoded
 
 
 class Label(Protocol):
-    """A number as a distribution over bins."""
+    """Encodes a number as a distribution over bins."""
 
     def __call__(self, number: Tensor, bins: Bins) -> Tensor:
-        """[..., M], sums to one."""
+        """Returns labels [..., M] that sum to one."""
 
 
 @dataclass(frozen=True)
 class HlGauss:
-    """A Gaussian of `spread` bin widths around the target, cut into the bins (arXiv:2403.03950)."""
+    """A Gaussian of `spread` bin widths around the target, discretised (arXiv:2403.03950)."""
 
     spread: float = 0.75
     not_a_part: ClassVar[str] = "a setting of the fit below"
 
     def __call__(self, number: Tensor, bins: Bins) -> Tensor:
-        """Sums to one."""
+        """Returns labels that sum to one."""
         return gaussian_labels(number, bins, self.spread)
 
 
 @dataclass(frozen=True)
 class TwoHot:
-    """The target between its two nearest bins."""
+    """The target interpolated between its two nearest bins."""
 
     not_a_part: ClassVar[str] = "a setting of the fit below"
 
     def __call__(self, number: Tensor, bins: Bins) -> Tensor:
-        """Sums to one."""
+        """Returns labels that sum to one."""
         return two_hot_labels(number, bins)
 
 
 def cross_entropy(outputs_M: Tensor, target: Tensor, bins: Bins, label: Label) -> Tensor:
-    """-sum_i label_i(target) * log softmax(outputs)_i, [...]; no gradient in the target."""
+    """Returns -sum_i label_i(target) * log softmax(outputs)_i, [...]; no gradient in the target."""
     return -(label(target.detach(), bins) * outputs_M.log_softmax(-1)).sum(-1)
 
 
 def is_beyond(target: Tensor, bins: Bins) -> Tensor:
-    """Whether the bins cannot express the target."""
+    """Returns whether the target is outside the bins."""
     return (target < bins.low) | (target > bins.high)
 
 
@@ -66,7 +66,7 @@ class CrossEntropy(Regression):
     label: Label = HlGauss()
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
-        """The target is encoded once, from decoded values."""
+        """Returns the losses; the target is encoded once, from decoded values."""
         critic = view.model(of.model)
         outputs = of.outputs(critic, rows)
         loss = cross_entropy(outputs, target, critic.bins, self.label)

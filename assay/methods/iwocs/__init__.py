@@ -3,8 +3,8 @@
     Q_j = Q* of regime T_j, T_0 nominal;   pi(s) = argmax_a min_j Q_j(s, a);   T_{j+1} = argmin_T V^pi_T(s_0)
     stop when V^pi_T{j+1}(s_0) is not below min_j V_j(s_0)
 
-Zouitine, Geist & Rachelson 2024. Where nature chooses for each (s, a) by itself, a regime that is held is as bad as
-one that changes, and max_pi min_T = min_T max_pi: the lowest of some optima is a bound that the policy can meet.
+Zouitine, Geist & Rachelson 2024. If the set is sa-rectangular, a fixed regime is as bad as a changing one, and max_pi
+min_T = min_T max_pi: the lowest of some optima is a bound that the policy can reach.
 """
 
 from assay import recipes
@@ -18,12 +18,12 @@ WALKS = [robust.windy_walk(seed) for seed in range(6)]
 
 
 def from_brute_force() -> float:
-    """Worst value of what the search found against all policies and regimes, one by one."""
+    """Returns the difference of the found worst value from enumeration of all policies and regimes."""
     return max(abs(robust.worst_case_search(t).value - robust.best_worst_value(t)) for t in SMALL)
 
 
 def duality_gap() -> float:
-    """The best policy's worst value against the lowest optimum of all regimes, one by one."""
+    """Returns the best policy's worst value minus the lowest optimum over all regimes, by enumeration."""
     return max(abs(robust.best_worst_value(table) - robust.lowest_optimum(table)) for table in SMALL)
 
 
@@ -61,10 +61,10 @@ METHOD = Method(
     family="robust",
     base=recipes.dqn,
     departures=(
-        "dqn solves the problems, and the worst of a list of regimes is sought, not one between bounds",
+        "dqn solves the problems, and the worst regime is searched in a list, not between bounds",
         "every network counts everywhere; the authors ignore one where it has no data, by a test not looked up",
         "at most as many problems as the program has phases",
-        "regimes held for an episode are no rectangular set: with wind 0.2 in windy-walk pi waits for ever in the calm",
+        "regimes fixed per episode are not a rectangular set: with wind 0.2 in windy-walk pi waits forever in the calm",
     ),
     claims=(
         Exact("its worst value is the best of all, by brute force", from_brute_force, equals=0.0),

@@ -1,4 +1,4 @@
-"""Programs for tasks whose transitions are uncertain: one ordinary problem after the other."""
+"""Multi-phase recipes for tasks with uncertain transitions: one ordinary problem after the other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from assay.recipes.off_policy import dqn
 
 
 def quick_dqn(world: Defaults = CONTROL) -> Recipe:
-    """dqn for small problems: narrow networks, few updates a step."""
+    """dqn for small problems: narrow networks, few updates per step."""
     base = dqn(world)
     return replace(
         base,
@@ -32,15 +32,17 @@ def quick_dqn(world: Defaults = CONTROL) -> Recipe:
 
 
 def assembled(name: str, num: int) -> Recipe:
-    """A policy of `num` handed networks that learns nothing more: one step, to look at it."""
+    """Returns a policy of `num` transferred networks that is not trained further: one step, to evaluate it."""
     rollout = Fragments(num_envs=8, steps=8)
     return Recipe(name, actor=MaxMin(num=num), stages=(), source=FreshSequences(), rollout=rollout, steps=1)
 
 
 def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200) -> Recipe:
-    """IWOCS (arXiv:2410.06212) around dqn: at most `problems` of them, each in the worst regime for the policy so far.
+    """IWOCS (arXiv:2410.06212) around dqn: at most `problems` of them, each in the worst regime for the policy so
+    far.
 
-    Each network is handed to its own place and all later ones, which so hold nothing new until it is their turn.
+    Each network is transferred to its own slot and to all later ones, which therefore hold nothing new until their
+    turn.
     """
     phases: list[Phase] = []
     for place in range(problems):
@@ -53,6 +55,6 @@ def iwocs(world: Defaults = CONTROL, problems: int = 3, steps: int = 200) -> Rec
 
 
 def trained_before(name: str, steps: int, change: TaskChange = AnyRegime()) -> Recipe:
-    """dqn on a changed task, then looked at as `assembled` policies are."""
+    """dqn on a changed task, then evaluated as `assembled` policies are."""
     phase = Phase("solve", quick_dqn(), steps, hands={"actor": "actor.members.0"}, task=change)
     return replace(assembled(name, 1), before=(phase,))

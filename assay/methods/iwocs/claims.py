@@ -1,4 +1,4 @@
-"""Decision processes whose transitions are known up to a set: solved, robustly solved, and by brute force.
+"""MDPs with uncertain transitions: solved, robustly solved, and by brute force.
 
 Axes: K candidates, S states, A actions. Each (state, action) has K candidates for its transition, and nature chooses
 one for each of them (an sa-rectangular set): a regime is a choice [S, A], and there are K^(S A) of them. float64.
@@ -23,7 +23,7 @@ SETTLED = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class UncertainTable:
-    """P [K, S, A, S], R [S, A] and `terminal` [S]; candidate 0 everywhere is the nominal regime; begins in state 0."""
+    """P [K, S, A, S], R [S, A] and `terminal` [S]; candidate 0 everywhere is the nominal regime; starts in state 0."""
 
     P: Tensor
     R: Tensor
@@ -32,52 +32,52 @@ class UncertainTable:
 
     @property
     def nominal(self) -> Tensor:
-        """The choice of candidate 0."""
+        """Returns candidate 0 for every state and action."""
         return torch.zeros(self.R.shape, dtype=torch.int64)
 
     def backup(self, value_S: Tensor) -> Tensor:
-        """R + discount * P_k V under every candidate, [K, S, A]; 0 in terminal states."""
+        """Returns R + discount * P_k V under every candidate, [K, S, A]; 0 in terminal states."""
         return (self.R + self.discount * self.P @ value_S) * (~self.terminal)[:, None]
 
     def settled(self, of_candidates: Callable[[Tensor], Tensor], improve: Callable[[Tensor], Tensor]) -> Tensor:
-        """Q [S, A] with Q = of_candidates(backup(improve(Q)))."""
+        """Returns Q [S, A] with Q = of_candidates(backup(improve(Q)))."""
         q = torch.zeros(self.R.shape, dtype=torch.float64)
         for _ in range(100_000):
             new = of_candidates(self.backup(improve(q)))
             if float((new - q).abs().max()) <= SETTLED:
                 return new
             q = new
-        raise AssayError(f"values with discount={self.discount} do not settle; lower it")
+        raise AssayError(f"values with discount={self.discount} do not converge. Lower it")
 
     def held(self, regime_SA: Tensor) -> Callable[[Tensor], Tensor]:
-        """What the candidates are worth where this regime holds."""
+        """Returns a function that picks the candidates' values under this regime."""
         return lambda q_KSA: q_KSA.gather(0, regime_SA[None])[0]
 
     def optimal(self, regime_SA: Tensor) -> Tensor:
-        """Q* of one regime, by value iteration."""
+        """Returns Q* of one regime, by value iteration."""
         return self.settled(self.held(regime_SA), lambda q: q.amax(1))
 
     def robust(self) -> Tensor:
-        """Q of robust value iteration: nature chooses anew, against us, at every step."""
+        """Returns Q of robust value iteration: nature chooses the worst candidate again at every step."""
         return self.settled(lambda q_KSA: q_KSA.amin(0), lambda q: q.amax(1))
 
     def of_policy(self, action_S: Tensor, regime_SA: Tensor) -> Tensor:
-        """Q of a policy in one regime."""
+        """Returns Q of a policy in one regime."""
         return self.settled(self.held(regime_SA), lambda q: q.gather(1, action_S[:, None])[:, 0])
 
     def worst_regime(self, action_S: Tensor) -> Tensor:
-        """The regime [S, A] in which the policy is worth least, everywhere at once."""
+        """Returns the regime [S, A] that minimises the policy's value in all states at once."""
         q = self.settled(lambda q_KSA: q_KSA.amin(0), lambda q: q.gather(1, action_S[:, None])[:, 0])
         return self.backup(q.gather(1, action_S[:, None])[:, 0]).argmin(0)
 
     def worst_value(self, action_S: Tensor) -> float:
-        """What the policy is worth from state 0 in the regime that is worst for it."""
+        """Returns the policy's value from state 0 in its worst regime."""
         return float(self.of_policy(action_S, self.worst_regime(action_S))[0, action_S[0]])
 
 
 @dataclass(frozen=True)
 class Search:
-    """How a search for the worst regime ended: the policy, its worst value, how many regimes it solved."""
+    """The result of a worst-case search: the policy, its worst value, and the number of regimes solved."""
 
     action_S: Tensor
     value: float
@@ -86,7 +86,7 @@ class Search:
 
 def worst_case_search(table: UncertainTable, limit: int = 50) -> Search:
     """IWOCS (arXiv:2410.06212): solve the nominal regime; act by argmax_a min_j Q_j; solve the worst regime for that;
-    until the worst value is what the regimes solved so far predict, or nothing new is found.
+    stop when the worst value is what the regimes solved so far predict, or nothing new is found.
     """
     regimes, values = [table.nominal], [table.optimal(table.nominal)]
     while True:
@@ -101,7 +101,7 @@ def worst_case_search(table: UncertainTable, limit: int = 50) -> Search:
 
 
 def best_worst_value(table: UncertainTable) -> float:
-    """max over deterministic policies of min over regimes of the value in state 0, each pair by itself."""
+    """Returns max over deterministic policies of min over regimes of the value in state 0, by enumeration."""
     num_candidates, num_states, num_actions = table.P.shape[:3]
     best = -float("inf")
     for actions in product(range(num_actions), repeat=num_states):
@@ -116,20 +116,20 @@ def best_worst_value(table: UncertainTable) -> float:
 
 
 def lowest_optimum(table: UncertainTable) -> float:
-    """min over all regimes of the value of the best policy in it, state 0: regime after regime."""
+    """Returns min over all regimes of the optimal value in state 0, by enumeration."""
     num_candidates, num_states, num_actions = table.P.shape[:3]
     choices = product(range(num_candidates), repeat=num_states * num_actions)
     return min(float(table.optimal(torch.tensor(choice).view(num_states, num_actions))[0].max()) for choice in choices)
 
 
 def best_on_average(table: UncertainTable) -> Tensor:
-    """The best actions [S] where every step draws its candidate evenly: domain randomisation."""
+    """Returns the best actions [S] if every step draws its candidate uniformly: domain randomisation."""
     mean = UncertainTable(table.P.mean(0, keepdim=True), table.R, table.terminal, table.discount)
     return mean.optimal(mean.nominal).argmax(1)
 
 
 def random_table(seed: int, num_states: int = 4, num_actions: int = 2, num_candidates: int = 2) -> UncertainTable:
-    """Transitions and rewards drawn evenly, discount 0.8; no terminal state."""
+    """Returns uniformly drawn transitions and rewards, discount 0.8; no terminal state."""
     shape = (num_candidates, num_states, num_actions, num_states)
     numbers = torch.from_numpy(random.uniform(Draw(seed), np.arange(int(np.prod(shape))))).view(shape)
     reward = torch.from_numpy(random.uniform(Draw(seed, (1,)), np.arange(num_states * num_actions)))
@@ -141,16 +141,16 @@ def random_table(seed: int, num_states: int = 4, num_actions: int = 2, num_candi
 def windy_walk(seed: int = 0, winds: tuple[float, ...] = (0.0, 0.2, 0.4)) -> UncertainTable:
     """A walk above a cliff on 5 x 6 cells, along the second lowest row from its left end (state 0) to its right end.
 
-    -1 a step: up, right, down, left. With probability 0, 0.2 or 0.4, nature's choice for each (cell, action), the wind
-    blows one cell further down; a third of the cells, drawn by the seed, are calm. In the lowest row a step costs 20
-    and ends the walk.
+    -1 per step: up, right, down, left. With probability 0, 0.2 or 0.4, nature's choice for each (cell, action), the
+    wind blows one cell further down; a third of the cells, drawn by the seed, are calm. In the lowest row a step
+    costs 20 and ends the walk.
     """
     height, width = 5, 6
     cell = np.arange(height * width)
     row, column = np.divmod(cell, width)
     down, right = np.array([-1, 0, 1, 0]), np.array([0, 1, 0, -1])
     first, goal, is_cliff = (height - 2) * width, (height - 1) * width - 1, row == height - 1
-    order = np.r_[first, np.delete(cell, first)]  # so that the walk begins in state 0
+    order = np.r_[first, np.delete(cell, first)]  # the walk must start in state 0
     eye, moves = torch.eye(len(cell), dtype=torch.float64), []
     for blown in (0, 1):
         reached = (row[:, None] + down + blown).clip(0, height - 1) * width + (column[:, None] + right).clip(

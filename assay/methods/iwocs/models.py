@@ -1,4 +1,4 @@
-"""An actor that trusts the lowest of several action values. Axes: B, T, N rows, A actions."""
+"""An actor by the minimum of several action values. Axes: B, T, N rows, A actions."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ class MaxMinQ(Acting):
         self.num_actions = int(members[0].num_actions)  # type: ignore[arg-type]
 
     def values(self, context: Context) -> Tensor:
-        """min_j Q_j(s, .) [..., A]."""
+        """Returns min_j Q_j(s, .), [..., A]."""
         return torch.stack([member.values(context) for member in self.members]).amin(0)  # type: ignore[operator]
 
 
 @dataclass(frozen=True)
 class MaxMin(ActorSpec):
-    """`num` networks of action values, trained elsewhere and handed to `members.0`, `members.1`, ...; equal members are
-    one.
-    """
+    """`num` Q-networks, trained elsewhere and transferred to `members.0`, `members.1`, ...; equal ones act as one."""
 
     member: Policy = Policy(head=Greedy())
     num: int = 3
 
     def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
+        """Returns the module for this task."""
         if self.num < 1:
-            raise AssayError(f"MaxMin: num={self.num} leaves no values; take 1 or more")
+            raise AssayError(f"MaxMin: num={self.num} leaves no values. Use 1 or more")
         return MaxMinQ([self.member.build(spec) for _ in range(self.num)])

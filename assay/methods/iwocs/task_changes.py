@@ -1,4 +1,4 @@
-"""Which regime of an uncertain task a phase of a program is to learn in."""
+"""The regime of an uncertain task in which a phase trains."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ from assay.core.slots import Scene, Task, TaskChange, UncertainTask
 
 
 def uncertain(task: Task) -> UncertainTask:
-    """The task as one with several regimes."""
+    """Returns the task as one with several regimes; raises AssayError if it has one only."""
     if isinstance(task, UncertainTask):
         return task
-    raise AssayError(f"task '{task.name}' has one regime of its transitions; take an uncertain one: uncertain-cartpole")
+    what = f"task '{task.name}' has only one regime of its transitions"
+    raise AssayError(f"{what}. Use an uncertain task: uncertain-cartpole")
 
 
 def discounted_return(experience: Experience, discount: float) -> Tensor:
-    """sum_t discount^t r_t of each row, [B]; rows are whole episodes."""
+    """Returns sum_t discount^t r_t of each row, [B]; assumes that rows are whole episodes."""
     time = experience.mask.long().cumsum(1) - 1
     return (experience.reward * experience.mask * discount**time).sum(1)
 
 
 @dataclass(frozen=True)
 class WorstRegime(TaskChange):
-    """The regime in which the policy so far earns least; the nominal one where there is none yet.
+    """The regime in which the policy so far has the lowest return; the nominal one if there is no policy yet.
 
-    Nothing, when that is what the policy itself expects: the mean over `starts` of max_a of its values, which are the
-    lowest of all regimes solved so far, is at most `tolerance` above the worst mean return, both discounted.
+    Returns None (stop) if that return is what the policy predicts: the mean over `starts` of max_a of its values,
+    which are the lowest of all regimes solved so far, is at most `tolerance` above the worst mean return, both
+    discounted.
     """
 
     discount: float = 0.99
@@ -40,7 +42,7 @@ class WorstRegime(TaskChange):
 
     @torch.no_grad()
     def __call__(self, scene: Scene) -> Task | None:
-        """The phase's task."""
+        """Returns the phase's task."""
         task, policy, draw = scene.task, scene.actor, scene.draw
         several = uncertain(task)
         if policy is None:
@@ -59,7 +61,6 @@ class WorstRegime(TaskChange):
 class AnyRegime(TaskChange):
     """A regime drawn for each episode: domain randomisation."""
 
-
     def __call__(self, scene: Scene) -> Task:
-        """The phase's task."""
+        """Returns the phase's task."""
         return uncertain(scene.task).mixed()

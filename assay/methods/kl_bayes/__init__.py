@@ -1,9 +1,9 @@
-"""kl-bayes: reward minus KL to a reference is inference: its only optimum is the posterior, which can be matched too.
+"""kl-bayes: treats reward minus KL as inference; its only optimum is a posterior, which can be matched directly.
 
     pi*(y) = pi_ref(y) exp(R(y) / beta) / Z,   E[R] - beta KL(pi || pi_ref) = beta log Z - beta KL(pi || pi*)
 
-Korbak et al. 2022. Reward alone collapses onto the best answers. The recipe is rloo with the KL in its reward, which is
-variational inference; `matching` goes to the same pi* by KL(pi* || pi): the posterior's weight is the credit.
+Korbak et al. 2022. Reward alone collapses onto the best answers. The recipe is rloo with the KL in its reward, which
+is variational inference; `matching` reaches the same pi* by KL(pi* || pi): the posterior's weight is the credit.
 """
 
 from dataclasses import replace
@@ -45,7 +45,7 @@ def bias_of_kl_rl() -> torch.Tensor:
 
 
 def bias_of_matching() -> torch.Tensor:
-    """Every sequence once, written by nobody in particular: the group's estimate of Z is then Z."""
+    """Returns the bias of matching on every sequence once, uniformly: the group's estimate of Z is then exact."""
     (exact,) = torch.autograd.grad(probes.divergence(TARGET.logp, EPISODES.logp(NOW_SA)), NOW_SA)
     all_once = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), torch.zeros_like(NOW_SA))
     actor, models = probes.table_of(NOW_SA), {"reference": probes.table_of(REFERENCE_SA)}

@@ -17,10 +17,10 @@ from assay.ops import groups
 class PosteriorWeight(Credit):
     """advantage_b = w_b - 1,  w_b = P(y_b) / q(y_b) over its mean in the group,  P(y) = pi_ref(y) exp(R(y) / beta).
 
-    With it -A log pi is the gradient of KL(pi* || pi), pi* = P / Z: distribution matching (DPG, GDC; arXiv:2012.11635,
-    2205.11275). q is whoever acted; Z is estimated inside the group, which is biased by about 1 / members. The 1 is a
-    baseline: exact where the policy itself acted; where others did, `centre` false leaves it out.
-    Degenerate: a group of one has weight 1 and advantage 0; equal rewards at the reference give 0.
+    With it -A log pi has the gradient of KL(pi* || pi), pi* = P / Z: distribution matching (DPG, GDC;
+    arXiv:2012.11635, 2205.11275). q is the behaviour policy; Z is estimated within the group, with a bias of about 1
+    / members. The 1 is a baseline: exact on-policy; off-policy, `centre` false leaves it out. Degenerate: a group of
+    one has weight 1 and advantage 0; equal rewards at the reference give 0.
     """
 
     beta: float = 0.1
@@ -30,7 +30,7 @@ class PosteriorWeight(Credit):
 
     @property
     def centred(self) -> bool:
-        """Whether advantages sum to zero in each group."""
+        """Returns whether advantages sum to zero in each group."""
         return self.centre
 
     @torch.no_grad()
@@ -44,7 +44,7 @@ class PosteriorWeight(Credit):
 
 
 def over_group_mean(log_weight_B: Tensor, by_group: groups.Groups) -> Tensor:
-    """exp(log weight) divided by its mean over the group's episodes, without overflow; 0 for rows that left."""
+    """Returns exp(log weight) divided by its mean over the group's episodes, without overflow; 0 for masked rows."""
     there = by_group.share > 0
     held = torch.where(there, log_weight_B, -torch.inf)
     top = held.new_full((by_group.num,), -torch.inf).scatter_reduce(0, by_group.index, held, "amax")

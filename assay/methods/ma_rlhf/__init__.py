@@ -1,9 +1,10 @@
-"""ma-rlhf: ppo whose credit lives on macro actions of several tokens instead of single ones.
+"""ma-rlhf: ppo with credit on macro actions of several tokens instead of single ones.
 
     A_k = R_k + V(s_k+1) - V(s_k) + decay * A_k+1 over macro actions k;  loss = ppo's, each token with its macro's A_k
 
-Chai et al. 2025. Macro actions shorten the way from the outcome back to a decision: credit decays once a macro action
-instead of once a token. One token a macro action is ppo, one macro action a sequence is REINFORCE with a baseline.
+Chai et al. 2025. Macro actions shorten the path from the outcome back to a decision: credit decays once per macro
+action instead of once per token. One token per macro action is ppo, one macro action per sequence REINFORCE with a
+baseline.
 """
 
 from dataclasses import replace
@@ -29,7 +30,7 @@ def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
 
 
 def all_episodes() -> Experience:
-    """Every episode once, with the exact value of each of its states."""
+    """Returns every episode once, with the exact value of each of its states."""
     record = EPISODES.record(torch.arange(EPISODES.num_episodes).unsqueeze(0), LOGITS_SA)
     chance_B, state_BT = record.logp.sum(1).exp(), record.context["state"]
     through = torch.stack([chance_B * (state_BT == state).any(1) for state in range(EPISODES.num_states)])
@@ -50,7 +51,7 @@ def distance_from_outcome_minus_baseline() -> torch.Tensor:
 
 
 def bias_with_exact_values() -> torch.Tensor:
-    """Expected gradient of macro actions of two and three tokens, over all episodes, minus the exact one."""
+    """Returns the expected gradient of macro actions of two and three tokens minus the exact one."""
     logits, record = LOGITS_SA.clone().requires_grad_(), all_episodes()
     logp = EPISODES.decision_logp(logits)[0]
     chance = record.logp.sum(1, keepdim=True).exp()

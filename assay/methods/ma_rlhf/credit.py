@@ -1,8 +1,8 @@
-"""Credit over segments: runs of decisions that are credited as one. Axes: B sequences, T decisions.
+"""Credit over segments: runs of decisions credited as one. Axes: B sequences, T decisions.
 
-A part that writes the column `segment` says where segments begin; `SegmentGae` reads it. Equal numbers on neighbouring
-decisions of a row are one segment, an episode's end always closes one, and without the column every decision is its
-own. Macro actions of tokens, turns of an agent and chunks of torques are the same thing here.
+A part that writes the column `segment` marks the segments; `SegmentGae` reads it. Equal numbers on neighbouring
+decisions of a row are one segment, an episode's end always ends one, and without the column every decision is its
+own. Macro actions of tokens, turns of an agent and chunks of continuous actions are all segments.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from assay.ops import returns
 
 
 def decision_before(mask_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """(whether the row has a decision before this column, that decision's column or 0), both [B, T]."""
+    """Returns (whether the row has an earlier decision, that decision's column or 0), both [B, T]."""
     column = torch.arange(mask_BT.shape[1], device=mask_BT.device)
     last = torch.where(mask_BT, column, -1).cummax(1).values
     before = pad(last[:, :-1], (1, 0), value=-1)
@@ -28,7 +28,7 @@ def decision_before(mask_BT: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def segment_begins(experience: Experience, goes_on_BT: Tensor) -> Tensor:
-    """Bool [B, T]: the first decision of each segment."""
+    """Marks the first decision of each segment, bool [B, T]."""
     there, before = decision_before(experience.mask)
     inside = there & goes_on_BT.gather(1, before)
     segment = experience.segment
@@ -40,8 +40,8 @@ def segment_begins(experience: Experience, goes_on_BT: Tensor) -> Tensor:
 class Spans(Prepare):
     """Segments of `length` decisions, counted from each episode's first decision in the row; the last is shorter.
 
-    Writes `segment`. MA-RLHF's fixed n-gram rule (arXiv:2410.02743). Degenerate: 1 makes every decision its own
-    segment, a length beyond the episode's makes the whole episode one.
+    Writes `segment`. MA-RLHF's fixed n-gram rule (arXiv:2410.02743). Degenerate: length 1 makes every decision its
+    own segment, a length beyond the episode's makes the whole episode one.
     """
 
     length: int = 5
@@ -49,7 +49,7 @@ class Spans(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Numbers the segments of each row from 1 on."""
+        """Numbers the segments of each row from 1."""
         mask = experience.mask
         over = (experience.terminal | experience.truncated) & mask
         count = mask.long().cumsum(1)
@@ -60,16 +60,16 @@ class Spans(Prepare):
 
 @dataclass(frozen=True)
 class FallingPerplexity(Prepare):
-    """A segment goes on while its decisions grow likelier under the reference: MA-RLHF's perplexity rule.
+    """Extends a segment while its decisions grow likelier under the reference: MA-RLHF's perplexity rule.
 
-    Writes `segment`; a decision whose log-probability is below that of the decision before it begins a new one.
+    Writes `segment`; a decision with a lower log-probability than the previous one starts a new segment.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Numbers the segments of each row from 1 on."""
+        """Numbers the segments of each row from 1."""
         logp_ref, mask = experience.column("logp_ref"), experience.mask
         there, before = decision_before(mask)
         begins = mask & (~there | (logp_ref < logp_ref.gather(1, before)))
@@ -78,15 +78,15 @@ class FallingPerplexity(Prepare):
 
 @dataclass(frozen=True)
 class SegmentGae(Credit):
-    """Generalised advantages of segments as single steps of a semi-Markov process, the same on all their decisions.
+    """GAE over segments as single steps of a semi-Markov process, the same on all their decisions.
 
         A_k = R_k + discount^n_k * V_(k+1) - V_k + discount^n_k * decay * A_(k+1),  R_k = sum_i discount^i r_(t_k + i)
 
-    V_k is the value at the segment's first state, so that credit is unbiased where the critic is right. Inside a
-    segment nothing decays: it is token GAE whose `gae_lambda` applies once at each segment's end. `return` is each
-    state's own: what A + V would be had the segment begun there. Terminal steps do not bootstrap, truncated ones and
-    the end of a fragment do. Degenerate: one decision a segment is Gae; one segment an episode is its return minus
-    V(first state).
+    V_k is the value at the segment's first state, so credit is unbiased if the critic is exact. Within a segment
+    nothing decays: it is token GAE whose `gae_lambda` applies once at each segment's end. `return` is each state's
+    own: A + V as if the segment started there. Terminal steps do not bootstrap; truncated ones and the end of a
+    fragment do. Degenerate: one decision per segment is Gae; one segment per episode is its return minus V(first
+    state).
     """
 
     discount: float = 0.99

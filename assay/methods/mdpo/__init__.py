@@ -1,9 +1,9 @@
-"""mdpo: several gradient steps on the surrogate with a KL to the acting policy, instead of a clip or a constraint.
+"""mdpo: several gradient steps on the surrogate with a KL to the acting policy, instead of a clip or constraint.
 
     loss = mean_t [ -rho_t A_t + KL(pi || pi_old) / step ],   step = 1 - k/K at iteration k of K
 
-Tomar et al. 2020. Mirror descent in the space of policies: the exact solution of each iteration is pi_old exp(step A) /
-Z. trpo makes the KL a constraint, ppo a clip; with a uniform policy in the place of pi_old the solution is sac's.
+Tomar et al. 2020. Mirror descent in policy space: the exact solution of each iteration is pi_old exp(step A) / Z.
+trpo makes the KL a constraint, ppo a clip; with a uniform policy in place of pi_old the solution is sac's.
 """
 
 from dataclasses import replace
@@ -32,7 +32,7 @@ def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.
 
 
 def expected_gradient(new_A: torch.Tensor, old_A: torch.Tensor, step_size: float, credit: float = 1.0) -> torch.Tensor:
-    """d/d logits of the expected loss: every arm once, weighed by the acting policy's probability."""
+    """Returns d/d logits of the expected loss: every arm once, weighted by the acting policy's probability."""
     arms = probes.bandit_experience(range(4), [0.0] * 4, old_A).add({"advantage": credit * ADVANTAGE_A.unsqueeze(1)})
     push_A = 4.0 * probes.decision_weights(recipe(step_size=step_size), arms, new_A.log_softmax(-1).unsqueeze(1))[:, 0]
     pull_A = old_A.softmax(-1) * push_A
@@ -44,7 +44,9 @@ def slope_at_solution(old_A: torch.Tensor) -> torch.Tensor:
 
 
 def distance_from_kl() -> torch.Tensor:
-    """Gradient without credit minus that of KL(pi || pi_old) / step, computed from the whole distributions."""
+    """Returns the gradient without credit minus that of KL(pi || pi_old) / step, computed from the whole
+    distributions.
+    """
     logits = (OLD_A.flip(0) * 2.0).requires_grad_()
     log_ratio = logits.log_softmax(-1) - OLD_A.log_softmax(-1)
     (slope,) = torch.autograd.grad((logits.softmax(-1) * log_ratio).sum() / 0.3, logits)

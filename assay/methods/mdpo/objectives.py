@@ -1,4 +1,4 @@
-"""Mirror descent as a trust region: a KL to whoever acted instead of a clip. Axes: B sequences, T decisions."""
+"""Mirror descent as a trust region: a KL to the behaviour policy instead of a clip. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from assay.parts.objectives.trust import LARGEST_LOG_RATIO
 class MirrorDescent(TrustRegion):
     """-A * ratio + (ratio * log ratio - ratio + 1) / step_size: MDPO, on-policy (arXiv:2005.09814).
 
-    The second term, averaged over the acting policy, is KL(pi || pi_old), and its gradient is the KL's: an estimate
-    from the recorded decisions alone, not negative and 0 at ratio 1, for tokens and torques alike. The averaged loss is
-    smallest at pi_old * exp(step_size * A) / Z. Nothing is cut off. Degenerate: at ratio 1 it is REINFORCE.
+    The second term, averaged over the behaviour policy, is KL(pi || pi_old), with the KL's gradient: an estimate from
+    the recorded decisions alone, not negative and 0 at ratio 1, for discrete and continuous actions. The averaged
+    loss is smallest at pi_old * exp(step_size * A) / Z. Nothing is clipped. Degenerate: at ratio 1 it is REINFORCE.
     """
 
     step_size: float | Schedule = 1.0
-    breaks: ClassVar[dict[str, str]] = {"zero_credit": "without credit it pulls the policy back to who acted"}
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "without credit it pulls towards the behaviour policy"}
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, whether the ratio was bounded to stay finite)."""
+        """Returns (loss, whether the ratio was bounded to stay finite)."""
         bounded = log_ratio.clamp(max=LARGEST_LOG_RATIO)
         ratio = bounded.exp()
         proximity = ratio * bounded - ratio + 1.0

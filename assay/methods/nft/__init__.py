@@ -1,10 +1,10 @@
-"""nft: maximum likelihood of right answers, and of wrong ones under an implicit negative policy of the same model.
+"""nft: maximum likelihood of correct answers, and of wrong ones under an implicit negative policy.
 
     right: loss = -w log rho;   wrong: loss = -w log((1 - r rho) / (1 - r));   w = sqrt((1 - r) / r)
 
-Chen et al. 2025. r is the prompt's pass rate in its group. What acted is a mixture of a policy that is right and one
-that is wrong, so modelling the first models the second. On-policy the gradient is grpo's, off-policy nothing is cut
-off: a wrong answer's push fades as it becomes less likely.
+Chen et al. 2025. r is the prompt's pass rate in its group. The behaviour policy is a mixture of a correct and a wrong
+policy, so modelling the first models the second. On-policy the gradient is grpo's; off-policy nothing is clipped: a
+wrong answer's gradient fades as it becomes less likely.
 """
 
 from dataclasses import replace
@@ -35,14 +35,14 @@ def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
 
 
 def distance_from_grpo_on_policy() -> torch.Tensor:
-    """Up to grpo's deviation with n - 1 in place of n."""
+    """Compares with grpo, up to grpo's deviation with n - 1 in place of n."""
     grpo = replace(recipes.grpo(), credit=(OutcomeCredit(GroupMean(), GroupDeviation(epsilon=0.0)),))
     ours, theirs = (probes.decision_weights(one, PULLS, PULLS.logp) for one in (recipe(), grpo))
     return (ours - theirs * (MEMBERS / (MEMBERS - 1)) ** 0.5).abs().max()
 
 
 def distance_from_likelihood() -> torch.Tensor:
-    """From the slope of the formula above, prompt by prompt, where no value is clipped."""
+    """Compares with the slope of the formula above, prompt by prompt, where no value is clipped."""
     logp = MOVED.clone().requires_grad_()
     ratio, right = (logp - PULLS.logp).exp(), PULLS.reward
     rate = right.view(-1, MEMBERS).mean(1).repeat_interleave(MEMBERS).unsqueeze(1)
@@ -63,7 +63,7 @@ METHOD = Method(
     variants={"positives-only": partial(recipe, negative=0.0)},
     departures=(
         "the prompt's weight is sqrt((1 - r) / r), which is grpo's; the released script has 1 - r (odds_of_centred)",
-        "prompts that are all right or all wrong weigh nothing, where the released code samples them anew",
+        "prompts that are all right or all wrong have weight 0, where the released code samples them again",
         "outcomes that are not 0 or 1 keep grpo's advantage, from which the odds are read",
     ),
     claims=(

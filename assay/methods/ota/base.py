@@ -20,7 +20,7 @@ STEP = Adam(learning_rate=1e-3, clip_norm=0.0)
 
 
 def goal_value(critic: str, discount: float) -> Td:
-    """The loss of V(s, g), whose steps are as long as the rows say: s' may be many steps on."""
+    """Returns the loss of V(s, g); the row's jump sets the length of a step, so s' may be many steps ahead."""
     copy = f"{critic}_target"
     return Td(NextValue(discount, copy), ExpectileByTarget(0.7, copy), OfState(critic))
 
@@ -28,9 +28,9 @@ def goal_value(critic: str, discount: float) -> Td:
 def ota(
     world: Defaults = CONTROL, option: int = 5, discount: float = 0.95, high_discount: float = 0.95, far: float = 0.0
 ) -> Recipe:
-    """OTA (arXiv:2505.12737): the value that subgoals are chosen by counts options of `option` steps; 1 is HIQL's.
+    """OTA (arXiv:2505.12737): the value that chooses subgoals counts options of `option` steps; 1 is HIQL.
 
-    `far` is how distant the goals are on which `right_signs` is reported.
+    `far` is the least distance of the goals on which `right_signs` is reported.
     """
     jump = Stage("high value", ("high_value",), critic=(goal_value("high_value", high_discount),), optimizer=STEP)
     return Recipe(

@@ -1,4 +1,4 @@
-"""Values of goals on a line, where all rows can be listed and the fixed point is known. Axes: L places, N heads."""
+"""Values of goals on a line, where all rows are enumerated and the fixed point is known. Axes: L places, N heads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from assay.core.record import Experience
 from assay.parts.sources.relabelled import Places, Relabelled
 
 NO_TASK: Any = None
-"""Rows ask their task for distances alone."""
+"""A task that only knows distances."""
 
 
 class LineValue:
@@ -21,7 +21,7 @@ class LineValue:
         self.table = table
 
     def __call__(self, context: Any) -> Tensor:
-        """Values [1, B, T]."""
+        """Returns values [1, B, T]."""
         place, goal = (context[name][..., 0].long() for name in ("observation", "goal"))
         return self.table[place, goal].unsqueeze(0)
 
@@ -33,12 +33,12 @@ class LineView:
         self.value = LineValue(table)
 
     def model(self, name: str) -> LineValue:
-        """The table."""
+        """Returns the table."""
         return self.value
 
 
 def line_rows(source: Relabelled, length: int) -> Experience:
-    """Every (place, goal here or ahead) of one episode that walks a line to its end, as the source makes rows."""
+    """Returns every (place, goal here or ahead) of one episode that walks a line to its end, as rows of the source."""
     steps = torch.arange(length, dtype=torch.float64).view(1, -1, 1)
     columns = {"observation": steps, "achieved": steps, "action": torch.zeros(1, length, dtype=torch.long)}
     time, goal = (index.numpy() for index in torch.triu_indices(length, length))
@@ -50,7 +50,7 @@ def line_rows(source: Relabelled, length: int) -> Experience:
 
 
 def line_values(source: Relabelled, target: Any, length: int) -> Tensor:
-    """V [L, L] at the fixed point of a target on a line, for goals ahead; exact after L sweeps."""
+    """Returns V [L, L] at the fixed point of a target on a line, for goals ahead; exact after L sweeps."""
     table, rows = torch.zeros(length, length, dtype=torch.float64), line_rows(source, length)
     place, goal = (rows.context[name][:, 0, 0].long() for name in ("observation", "goal"))
     for _ in range(length + 1):

@@ -1,4 +1,4 @@
-"""Values of goals V(s, g), and an actor of two levels: one proposes a subgoal as a representation, the other acts
+"""Goal-conditioned values V(s, g), and an actor of two levels: one proposes a subgoal representation, the other acts
 towards it. Axes: B sequences, T columns, N members, R numbers of a representation.
 """
 
@@ -19,19 +19,21 @@ from assay.models.heads.gaussian import Distribution
 
 
 def of_length_root(vector: Tensor) -> Tensor:
-    """The vector with length sqrt(R)."""
+    """Scales the vector to length sqrt(R)."""
     return vector.shape[-1] ** 0.5 * nn.functional.normalize(vector, dim=-1)
 
 
 def need_goal(spec: Spec, who: str) -> Box:
-    """The task's space of goals."""
+    """Returns the task's space of goals; raises AssayError if it has none."""
     if spec.goal is None:
-        raise AssayError(f"{who} needs a task with goals, this one has none; take four-rooms or a pointmaze")
+        raise AssayError(f"{who} needs a task with goals; this one has none. Use four-rooms or a pointmaze")
     return spec.goal
 
 
 class RepresentedValue(nn.Module):
-    """V_i(s, g) = f_i(s, phi(s, g)), phi of length sqrt(R): N heads that know the goal by its representation alone."""
+    """V_i(s, g) = f_i(s, phi(s, g)), phi of length sqrt(R): N heads that see the goal through its representation
+    only.
+    """
 
     def __init__(self, body: Vectors, num_seen: int, num_goal: int, size: int, num: int) -> None:
         super().__init__()
@@ -39,11 +41,11 @@ class RepresentedValue(nn.Module):
         self.heads = body.network(num_seen + size, Ask(activation=nn.ReLU, members=num))
 
     def represent(self, context: Context) -> Tensor:
-        """phi(s, g) [..., R]."""
+        """Returns phi(s, g) [..., R]."""
         return of_length_root(self.phi(features(context)))
 
     def forward(self, context: Context) -> Tensor:
-        """Values [N, B, T]."""
+        """Returns values [N, B, T]."""
         rows = torch.cat((context["observation"], self.represent(context)), -1)
         values: Tensor = self.heads(rows.flatten(0, -2))
         return values.view(-1, *rows.shape[:-1])
@@ -57,7 +59,7 @@ class GoalValue(CriticHead):
     members: int = 2
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The critic for this task."""
+        """Returns the critic for this task."""
         goal = need_goal(spec, "GoalValue").size
         seen = feature_size(spec) - goal
         return RepresentedValue(vectors(body, "GoalValue"), seen, goal, self.size, self.members)
@@ -75,25 +77,25 @@ class TwoLevels(nn.Module):
         self.low, self.high, self.num_draws = low, high, int(low.num_draws)
 
     def propose(self, context: Context) -> Tensor:
-        """Mean of the subgoal, [..., R]."""
+        """Returns the mean of the subgoal, [..., R]."""
         subgoal: Tensor = self.high(context)
         return subgoal
 
     def towards(self, context: Context, subgoal: Tensor) -> Context:
-        """What the low level sees."""
+        """Returns the context of the low level."""
         return {"observation": context["observation"], "goal": of_length_root(subgoal)}
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The low level's decision towards the proposed subgoal."""
+        """Returns the low level's action towards the proposed subgoal."""
         action, logp = self.low.act(self.towards(context, self.propose(context)), uniform)
         return action, logp
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the recorded decisions under both levels together."""
+        """Returns the log-probabilities of the recorded decisions under both levels together."""
         return self.score_towards(batch, self.propose(batch.context), needs)
 
     def score_towards(self, batch: Experience, subgoal: Tensor, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the low level alone, towards given subgoals [B, T, R]."""
+        """Returns the log-probabilities of the low level alone, towards given subgoals [B, T, R]."""
         scored: Scored = self.low.score(replace(batch, context=self.towards(batch.context, subgoal)), needs)
         return scored
 
@@ -105,7 +107,7 @@ class Hierarchical(ActorHead):
     size: int = 10
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The actor for this task."""
+        """Returns the actor for this task."""
         need_goal(spec, "Hierarchical")
         reach = Box((-(self.size**0.5),) * self.size, (self.size**0.5,) * self.size)
         low = Distribution().on(body, replace(spec, goal=reach))

@@ -1,4 +1,4 @@
-"""Doing what brought the data nearer to a goal, on two levels. Axes: B sequences, T decisions, N heads, R numbers."""
+"""Advantage-weighted regression on two levels. Axes: B sequences, T decisions, N heads, R numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assay.parts.objectives.weighted import exponential_weight
 
 
 def gains(batch: Experience, view: View, critic: str) -> Tensor:
-    """mean_i V_i(s', g) - mean_i V_i(s, g), [B, T - 1], without gradient."""
+    """Returns mean_i V_i(s', g) - mean_i V_i(s, g), [B, T - 1], without gradient."""
     with torch.no_grad():
         value = view.model(critic)
         gain: Tensor = value(batch.after.context).mean(0) - value(batch.now.context).mean(0)
@@ -28,8 +28,8 @@ def gains(batch: Experience, view: View, critic: str) -> Tensor:
 class TowardsSubgoal(OverTransitions, Objective):
     """-min(exp(sharpness * A), limit) * log low(a | s, phi(s, g)),  A = V(s', g) - V(s, g): HIQL's low level.
 
-    phi is that of `critic` and gets no gradient. Rows have the subgoal as their goal and one step as their jump.
-    sharpness 0 clones the data.
+    phi is that of `critic` and gets no gradient. Assumes rows with the subgoal as goal and a jump of one step.
+    sharpness 0 is behaviour cloning.
     """
 
     sharpness: float = 3.0
@@ -40,7 +40,7 @@ class TowardsSubgoal(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Weighted negative log-likelihood of the low level."""
+        """Returns the weighted negative log-likelihood of the low level."""
         now, gain = batch.now, gains(batch, view, self.critic)
         with torch.no_grad():
             subgoal = view.model(self.critic).represent(now.context)
@@ -51,12 +51,12 @@ class TowardsSubgoal(OverTransitions, Objective):
 
 @dataclass(frozen=True)
 class ProposeSubgoal(OverTransitions, Objective):
-    """-min(exp(sharpness * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high level,
-    without the normal's constant.
+    """-min(exp(sharpness * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high
+    level, without the normal's constant.
 
-    Rows jump k steps to s', whose place in the space of goals is `achieved`; phi is that of the model `phi`, V_h that
-    of `critic`. sharpness 0 clones the subgoals of the data. `right_signs` is the share of rows on which A has the sign
-    that the true distance gives it, of those that are further than `far` from the goal, where distances are known.
+    Rows jump k steps to s', whose position in goal space is `achieved`; phi is that of the model `phi`, V_h that of
+    `critic`. sharpness 0 clones the subgoals of the data. If distances are known, `right_signs` is the share of rows,
+    among those further than `far` from the goal, on which A has the sign of the true change of distance.
     """
 
     sharpness: float = 3.0
@@ -69,7 +69,7 @@ class ProposeSubgoal(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is how much the value rises, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Weighted squared distance of the proposed subgoal from the one that the data reached."""
+        """Returns the weighted squared distance of the proposed subgoal from the one reached in the data."""
         now, gain = batch.now, gains(batch, view, self.critic)
         there: Context = {"observation": now.context["observation"], "goal": batch.after.context["achieved"]}
         with torch.no_grad():
@@ -79,7 +79,7 @@ class ProposeSubgoal(OverTransitions, Objective):
         return Loss((weight * apart).sum(), self.count(batch), self.signs(now, gain))
 
     def signs(self, now: Experience, gain: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
-        """How often the advantage's sign is right."""
+        """Returns how often the advantage's sign is correct."""
         if "nearer" not in now.extra:
             return {}
         nearer = now.extra["nearer"]

@@ -1,10 +1,10 @@
 """ppo: generalised advantages from a critic, clipped ratio, several epochs.
 
-    loss = -mean_t min(rho_t A_t, clip(rho_t, 1 - c, 1 + c) A_t) - e * entropy;   critic: mean_t (V(s_t) - A_t -
-    V_old(s_t))^2 / 2
+    loss = -mean_t min(rho_t A_t, clip(rho_t, 1 - c, 1 + c) A_t) - e * entropy
+    critic: mean_t (V(s_t) - A_t - V_old(s_t))^2 / 2
 
-Schulman et al. 2017. The same credit and objective objects serve CartPole and tokens; a truncated episode bootstraps, a
-terminated one does not.
+Schulman et al. 2017. The same credit and objective parts serve control and language; a truncated episode bootstraps,
+a terminated one does not.
 """
 
 import torch
@@ -19,7 +19,7 @@ EPISODES = probes.token_episodes(lambda tokens: sum(tokens) / 3, num_tokens=2, h
 
 
 def distance_from_monte_carlo() -> torch.Tensor:
-    """With decay 1 and discount 1 the return of the first decision is the outcome, whatever the critic says."""
+    """Returns the first decision's return minus the outcome; with decay 1 and discount 1 the critic cancels."""
     record = EPISODES.record(torch.arange(8).unsqueeze(0), torch.zeros(EPISODES.num_states, 2))
     value = torch.linspace(-1.0, 1.0, record.mask.numel(), dtype=torch.float64).view_as(record.reward)
     credited = Gae(discount=1.0, gae_lambda=1.0)(record.add({"value": value}))

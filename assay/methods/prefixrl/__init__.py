@@ -1,10 +1,10 @@
-"""prefixrl: on-policy learning that starts inside a stored solution; its beginning is context, never a target.
+"""prefixrl: on-policy learning from starts inside a stored solution, whose prefix is context and never a target.
 
     J = mean_x V(x) + mean_(x, h) V(x, y_x[:h]),   loss = grpo's on the decisions after the prefix
 
-Setlur et al. 2026. Hard problems give no reward, hence no gradient; after a part of a right solution they do. The group
-is one (problem, prefix). Starts without a prefix stay in the mix, and the held-out score is of those alone. For control
-the prefix is the state that a demonstration's first actions lead to.
+Setlur et al. 2026. Hard problems give no reward, hence no gradient; after a part of a correct solution they do. A
+group is one (problem, prefix). Starts without a prefix stay in the mix, and only they are in the held-out score. For
+control the prefix is the state that a demonstration's first actions lead to.
 """
 
 from dataclasses import replace
@@ -23,14 +23,14 @@ LOGITS_SA = torch.linspace(-1.0, 1.5, EPISODES.num_states * 2, dtype=torch.float
 
 
 def recipe(world: Defaults = LANGUAGE, plain: float = 0.25) -> Recipe:
-    """GRPO from prefixes; `plain` is the share of starts without one."""
+    """Returns GRPO from prefixes; `plain` is the share of starts without one."""
     base = recipes.grpo(world)
     assert base.rollout is not None
     return replace(base, name="prefixrl", rollout=FromPrefixes(base.rollout.num_starts, plain=plain))
 
 
 def after_first_token(token: int = 1) -> probes.AllEpisodes:
-    """The episodes that go on from one given token."""
+    """Returns the episodes that continue from one given token."""
     rows = EPISODES.action[0, :, 0] == token
     mask = EPISODES.mask[:, rows].clone()
     mask[:, :, 0] = False
@@ -55,7 +55,7 @@ METHOD = Method(
     base=recipes.grpo,
     departures=(
         "solutions are the task's demonstrations (as from another model), not rejection samples of the base policy",
-        "each problem is met once, with one prefix or none, instead of several copies of a fixed set of problems",
+        "each problem is used once, with one prefix or none, instead of several copies of a fixed set of problems",
         "prefixes of 40 to 80 % and a quarter of plain starts are from memory of the paper; grpo stands for its loss",
     ),
     claims=(

@@ -1,4 +1,4 @@
-"""Starts inside a stored solution: its beginning is given, the policy finishes it. Axes: B rows, T columns."""
+"""Starts inside a stored solution: its prefix is given, the policy completes it. Axes: B rows, T columns."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from assay.playing.resumed import first_decisions
 
 @dataclass(frozen=True)
 class FromPrefixes(Rollout):
-    """Groups that start after the first h decisions of the task's demonstration, h = floor(f |y|), the same for all
-    members; f is uniform in [shortest, longest], and 0 with probability `plain`.
+    """Gathers groups that start after the first h decisions of the task's demonstration, h = floor(f |y|), the same
+    for all members; f is uniform in [shortest, longest], and 0 with probability `plain`.
 
     The given decisions are context: mask false, no loss, no ratio. For tokens the start is prompt + prefix; for
-    control it is the state that the given actions lead to. h is at most |y| - 1, so that something is left to decide;
-    longest = 0 is `Episodes`.
+    control it is the state that the given actions lead to. h is at most |y| - 1, so that a decision is left.
+    Degenerate: longest = 0 is `Episodes`.
     """
 
     num_starts: int = 32
@@ -34,14 +34,14 @@ class FromPrefixes(Rollout):
     writes: ClassVar[tuple[str, ...]] = ("prefix",)
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state; raises AssayError if the task has no demonstrations."""
         task = scene.task
         if not isinstance(task, DemonstratedTask) or not isinstance(task, ResumableTask):
-            raise AssayError(f"FromPrefixes needs a task with demonstrations, and '{task.name}' has none; use Episodes")
+            raise AssayError(f"FromPrefixes needs a task with demonstrations; '{task.name}' has none. Use Episodes")
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """`len(starts)` x `group_size` episodes; `prefix` [B] is how many decisions were given."""
+        """Gathers `len(starts)` x `group_size` episodes; `prefix` [B] is the number of given decisions."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, DemonstratedTask)
         assert isinstance(task, ResumableTask)

@@ -1,10 +1,11 @@
-"""rec: REINFORCE on group-centred outcomes, with a mask where the ratio has gone far enough; no importance weight.
+"""rec: REINFORCE on group-centred outcomes with a mask on the ratio instead of importance weights.
 
     loss = -mean_t (R_i - mean R) * M_t * log pi(a_t)
     M_t = 0 where (A > 0 and rho_t > 1 + high) or (A < 0 and rho_t < 1 - low), else 1
 
-Yao et al. 2025. Asking that r - tau log(pi / pi_old) be equal in a group has this gradient at pi_old whoever drew the
-samples, so clipping is what regularises it. With importance weights and the deviation it is grpo, with a penalty OPMD.
+Yao et al. 2025. Requiring r - tau log(pi / pi_old) to be equal in a group has this gradient at pi_old for any
+behaviour policy, so clipping acts as regularisation. With importance weights and the deviation it is grpo, with a
+penalty OPMD.
 """
 
 from dataclasses import replace
@@ -45,7 +46,7 @@ MOVED = NEW_A.double().log_softmax(-1)[PULLS.action]
 
 
 def distance_from_pairwise_fit(tau: float = 0.7) -> torch.Tensor:
-    """From the slope of sum_ij (s_i - s_j)^2 / (4 tau n^2), s = r - tau log(pi / pi_old), at pi_old."""
+    """Compares with the slope of sum_ij (s_i - s_j)^2 / (4 tau n^2), s = r - tau log(pi / pi_old), at pi_old."""
     logp = PULLS.logp.clone().requires_grad_()
     s = PULLS.reward - tau * (logp - PULLS.logp)
     (slope,) = torch.autograd.grad((s - s.T).square().sum() / (4 * tau * len(PULLS) ** 2), logp)

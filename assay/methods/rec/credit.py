@@ -1,4 +1,4 @@
-"""Which samples of a group are kept before credit. Axes: B rows, G groups."""
+"""Selection of a group's samples before credit. Axes: B rows, G groups."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from assay.ops import groups, random
 
 @dataclass(frozen=True)
 class DropSurplusNegatives(Prepare):
-    """Masks samples below their group's mean, chosen at random, until they are no more than those at or above it.
+    """Masks random samples below their group's mean until they are no more than those at or above it.
 
-    "RED-Drop" of arXiv:2509.24203. What is masked has left training: a credit that follows takes the mean of those
-    that stay. The choice is a function of (start, sample index). Degenerate: equal outcomes and groups of one stay.
+    "RED-Drop" of arXiv:2509.24203. Masked samples leave training: a later credit takes the mean of the others. The
+    choice is a function of (start, sample index). Degenerate: equal outcomes and groups of one stay.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -29,7 +29,7 @@ class DropSurplusNegatives(Prepare):
         by_group = groups.row_groups(experience)
         outcome = groups.outcome(experience)
         share = by_group.share.to(outcome.dtype)
-        # Rounding of the mean must not make a negative of a sample that equals all others.
+        # Rounding of the mean must not turn a sample that equals all others into a negative one.
         negative = (outcome < groups.mean(outcome, by_group)) & groups.differs(outcome, by_group)
         num_others = groups.total(share * ~negative, by_group)[by_group.index]
         surplus = negative & (rank_among(negative, by_group, share, lots(experience)) > num_others - 0.5)
@@ -37,13 +37,13 @@ class DropSurplusNegatives(Prepare):
 
 
 def lots(experience: Experience) -> Tensor:
-    """A uniform number for each sample, [B] float64; rows of an episode have one start and sample index."""
+    """Returns a uniform number for each sample, [B] float64; rows of an episode share start and sample index."""
     start, sample = (experience.column(name).cpu().numpy() for name in ("start", "sample"))
     return torch.from_numpy(random.uniform(Draw(0, (8,)), start, sample)).to(experience.mask.device)
 
 
 def rank_among(chosen_B: Tensor, by_group: groups.Groups, share_B: Tensor, lot_B: Tensor) -> Tensor:
-    """How many chosen episodes of the row's group have a smaller lot, [B]."""
+    """Returns how many chosen episodes of the row's group have a smaller lot, [B]."""
     same = by_group.index.unsqueeze(1) == by_group.index.unsqueeze(0)
     before = same & chosen_B.unsqueeze(0) & (lot_B.unsqueeze(0) < lot_B.unsqueeze(1))
     return before.to(share_B.dtype) @ share_B

@@ -1,10 +1,11 @@
-"""reinflow: learned noise along a flow policy's path gives it a likelihood, and ppo improves it as it is.
+"""reinflow: learned noise along a flow policy's path gives it a likelihood, so that ppo applies unchanged.
 
     x_0 ~ N(0, I);   x_(k+1) = x_k + v(s, k/K, x_k) / K + sigma(s, k/K) * noise;   action = x_K
     log pi(path | s) = log N(x_0; 0, I) + sum_k log N(x_(k+1); x_k + v / K, sigma^2),   loss = ppo's, ratio of paths
 
-Zhang et al. 2025. Exact for any number of steps, one included; sigma stays between two bounds, and without it the flow
-is deterministic again. The flow is first cloned from a log by flow matching; velocity and noise are trained together.
+Zhang et al. 2025. Exact for any number of steps, one included; sigma is bounded on both sides, and without it the
+flow is deterministic. The flow is first cloned from offline data by flow matching; velocity and noise are trained
+together.
 """
 
 from dataclasses import replace
@@ -26,7 +27,7 @@ LOGP, BODY = frozenset({Need.LOGP}), Perceptron((8, 8))
 
 
 def paths_of(actor: Policy) -> tuple[Any, Experience]:
-    """A small actor and 5 nodes of each of its normal numbers, walked."""
+    """Returns a small actor and its paths at 5 quadrature nodes of each normal variable."""
     module = small_actor(replace(reinflow(), actor=actor))
     return module, walked_record(module, nodes(module.num_draws, 5)[0])[0]
 
@@ -37,7 +38,7 @@ def gradient_error(steps: int) -> torch.Tensor:
 
 
 def one_step_error() -> Any:
-    """With one step, minus a Gaussian actor whose observation has x_0 in it, up to x_0's own density."""
+    """Compares one step with a Gaussian actor whose observation includes x_0, up to x_0's own density."""
     flow, record = paths_of(Policy(BODY, Flow(1)))
     start, end = record.column("path")[:, 0, :, 0].unbind(1)
     seen = record.context["observation"][:, 0]
@@ -68,10 +69,10 @@ METHOD = Method(
     variants={"flow-matching": flow_matching},
     departures=(
         "the ratio is the path's, as the paper writes it; the code takes the geometric mean of its factors, clip 0.01",
-        "steps, noise and the stored end are not clipped, only what the task gets: the recorded density is exact",
-        "deterministic means from x_0 = 0; the authors still draw x_0. One action a decision, no chunks",
+        "steps, noise and the stored end are not clipped, only the executed action: the recorded density is exact",
+        "deterministic means from x_0 = 0; the authors still draw x_0. One action per decision, no chunks",
         "no shortcut models, no schedule of the noise bounds, no warm-up of the critic, no distance to the cloned flow",
-        "one log of a scripted expert under noise, not D4RL or Robomimic",
+        "one dataset of a scripted expert with noise, not D4RL or Robomimic",
     ),
     claims=(
         Exact("two steps: the expected update is the return's gradient", lambda: gradient_error(2), at_most=1e-9),

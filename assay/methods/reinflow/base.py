@@ -1,4 +1,4 @@
-"""Policies that generate actions by a flow: cloned from a log, then improved online."""
+"""The recipe of reinflow: a flow policy cloned from offline data, then improved online."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ MEDIOCRE = Logged((Log(episodes=50, noise=0.7),), batch=256, updates=10)
 
 
 def flow_matching(world: Defaults = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
-    """A rectified flow (arXiv:2209.03003) that generates a log's actions: cloning, without a likelihood."""
+    """A rectified flow (arXiv:2209.03003) that generates a dataset's actions: cloning, without a likelihood."""
     stage = Stage("flow", trains=("actor",), objective=(Denoising(),), optimizer=Adam(1e-3, clip_norm=0.0))
     return Recipe(name="flow", actor=actor, source=MEDIOCRE, stages=(stage,), steps=100)
 
 
 def reinflow(world: Defaults = CONTINUOUS, actor: Policy = Policy(head=Flow())) -> Recipe:
-    """ReinFlow (arXiv:2505.22094): a cloned flow with learned noise along its path, then ppo as it is."""
+    """ReinFlow (arXiv:2505.22094): a cloned flow with learned noise along its path, then unchanged ppo."""
     base = ppo(world)
     optimizer = replace(world.optimizer, learning_rate=3e-4)
     policy = replace(base.stages[0], optimizer=optimizer)

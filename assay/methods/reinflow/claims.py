@@ -1,7 +1,7 @@
 """Expectations over the paths of a small path actor by Gauss-Hermite quadrature. Axes: R nodes, A actions, D numbers.
 
-A path of K steps is a smooth function of D = (K + 1) A independent normal numbers; for few of them a grid of nodes
-integrates it to rounding, without sampling.
+A path of K steps is a smooth function of D = (K + 1) A independent normal variables; for few of them a grid of nodes
+integrates it to rounding error, without sampling.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ SEEN = (0.3, -0.8, 0.5)
 
 
 def small_actor(recipe: Recipe, seed: int = 0) -> Any:
-    """The recipe's actor for three numbers seen and one decided, float64, moved off its start."""
+    """Returns the recipe's actor for three observed numbers and one action dimension, float64, off its initial
+    weights.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         actor = recipe.actor.build(SPEC).double()
@@ -35,14 +37,14 @@ def small_actor(recipe: Recipe, seed: int = 0) -> Any:
 
 
 def nodes(num_dims: int, num: int) -> tuple[Tensor, Tensor]:
-    """Normal numbers [num ** num_dims, num_dims] and the probability that each stands for."""
+    """Returns normal numbers [num ** num_dims, num_dims] and the probability weight of each."""
     place, weight = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(num))
     grid = torch.cartesian_prod(*[place] * num_dims).view(-1, num_dims)
     return grid, torch.cartesian_prod(*[weight / weight.sum()] * num_dims).view(-1, num_dims).prod(-1)
 
 
 def walked_record(actor: Any, normal: Tensor) -> tuple[Experience, Tensor]:
-    """(one decision for each row of normal numbers, recorded; the same paths with gradient)."""
+    """Returns (one recorded decision for each row of normal numbers, the same paths with gradient)."""
     num = len(normal)
     context = {"observation": torch.tensor(SEEN, dtype=torch.float64).expand(num, 3)}
     action, logp, path = actor.walk(context, torch.special.ndtr(normal))
@@ -61,15 +63,15 @@ def walked_record(actor: Any, normal: Tensor) -> tuple[Experience, Tensor]:
 
 
 def path_gradient_error(recipe: Recipe, payoff: Callable[[Tensor], Tensor], num: int = 24) -> Tensor:
-    """Largest difference, relative to the largest entry, between the recipe's expected ascent and the gradient of the
-    expected payoff of the path's end [R, A] -> [R], over all parameters of the actor.
+    """Returns the largest difference, relative to the largest entry, between the recipe's expected ascent and the
+    gradient of the expected payoff of the path's end [R, A] -> [R], over all parameters of the actor.
     """
     actor = small_actor(recipe)
     normal, weight = nodes(actor.num_draws, num)
     record, path = walked_record(actor, normal)
     worth = payoff(path[:, -1])
     exact = torch.autograd.grad((weight * worth).sum(), list(actor.parameters()))
-    # A mean over rows with these advantages is the expectation over paths.
+    # The mean over rows with these advantages is the expectation over paths.
     record = record.add({"advantage": (len(normal) * weight * worth.detach()).unsqueeze(1)})
     stages = tuple(replace(stage, regularizers=()) for stage in recipe.stages)
     found = gradient(replace(recipe, stages=stages), record.add({"value": record.reward}), actor, spec=SPEC)

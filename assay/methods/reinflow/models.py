@@ -1,6 +1,6 @@
 """Flow-matching actors whose path to an action is a chain of Gaussians. Axes: B, T, N rows, K steps, A actions.
 
-Points are in units of half the action range around its centre; only what the task gets is moved into the bounds.
+Points are in units of half the action range around its centre; only the executed action is clipped to the bounds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from assay.ops.distributions import HALF_LOG_TWO_PI, normal_sample
 class FlowPolicy(nn.Module):
     """x_0 ~ N(0, I);  x_(k+1) = x_k + v(s, k/K, x_k) / K + sigma(s, k/K) * noise;  a = x_K (arXiv:2505.22094).
 
-    sigma is a geometric mean of its bounds with learned weights, and does not see the point: the path's entropy is
-    known. Without uniform numbers there is no noise, and the flow is deterministic.
+    sigma is a geometric mean of its bounds with learned weights and does not depend on the point, so the path's
+    entropy is known. Without uniform numbers there is no noise, and the flow is deterministic.
     """
 
     centre: Tensor
@@ -47,13 +47,13 @@ class FlowPolicy(nn.Module):
         self.register_buffer("times", time_features(torch.arange(steps) / steps))
 
     def log_std(self, seen: Tensor) -> Tensor:
-        """log sigma of all steps, [..., K, A], between the logarithms of the bounds."""
+        """Returns log sigma of all steps, [..., K, A], between the logarithms of the bounds."""
         low, high = self.log_noise
         u = self.noise((*seen.shape[:-1], self.steps), seen.unsqueeze(-2), self.times)
         return low + (high - low) * 0.5 * (u.tanh() + 1.0)
 
     def walk(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """An action, its path [N, K + 1, A] and the path's log-density."""
+        """Samples an action; returns it with its path [N, K + 1, A] and the path's log-density."""
         seen = features(context)
         log_std = self.log_std(seen)
 
@@ -65,12 +65,12 @@ class FlowPolicy(nn.Module):
         return action, path_logp(path, mean, log_std), path
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """An action, and the log-density of its path."""
+        """Samples an action; returns it with the log-density of its path."""
         action, logp, _ = self.walk(context, uniform)
         return action, logp
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-densities of the recorded paths; the entropy is a path's."""
+        """Returns the log-densities of the recorded paths; the entropy is that of a path."""
         path, seen = batch.column("path"), features(batch.context)
         point = path[..., :-1, :]
         mean = point + self.velocity(point.shape[:-1], seen.unsqueeze(-2), self.times, point) / self.steps
@@ -82,7 +82,9 @@ class FlowPolicy(nn.Module):
         return Scored(path_logp(path, mean, log_std) * batch.mask, entropy)
 
     def misfit(self, context: Context, action: Tensor, uniform: Tensor) -> Tensor:
-        """|v(s, t, (1 - t) x_0 + t a) - (a - x_0)|^2 at a random time and start: flow matching (arXiv:2209.03003)."""
+        """Returns |v(s, t, (1 - t) x_0 + t a) - (a - x_0)|^2 at a random time and start: flow matching
+        (arXiv:2209.03003).
+        """
         time, start = uniform[..., 0], normal_sample(uniform[..., 1:])
         goal = (action - self.centre) / self.half_range
         point = start + time.unsqueeze(-1) * (goal - start)
@@ -94,7 +96,7 @@ class FlowPolicy(nn.Module):
 class Flow(ActorHead):
     """A flow policy of `steps` steps with learned noise between two bounds, in units of half the action range.
 
-    Equal bounds are noise that is not learned.
+    Degenerate: equal bounds fix the noise.
     """
 
     steps: int = 4
@@ -105,7 +107,7 @@ class Flow(ActorHead):
     }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The actor for this task."""
+        """Returns the actor for this task."""
         if self.steps < 1 or not 0.0 < self.noise[0] <= self.noise[1]:
             raise AssayError(f"Flow needs steps >= 1 and 0 < noise[0] <= noise[1], got {self.steps} and {self.noise}")
         space = need_box(spec, "a flow actor")

@@ -1,4 +1,4 @@
-"""reinforce: raise the log-probability of what turned out better than the batch's mean.
+"""reinforce: raises the log-probability of outcomes above the batch mean.
 
     loss = -mean over sequences of (R(y) - mean R) * log pi(y)
 

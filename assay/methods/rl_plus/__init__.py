@@ -1,11 +1,12 @@
-"""rl-plus: demonstrations join the groups, weighed by multiple importance sampling, more so where they are unlikely.
+"""rl-plus: adds demonstrations to the groups, weighted by multiple importance sampling, more where unlikely.
 
     loss = mean_i 1/|y_i| sum_t { -min(rho_t A_i, clip(rho_t) A_i)         own answers
                                 { -r_t (1 - pi(e_t))^0.5 A_i               demonstrations e
     r_t = 2 pi(e_t) / (pi_old(e_t) + pi_other(e_t)),   pi_other = (pi_old + uniform) / 2
 
-Dong et al. 2025. What the policy never finds cannot be reinforced: grpo sharpens and does not reach beyond its start.
-A demonstration is in its group's mean; the balanced ratio needs no model of who wrote it, and has little variance.
+Dong et al. 2025. What the policy never samples cannot be reinforced: grpo sharpens and does not reach beyond its
+start. A demonstration enters its group's mean; the balanced ratio needs no model of its author, and has little
+variance.
 """
 
 from dataclasses import replace
@@ -27,7 +28,7 @@ NOW, OLD, REWARD = torch.tensor([[2, 0.5, -1, -4], [1.5, 1, -0.5, -3], [0.2, -1,
 
 
 def mixed(world: Defaults = LANGUAGE) -> Recipe:
-    """grpo with demonstrations as if written with probability 1: naive importance sampling."""
+    """Returns grpo with demonstrations of recorded probability 1: naive importance sampling."""
     assert world.episodes is not None
     return replace(recipes.grpo(world), name="grpo-mixed", rollout=WithDemonstrations(world.episodes))
 
@@ -38,7 +39,7 @@ def recipe(world: Defaults = LANGUAGE, focus: float = 0.5, uniform: float = 1.0)
 
 
 def push(focus: float, uniform: float, source: Origin = Origin.TEACHER, learner: Recipe | None = None) -> torch.Tensor:
-    """-d loss / d logp of each arm, times their number; every arm once, its reward as credit."""
+    """Returns -d loss / d logp of each arm, times their number; every arm once, its reward as credit."""
     record = probes.bandit_experience(range(4), REWARD, OLD).with_columns(source=torch.full((4,), int(source)))
     record = record.add({"advantage": record.reward, "logp_shown": record.logp})
     logp = NOW.log_softmax(-1).unsqueeze(1)
@@ -46,13 +47,13 @@ def push(focus: float, uniform: float, source: Origin = Origin.TEACHER, learner:
 
 
 def bias_of_two_samplers() -> torch.Tensor:
-    """One sample of pi_old and one of pi_other, both weighed by r, against E_pi[reward], in its slope."""
+    """Compares one sample of pi_old and one of pi_other, both weighted by r, with E_pi[reward], in its slope."""
     old = OLD.softmax(-1)
     return ((old + (old + 0.25) / 2) / 2 * push(0.0, 0.25) - NOW.softmax(-1) * REWARD).abs().max()
 
 
 def second_moment_against_naive() -> torch.Tensor:
-    """E r^2 over E (pi / pi_other)^2 where the others hardly ever do what the policy likes best."""
+    """Returns E r^2 over E (pi / pi_other)^2 where pi_other rarely takes the policy's preferred action."""
     other, now = torch.tensor([1e-3, 0.3, 0.3, 0.399]).double(), NOW.log_softmax(-1)
     ratio = HybridPolicy(uniform=0.25).balanced_ratio(now, OLD.log_softmax(-1))
     return (other * ratio.square()).sum() / (other * (now.exp() / other).square()).sum()

@@ -1,6 +1,6 @@
-"""One loss for the policy's own rows and for rows that somebody else acted. Axes: B sequences, T decisions.
+"""One loss for the policy's own rows and for demonstrations. Axes: B sequences, T decisions.
 
-Whose a row is says the column `source`; a record without it is all the policy's own.
+The column `source` says where a row comes from; without it all rows are the policy's own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay.parts.objectives.trust import Clip, bounded_ratio
 
 
 def is_external(batch: Experience) -> Tensor:
-    """Bool [B]: whether somebody else than the policy acted."""
+    """Returns whether a row is not the policy's own, bool [B]."""
     if batch.source is None:
         return torch.zeros(len(batch), dtype=torch.bool, device=batch.mask.device)
     return batch.source != int(Origin.POLICY)
@@ -27,13 +27,13 @@ def is_external(batch: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class LogpWhenShown(Annotation):
-    """The column `logp_shown`: log pi_old of what somebody else decided, by the policy that gathered; 0 in own rows."""
+    """The column `logp_shown`: log pi_old of demonstrated decisions, by the policy that gathered; 0 in own rows."""
 
     column: str = "logp_shown"
     model: str = "actor"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """[B, T]; only the rows of others are scored."""
+        """Returns log-probabilities [B, T]; only demonstrations are scored."""
         found, rows = torch.zeros_like(experience.logp), is_external(experience).nonzero().squeeze(1)
         if not len(rows):
             return found
@@ -47,16 +47,17 @@ class LogpWhenShown(Annotation):
 
 @dataclass(frozen=True)
 class HybridPolicy(Weighed, Objective):
-    """Own rows by a trust region; the others by multiple importance sampling and an advantage for the unlikely.
+    """Trains own rows by a trust region, the others by multiple importance sampling with emphasis on the unlikely.
 
         own:       trust(rho, A),   rho = pi / pi_old
         others:    -r A (1 - pi)^focus,   r = 2 pi / (pi_old + pi_other),   pi_other = (pi_old + uniform) / 2
 
-    RL-PLUS (arXiv:2508.00222). Who acted the other rows is unknown: pi_other is half the acting policy, half a uniform
-    one that gives each decision the probability `uniform`: 1 over the number of actions, or 1 as in the released code,
-    which bounds r by 4 pi. r is the balance heuristic's weight, at most 4/3 rho, and never clipped. No gradient flows
-    into (1 - pi)^focus, which lets go of what the policy would do anyway; focus (gamma) 0 leaves advantages as they
-    are. Densities above 1 count as 1 there. No other rows: the plain policy gradient.
+    RL-PLUS (arXiv:2508.00222). The behaviour policy of the other rows is unknown: pi_other is half the acting policy,
+    half a uniform one that gives each decision the probability `uniform`: 1 over the number of actions, or 1 as in
+    the released code, which bounds r by 4 pi. r is the balance heuristic's weight, at most 4/3 rho, and never
+    clipped. (1 - pi)^focus has no gradient; it reduces the weight of decisions that are already likely, and focus
+    (gamma) 0 disables it. Densities above 1 count as 1 there. Degenerate: without other rows it is the plain policy
+    gradient.
     """
 
     trust: TrustRegion = Clip()
@@ -68,7 +69,7 @@ class HybridPolicy(Weighed, Objective):
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over all decisions."""
+        """Returns the weighted sum over all decisions."""
         logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
         external = is_external(batch).unsqueeze(1) & mask
         logp_old = torch.where(external, batch.column("logp_shown"), batch.logp).detach()
@@ -82,6 +83,6 @@ class HybridPolicy(Weighed, Objective):
         return Loss((loss * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics | {"ratio_of_shown": shown})
 
     def balanced_ratio(self, logp: Tensor, logp_old: Tensor) -> Tensor:
-        """2 pi / (pi_old + pi_other), [B, T]."""
+        """Returns 2 pi / (pi_old + pi_other), [B, T]."""
         old = bounded_ratio(logp_old)
         return 2.0 * bounded_ratio(logp) / (1.5 * old + 0.5 * self.uniform)

@@ -1,4 +1,4 @@
-"""Groups that also hold what somebody else did from the same start. Axes: B rows, T columns."""
+"""Groups that include a demonstration of the same start. Axes: B rows, T columns."""
 
 from __future__ import annotations
 
@@ -17,42 +17,42 @@ from assay.playing.narrowing import LOGP_MODEL
 
 @dataclass(frozen=True)
 class WithDemonstrations(Rollout):
-    """What `gather` gathers, and in each group one more row: the task's demonstration of the same start.
+    """Runs `gather` and adds one row to each group: the task's demonstration of the same start.
 
-    So demonstrations are in the group's statistics, and a group of wrong answers still has something to learn from. The
-    column `source` tells the rows apart: POLICY for its own, what the task says for the others, whose recorded
-    log-probability is 0, since nobody knows who acted. Their rewards are judged like all.
+    Demonstrations enter the group's statistics, so a group of wrong answers still has a signal. The column `source`
+    marks the rows: POLICY for own ones, the task's value for demonstrations, whose recorded log-probability is 0,
+    since it is unknown. Demonstrations are rewarded like all rows.
     """
 
     gather: Rollout = Episodes()
-    breaks: ClassVar[dict[str, str]] = {"recorded": "nobody knows with what probability a demonstration was acted"}
+    breaks: ClassVar[dict[str, str]] = {"recorded": "the probability of a demonstration's decisions is unknown"}
 
     def init(self, scene: Scene) -> State:
-        """As what gathers says; a task without demonstrations is refused."""
+        """Returns the state of the inner rollout; raises AssayError if the task has no demonstrations."""
         task = scene.task
         if not isinstance(task, DemonstratedTask):
-            raise AssayError(f"WithDemonstrations needs demonstrations, and '{task.name}' has none; use Episodes")
+            raise AssayError(f"WithDemonstrations needs demonstrations; '{task.name}' has none. Use Episodes")
         if not self.gather.num_starts:
-            raise AssayError(f"{type(self.gather).__name__} chooses its own starts; WithDemonstrations needs groups")
+            raise AssayError(f"{type(self.gather).__name__} draws its own starts; WithDemonstrations needs groups")
         return self.gather.init(scene)
 
     @property
     def num_starts(self) -> int:
-        """The starts it asks for."""
+        """Returns the number of starts of the inner rollout."""
         return self.gather.num_starts
 
     @property
     def frame(self) -> Wrapper | None:
-        """That of what gathers."""
+        """Returns the observation change of the inner rollout, if any."""
         return frame_of(self.gather)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """The policy's own rows, then one for each start."""
+        """Returns the policy's own rows, then one for each start."""
         task, starts = scene.task, scene.starts
         assert isinstance(task, DemonstratedTask)
         own = self.gather(scene, state)
         shown = task.demonstrate(np.unique(starts), 0)
-        if LOGP_MODEL in own.extra:  # a column that some rows have not would be dropped
+        if LOGP_MODEL in own.extra:  # a column that only some rows have would be dropped
             shown = shown.add({LOGP_MODEL: shown.logp})
         policy = torch.full((len(own),), int(Origin.POLICY))
         return concatenate([replace(own, source=policy), shown])

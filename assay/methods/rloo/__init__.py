@@ -2,7 +2,7 @@
 
     loss = -mean over sequences of (R_i - mean_(j != i) R_j) * log pi(y_i)
 
-Ahmadian et al. 2024. The baseline does not depend on the sample, so that the gradient is unbiased; it equals the
+Ahmadian et al. 2024. The baseline does not depend on the sample, so the gradient is unbiased; it equals the
 group-mean form times n / (n - 1).
 """
 
@@ -23,7 +23,7 @@ def bias() -> torch.Tensor:
 
 
 def variance_against_no_baseline() -> torch.Tensor:
-    """Total variance over that of one-sample groups, whose baseline is 0, at equal numbers of samples."""
+    """Returns the total variance relative to one-sample groups, whose baseline is 0, at equal numbers of samples."""
     grouped = probes.gradient_variance(recipes.rloo(), LOGITS_A, REWARD_A, members=4).sum()
     single = probes.gradient_variance(recipes.rloo(), LOGITS_A, REWARD_A, members=1).sum() / 4
     return grouped / single

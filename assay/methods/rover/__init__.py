@@ -1,10 +1,10 @@
-"""rover: no policy improvement; the log-ratio is fitted to the values of the uniform policy.
+"""rover: fits the log-ratio to the values of the uniform policy, without policy improvement.
 
     Q(s, a) = temperature * log(pi / pi_old)(a|s)
     loss = mean_t (Q(s_t, a_t) - A - mean over all tokens a of Q(s_(t+1), a))^2 / 2,   no gradient in the mean
 
-He et al. 2025. In a tree with certain moves and outcomes 0 or 1, greed on the uniform policy's values is optimal (shown
-below): evaluating it is enough, and sampling from their softmax keeps all ways that lead to a right answer.
+He et al. 2025. In a deterministic tree with outcomes 0 or 1, acting greedily on the uniform policy's values is
+optimal (shown below): evaluating it is enough, and sampling from their softmax keeps all paths to a correct answer.
 """
 
 from dataclasses import replace
@@ -31,12 +31,14 @@ def recipe(world: Defaults = LANGUAGE) -> Recipe:
 
 
 def watched(one: Recipe) -> Recipe:
-    """The recipe with its entropy among the metrics."""
+    """Returns the recipe with its entropy among the metrics."""
     return replace(one, stages=(replace(one.stages[0], regularizers=(EntropyBonus(0.0),)),))
 
 
 def greedy_outcome(reward_L: torch.Tensor, branches: int) -> float:
-    """What greed on the uniform policy's values earns in a full tree with these leaves; child a of s is s b + 1 + a."""
+    """Returns the greedy outcome on the uniform policy's values in a full tree with these leaves; child a of s is s b
+    + 1 + a.
+    """
     inner = (len(reward_L) - 1) // (branches - 1)
     child_SA = torch.arange(inner).unsqueeze(1) * branches + 1 + torch.arange(branches)
     moves = torch.zeros(inner + len(reward_L), branches, inner + len(reward_L))

@@ -14,14 +14,14 @@ from assay.core.slots import Aggregation, Annotation, Objective, Over, View
 from assay.parts.aggregations import TokenMean, Weighed
 
 FORBIDDEN = -1e8
-"""Logits below this mark actions that can never be chosen; the uniform policy does not choose them either."""
+"""Logits below this mark impossible actions; the uniform policy does not take them either."""
 
 
 def uniform_logp(logits: Tensor | None, mask_BT: Tensor) -> Tensor:
-    """Mean over all possible actions of log pi(a|s), [B, T], zero where masked."""
+    """Returns the mean over all possible actions of log pi(a|s), [B, T], zero where masked."""
     if logits is None:
         raise AssayError(
-            "values of the uniform policy need an actor with finitely many actions; use Policy() on a discrete task"
+            "values of the uniform policy need an actor with discrete actions. Use Policy() on a discrete task"
         )
     possible = logits > FORBIDDEN
     total = torch.where(possible, logits, 0.0).sum(-1) / possible.sum(-1).clamp(min=1)
@@ -36,7 +36,7 @@ class UniformLogp(Annotation):
     model: str = "actor"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """[B, T]."""
+        """Returns the column [B, T]."""
 
         def mean(actor: Any, rows: Experience) -> Tensor:
             return uniform_logp(actor.score(rows, frozenset({Need.LOGP, Need.LOGITS})).logits, rows.mask)
@@ -46,13 +46,13 @@ class UniformLogp(Annotation):
 
 @dataclass(frozen=True)
 class UniformValue(Weighed, Objective):
-    """Regression of Q(s, a) = temperature * log(pi / pi_old)(a|s) on the uniform policy's Bellman equation.
+    """Fits Q(s, a) = temperature * log(pi / pi_old)(a|s) to the uniform policy's Bellman equation.
 
         loss_t = (Q(s_t, a_t) - y_t)^2 / 2,   y_t = A_t + next_scale * mean over all a of Q(s_(t+1), a), no gradient
 
-    ROVER (arXiv:2509.24981). `advantage` stands for the centred reward, on every decision. The next term is 0 at an
-    episode's end, where the next column is no decision. At ratio one the gradient is temperature * REINFORCE's;
-    next_scale 0 regresses the log-ratio on the centred reward alone.
+    ROVER (arXiv:2509.24981). `advantage` is the centred reward, on every decision. The next term is 0 at an episode's
+    end, where the next column is not a decision. At ratio one the gradient is temperature * REINFORCE's; next_scale 0
+    regresses the log-ratio on the centred reward alone.
     """
 
     temperature: float = 1.0
@@ -66,7 +66,7 @@ class UniformValue(Weighed, Objective):
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Half the squared Bellman error of each decision, weighed."""
+        """Returns half the squared Bellman error of each decision, weighted."""
         mask = batch.mask
         moved = torch.where(mask, view.scored.logp - batch.logp.detach(), 0.0)
         target = batch.column("advantage").detach() + self.next_scale * self.next_value(batch, view)
@@ -77,7 +77,7 @@ class UniformValue(Weighed, Objective):
 
     @torch.no_grad()
     def next_value(self, batch: Experience, view: View) -> Tensor:
-        """The uniform policy's value of what follows each decision, [B, T]; 0 where nothing follows."""
+        """Returns the uniform policy's value after each decision, [B, T]; 0 at an episode's end."""
         logits = view.scored.logits
         value = self.temperature * (
             uniform_logp(None if logits is None else logits.detach(), batch.mask) - batch.column("uniform_logp_old")

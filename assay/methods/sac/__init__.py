@@ -1,9 +1,9 @@
-"""sac: maximum-entropy actor-critic with a temperature that holds the policy's entropy.
+"""sac: maximum-entropy actor-critic with a temperature tuned to a target entropy.
 
     y = r + discount * (1 - terminal) * (min_i Q'_i(s', a') - temperature * log pi(a'|s')),  a' ~ pi
     actor: temperature * log pi(a|s) - min_i Q_i(s, a);   temperature: -log temperature * (log pi + target entropy)
 
-Haarnoja et al. 2018b. Actions are squashed Gaussians; their log-density has the correction for the squashing.
+Haarnoja et al. 2018b. Actions are squashed Gaussians; their log-density includes the correction for the squashing.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
 
 def total_probability() -> torch.Tensor:
-    """The squashed density integrated over the actions."""
+    """Returns the squashed density integrated over the actions."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         actor: Any = recipes.sac().actor.build(SPEC).double()
@@ -37,7 +37,7 @@ METHOD = Method(
     family="value-based",
     departures=(
         "Adam 1e-3 instead of 3e-4",
-        "8 steps and 8 updates in turn",
+        "8 steps alternate with 8 updates",
         "no purely random first steps: the initial policy explores",
     ),
     claims=(

@@ -1,13 +1,12 @@
-"""safe-rl-review: a constraint is a part that merges costs into the credit of any objective, tokens or torques.
+"""safe-rl-review: constraints as parts that merge costs into the credit of any objective, language or control.
 
     Lagrange:   multiplier <- max(0, multiplier + rate * (J_C - limit))
     PID:        multiplier <- max(0, P * e + I * sum e + D * growth),  e = J_C - limit
     both:       advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier)
-    Projection: the nearest advantage along which the cost falls as the limit asks;  EndAtCost: a spent budget is an end
+    Projection: the nearest advantage along which the cost falls as required;  EndAtCost: a spent budget is an end
 
-Gu et al. 2022 map safe RL by how reward and cost are merged; these are the map's entries that need a cost, a limit and
-a cost critic, and nothing of the objective. Shown as ppo; `recipes.constrained.constrained` puts them on grpo
-unchanged.
+Gu et al. 2022 order safe RL by how reward and cost are merged; these are the entries that need a cost, a limit and a
+cost critic, and nothing of the objective. Shown as ppo; `recipes.constrained.constrained` applies them to grpo.
 """
 
 import torch
@@ -28,14 +27,14 @@ WATCHED = constrained(recipes.ppo(), Multiplier(1.0, Ascent(0.0)))
 
 
 def costly(costs: list[float]) -> Experience:
-    """A bandit's decisions with costs and the first arm's advantage."""
+    """Returns a bandit's decisions with costs and the first arm's advantage."""
     record = probes.bandit_experience([0, 1] * (len(costs) // 2), [1.0, 0.0] * (len(costs) // 2), torch.zeros(2))
     columns = {"cost": torch.tensor(costs).view(-1, 1, 1).to(record.reward)}
     return record.with_columns(**columns).add({"advantage": 2.0 * record.reward - 1.0})
 
 
 def pid_minus_lagrange() -> float:
-    """How far an integral-only controller ever is from gradient ascent on the dual."""
+    """Returns the largest distance of an integral-only controller from gradient ascent on the dual."""
     pid, ascent, apart = Multiplier(1.0, Pid(0.0, 0.3, 0.0)), Multiplier(1.0, Ascent(0.3)), 0.0
     states = pid.init(ALONE), ascent.init(ALONE)
     for cost in (3.0, 0.0, 0.0, 2.0, 5.0, 0.0, 0.0, 0.0, 0.0):
@@ -47,7 +46,7 @@ def pid_minus_lagrange() -> float:
 
 
 def projected_cost() -> torch.Tensor:
-    """First-order change of the cost along a projected advantage, plus what the limit asks it to fall by: at most 0."""
+    """Returns the first-order change of the cost along a projected advantage, plus the required decrease: at most 0."""
     part, batch = projection(limit=1.0, rate=0.1), costly([4.0, 0.0, 3.0, 1.0])
     state = part.init(ALONE)
     part(batch, ALONE, state)
@@ -56,12 +55,12 @@ def projected_cost() -> torch.Tensor:
 
 
 def lagrange(world: Defaults = CONTROL) -> Recipe:
-    """Gradient ascent on the dual in place of the PID controller."""
+    """Returns the recipe with gradient ascent on the dual in place of the PID controller."""
     return constrained(recipes.ppo(world), Multiplier())
 
 
 def projected(world: Defaults = CONTROL) -> Recipe:
-    """The nearest advantage along which the cost falls, in place of a multiplier."""
+    """Returns the recipe with the nearest advantage along which the cost falls, in place of a multiplier."""
     return constrained(recipes.ppo(world), projection())
 
 

@@ -1,4 +1,4 @@
-"""A constraint without a learned price: the step is projected onto what the limit allows. Axes: B, T, K costs."""
+"""A constraint without a multiplier: the advantage is projected onto what the limit allows. Axes: B, T, K costs."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from assay.parts.constraints.multiplier import Multiplier
 
 @dataclass(frozen=True)
 class Violation:
-    """multiplier <- max(0, J_C - limit): no memory beyond the batch before."""
+    """multiplier <- max(0, J_C - limit): no memory beyond the previous batch."""
 
     not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def init(self, limit: float) -> State:
-        """As if nothing had cost anything."""
+        """Returns the state for a cost of 0."""
         return {"multiplier": 0.0, "excess": -limit}
 
     def move(self, level: float, limit: float, state: State) -> None:
-        """Notes how far the episodes' cost is from the limit."""
+        """Stores the distance of the episodes' cost from the limit."""
         state["excess"] = level - limit
         state["multiplier"] = max(0.0, state["excess"])
 
 
 @dataclass(frozen=True)
 class Projected:
-    """The advantage nearest to the given one along which the cost, to first order, falls by what the limit asks for.
+    """Projects to the nearest advantage along which the cost falls, to first order, as the limit requires.
 
         min |A' - A|^2  subject to  <A', C> / n <= -rate * (J_C - limit)
         A' = A - max(0, (<A, C> / n + rate * (J_C - limit)) / (<C, C> / n)) * C
 
-    CPO and PCPO (arXiv:1705.10528, 2010.03152) with the plain metric; C is the cost advantage, J_C of the batch before.
-    Slack beyond what the step would spend leaves A as it is; C = 0 does too.
+    CPO and PCPO (arXiv:1705.10528, 2010.03152) with the Euclidean metric; C is the cost advantage, J_C that of the
+    previous batch. Degenerate: enough slack, or C = 0, leaves A unchanged.
     """
 
     rate: float = 1.0
@@ -47,7 +47,7 @@ class Projected:
     }
 
     def __call__(self, experience: Experience, cost_advantage: Tensor, state: State) -> Tensor:
-        """[B, T]."""
+        """Returns the projected advantage, [B, T]."""
         cost, advantage = cost_advantage, experience.column("advantage")
         excess = mean_product(advantage, cost, experience) + self.rate * state["excess"]
         share = excess.clamp(min=0.0) / mean_product(cost, cost, experience).clamp(min=1e-12)
@@ -55,10 +55,10 @@ class Projected:
 
 
 def mean_product(first: Tensor, second: Tensor, experience: Experience) -> Tensor:
-    """<first, second> over the decisions, divided by their number; 0 without any."""
+    """Returns <first, second> over the decisions, divided by their number; 0 without any."""
     return torch.where(experience.mask, first * second, 0.0).sum() / experience.num_decisions.clamp(min=1)
 
 
 def projection(limit: float = 1.0, rate: float = 1.0, credit: CostCredit = CostToGo()) -> Multiplier:
-    """The constraint whose step is projected."""
+    """Returns the constraint with a projected advantage."""
     return Multiplier(limit, Violation(), credit, Projected(rate))

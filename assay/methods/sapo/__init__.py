@@ -1,9 +1,9 @@
-"""sapo: a smooth gate on the importance ratio instead of a clip, so that no token is cut off at a corner.
+"""sapo: a smooth gate on the importance ratio instead of a hard clip.
 
     loss = -1/G sum_i 1/|y_i| sum_t (4 / tau) sigmoid(tau (rho_t - 1)) A_i,   tau = 1 where A > 0, else 1.05
 
-Qwen team 2025. The gradient's weight, 4 s (1 - s) with s = sigmoid(tau (rho - 1)), is 1 at ratio one and fades on both
-sides; tokens with negative advantages fade sooner, as they push probability to many others.
+Qwen team 2025. The gradient's weight, 4 s (1 - s) with s = sigmoid(tau (rho - 1)), is 1 at ratio one and decays on
+both sides; tokens with negative advantages decay sooner, as they move probability to many others.
 """
 
 import torch
@@ -17,7 +17,7 @@ LOGITS_A = torch.zeros(2)
 
 
 def push_at(ratio: float, place: int = 0) -> torch.Tensor:
-    """How hard a decision (0: good, 1: bad) whose ratio has moved is still pushed, over grpo's push at ratio one."""
+    """Returns the gradient of a decision (0: good, 1: bad) at this ratio, relative to grpo's at ratio one."""
     experience = probes.bandit_experience([0, 1], [1.0, 0.0], LOGITS_A)
     moved = experience.logp.clone()
     moved[place] += torch.tensor(ratio).log()
@@ -26,7 +26,7 @@ def push_at(ratio: float, place: int = 0) -> torch.Tensor:
 
 
 def faded(ratio: float, tau: float) -> float:
-    """rho * 4 s (1 - s), written out."""
+    """Returns rho * 4 s (1 - s)."""
     s = 1.0 / (1.0 + float(torch.tensor(-tau * (ratio - 1.0)).exp()))
     return ratio * 4.0 * s * (1.0 - s)
 

@@ -1,9 +1,9 @@
-"""sdpo: the policy, shown a right answer of the group, teaches itself token by token what it should have said.
+"""sdpo: the policy, given a correct answer of the group as context, distils itself token by token.
 
-    loss = sum_t D(pi(.|x, y_<t), q(.|x, f, y_<t)),   q = the same model (slowly following) after the feedback f
+    loss = sum_t D(pi(.|x, y_<t), q(.|x, f, y_<t)),   q = the same model (or its target network) after the feedback f
     for D = KL(pi || q) a policy gradient with advantages A_t(v) = log q(v) - log pi(v) for every token v
 
-Huebotter et al. 2026. One outcome says nothing about which token was wrong; a model that can read feedback knows it in
+Huebotter et al. 2026. An outcome does not say which token was wrong; a model that can read feedback knows it in
 hindsight. y is the policy's own; q costs one more forward pass and nothing is sampled from it.
 """
 
@@ -31,13 +31,13 @@ def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
 
 
 def reading(one: Recipe, steps: int = 200) -> Recipe:
-    """The recipe after a phase in which the small model learns to use an answer that it is shown."""
+    """Returns the recipe after a phase in which the small model learns to use an answer in its context."""
     phase = Phase("in-context", replace(recipes.sft(), actor=one.actor, source=ShownTwice(32, 4)), steps)
     return replace(one, before=(phase,))
 
 
 def pull(learner: Recipe, arm: int) -> torch.Tensor:
-    """d loss / d logits of one pull, with the teacher's log-ratio as its credit."""
+    """Returns d loss / d logits of one pull, with the teacher's log-ratio as its credit."""
     record, logq = probes.bandit_experience([arm], [1.0], LOGITS_A), TEACHER_A.log_softmax(-1)
     columns = {"teacher_logp": logq.view(1, 1, -1), "advantage": logq[arm] - record.logp}
     return probes.gradient(learner, record.add(columns), probes.table_of(LOGITS_A.unsqueeze(0)))["body.table"][0]
@@ -67,9 +67,9 @@ METHOD = Method(
     base=recipes.grpo,
     variants={"sampled-tokens": by_sampled_tokens},
     departures=(
-        "feedback is a right answer of the same group, the paper's setting without text from the environment",
+        "feedback is a correct answer of the same group, the paper's setting without text from the environment",
         "it is shown as a solved example before the prompt, without words around it; all logits instead of the top 100",
-        "the teacher scores once a step, when answers are gathered",
+        "the teacher scores once per step, when answers are gathered",
         "a small model cannot read feedback by itself: the claims have a phase that teaches it, for both sides",
     ),
     claims=(

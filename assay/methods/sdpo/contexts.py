@@ -1,4 +1,4 @@
-"""The same decisions under another context: an example in front. Axes: B rows, T columns, L with the example's."""
+"""The same decisions in another context: with an example in front. Axes: B rows, T columns, L with the example's."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ NONE = -1
 
 
 def solved_sibling(experience: Experience, threshold: float) -> Tensor:
-    """For each row the first other row of its group whose outcome is at least `threshold`, [B]; NONE where all failed.
-
-    A row without a decision (an infrastructure fault) has solved nothing.
+    """Returns for each row the first other row of its group with an outcome of at least `threshold`, [B]; NONE if all
+    failed. A row without a decision (an infrastructure fault) has failed.
     """
     rows, by_group = torch.arange(len(experience), device=experience.mask.device), groups.row_groups(experience)
     solved = (groups.outcome(experience) >= threshold) & experience.mask.any(1)
@@ -25,7 +24,7 @@ def solved_sibling(experience: Experience, threshold: float) -> Tensor:
 
 
 def first_of(chosen_B: Tensor, rows_B: Tensor, by_group: groups.Groups) -> Tensor:
-    """The first chosen row of each row's group, [B]; B where there is none."""
+    """Returns the first chosen row of each row's group, [B]; B if none is chosen."""
     num = len(rows_B)
     earliest = rows_B.new_full((by_group.num,), num).scatter_reduce(
         0, by_group.index, torch.where(chosen_B, rows_B, num), "amin"
@@ -34,7 +33,7 @@ def first_of(chosen_B: Tensor, rows_B: Tensor, by_group: groups.Groups) -> Tenso
 
 
 def with_example(experience: Experience, examples: Experience) -> tuple[Experience, Tensor]:
-    """Each row's tokens after all tokens of the same row of `examples`, which is context alone: mask false.
+    """Puts all tokens of the same row of `examples` in front of each row, as context alone: mask false.
 
     Returns the longer record and by how many columns [B] its decisions moved. Rows are padded at their ends.
     """
@@ -59,7 +58,7 @@ def with_example(experience: Experience, examples: Experience) -> tuple[Experien
 
 
 def moved_back(values_BL: Tensor, shift_B: Tensor, experience: Experience) -> Tensor:
-    """Values [B, L, ...] of the longer record at the decisions of the record itself, [B, T, ...]; 0 elsewhere."""
+    """Returns values [B, L, ...] of the longer record at the original decisions, [B, T, ...]; 0 elsewhere."""
     column = torch.arange(experience.num_columns, device=shift_B.device) + shift_B.unsqueeze(1)
     rows = torch.arange(len(experience), device=shift_B.device).unsqueeze(1)
     found = values_BL[rows, column.clamp(max=values_BL.shape[1] - 1)]
@@ -67,5 +66,5 @@ def moved_back(values_BL: Tensor, shift_B: Tensor, experience: Experience) -> Te
 
 
 def widened(flag: Tensor, values: Tensor) -> Tensor:
-    """Flags [B, T] with axes of one, to stand beside values [B, T, ...]."""
+    """Adds axes of size one to flags [B, T], to broadcast with values [B, T, ...]."""
     return flag.view(*flag.shape, *[1] * (values.dim() - 2))

@@ -1,4 +1,4 @@
-"""Learning the distributions of a teacher in the policy's own contexts. Axes: B sequences, T decisions, V actions."""
+"""Distillation of a teacher's distributions in the policy's own contexts. Axes: B sequences, T decisions, V actions."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from assay.parts.objectives.policy import ratio_metrics
 
 # ---------------------------------------------------------------------------------------------------- divergences
 def reverse_kl(logp: Tensor, logq: Tensor) -> Tensor:
-    """KL(pi || q) of whole distributions, the policy's first."""
+    """Returns KL(pi || q) of whole distributions, the policy's first."""
     return (logp.exp() * (logp - logq)).sum(-1)
 
 
 def forward_kl(logp: Tensor, logq: Tensor) -> Tensor:
-    """KL(q || pi)."""
+    """Returns KL(q || pi)."""
     return (logq.exp() * (logq - logp)).sum(-1)
 
 
 def jensen_shannon(logp: Tensor, logq: Tensor) -> Tensor:
-    """Half of KL(pi || m) + KL(q || m), m the middle of both; at most log 2."""
+    """Returns half of KL(pi || m) + KL(q || m), m the mean of both; at most log 2."""
     middle = torch.logaddexp(logp, logq) - torch.tensor(2.0, dtype=logp.dtype).log()
     return 0.5 * (reverse_kl(logp, middle) + reverse_kl(logq, middle))
 
 
 # ---------------------------------------------------------------------------------------------------- the teacher
 def all_logp(actor: Any, rows: Experience) -> Tensor:
-    """log pi(v) of every action in every context, [B, T, V]."""
+    """Returns log pi(v) of every action in every context, [B, T, V]."""
     logits = actor.score(rows, frozenset({Need.LOGP, Need.LOGITS})).logits
     if logits is None:
-        raise AssayError("a teacher of whole distributions needs an actor with finitely many actions, such as tokens")
+        raise AssayError("a teacher of whole distributions needs an actor with discrete actions, such as tokens")
     logp: Tensor = logits.log_softmax(-1)
     return logp
 
@@ -48,20 +48,20 @@ def all_logp(actor: Any, rows: Experience) -> Tensor:
 class SelfTeacher(Annotation):
     """The column `teacher_logp` [B, T, V]: log q(v | x, f, y_<t), the same answer scored by a model that has seen f.
 
-    f is another answer of the group that is right (outcome at least `threshold`): its prompt and tokens stand in front
-    of the row. One forward pass, nothing is sampled. A row without a right sibling has no teacher: all zeros, which no
-    distribution over two actions can be. `model` is the actor, or a copy that follows it slowly.
+    f is another answer of the group that is correct (outcome at least `threshold`): its prompt and tokens are put in
+    front of the row. One forward pass; nothing is sampled. `model` is the actor or its target network. Degenerate: a
+    row without a correct sibling has no teacher and all zeros, which is not a distribution.
     """
 
     model: str = "teacher"
     threshold: float = 1.0
     column: str = field(default="teacher_logp", init=False)
-    breaks: ClassVar[dict[str, str]] = {"rows": "the first right sibling in the order of rows is the one that is shown"}
+    breaks: ClassVar[dict[str, str]] = {"rows": "the first correct sibling in the order of rows is the one shown"}
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """Only rows with a right sibling are scored."""
+        """Returns the column; only rows with a correct sibling are scored."""
         if "tokens" not in experience.context:
-            raise AssayError("SelfTeacher puts an answer before the prompt, so it needs tokens; choose a token task")
+            raise AssayError("SelfTeacher puts an answer before the prompt, so it needs tokens. Use a language task")
         sibling = contexts.solved_sibling(experience, self.threshold)
         rows = (sibling != contexts.NONE).nonzero().squeeze(1)
         if not len(rows):
@@ -78,7 +78,7 @@ class Distil(Objective):
 
     With D = KL(pi || q), the gradient is the policy gradient with advantages log q(v) - log pi(v) for all actions v,
     not for the sampled one alone (SDPO, arXiv:2601.20802). `divergence` maps (log pi, log q) [B, T, V] to [B, T]. No
-    gradient into the teacher. Decisions without a teacher are in neither sum nor count; none at all: no step.
+    gradient into the teacher. Degenerate: decisions without a teacher are in neither sum nor count.
     """
 
     divergence: Callable[[Tensor, Tensor], Tensor] = reverse_kl
@@ -94,22 +94,22 @@ class Distil(Objective):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """Whole distributions of the policy and of its teacher."""
+        """Returns the distributions of the policy and of its teacher."""
         return frozenset({Need.LOGP, Need.LOGITS, self.teacher})
 
     @property
     def together(self) -> str | None:
-        """As the aggregation says."""
+        """Returns which rows the aggregation needs in one micro-batch."""
         return self.aggregate.together
 
     def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says, of what has a teacher."""
+        """Returns the aggregation's count over decisions that have a teacher."""
         return self.aggregate.count(taught(batch))
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over decisions that have a teacher."""
+        """Returns the weighted sum over decisions that have a teacher."""
         logits, known = view.scored.logits, taught(batch)
-        assert logits is not None, "the engine gives what `needs` declares"
+        assert logits is not None, "the engine provides what `needs` declares"
         logp, moved = logits.log_softmax(-1), (view.scored.logp - batch.logp).detach() * batch.mask
         distance = self.divergence(logp, batch.column("teacher_logp").detach())
         distance = torch.where(known.mask, distance, 0.0)
@@ -123,5 +123,5 @@ class Distil(Objective):
 
 
 def taught(batch: Experience) -> Experience:
-    """The batch with the mask on decisions that have a teacher."""
+    """Returns the batch with the mask on decisions that have a teacher."""
     return batch.with_columns(mask=batch.mask & (batch.column("teacher_logp") < 0).any(-1))

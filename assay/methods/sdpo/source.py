@@ -1,4 +1,4 @@
-"""Teaching a model to read what stands before the prompt. Axes: B rows, T columns."""
+"""Training a model to use an answer in front of the prompt. Axes: B rows, T columns."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from assay.parts.sources.demonstrations import Demonstrations
 
 @dataclass(frozen=True)
 class ShownTwice(Source):
-    """`batch` demonstrations a step, each once, in order; all but the first `plain` stand after a copy of themselves.
+    """Yields `batch` demonstrations per step, each once, in order; all but the first `plain` follow a copy of
+    themselves.
 
-    Only the second time is learnt, so a model learns to use an answer that it is shown. `plain` ones keep it used to a
-    bare prompt. Token tasks.
+    Only the second copy is trained on, so a model learns to use an answer in its context. The `plain` ones keep it
+    trained on bare prompts. Language tasks only.
     """
 
     batch: int = 64
     plain: int = 16
 
     def init(self, scene: Scene) -> State:
-        """The next ordinal."""
+        """Returns ordinal 0; raises AssayError if the task has no tokens."""
         task = scene.task
         if not isinstance(task.spec.action, Vocabulary):
-            raise AssayError(f"ShownTwice shows tokens before a prompt, and '{task.name}' has none; use Demonstrations")
+            raise AssayError(f"ShownTwice needs a task of tokens; '{task.name}' has none. Use Demonstrations")
         return Demonstrations().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """The next demonstrations as one batch."""
+        """Yields the next demonstrations as one batch."""
         task = scene.task
         assert isinstance(task, DemonstratedTask)
         first, state["next"] = state["next"], state["next"] + self.batch

@@ -1,10 +1,10 @@
-"""self-redteam: one policy attacks and defends in the same game, roles credited apart; thoughts stay hidden.
+"""self-redteam: one policy attacks and defends in one game, with separate credit by role and hidden thoughts.
 
     A = (R - mean of the role's R) / deviation of the role's R,   R = reward of the role - 0.01 sum log(pi / ref)
     loss = -mean over tokens of min(rho A, clip(rho) A)
 
-Liu et al. 2025. A static attacker leaves a defender behind: in self-play attacks move to where the defense is weak, and
-the defense follows. Rewards are those of the released code. Only answers are shown: see `tasks.redteam`.
+Liu et al. 2025. Against a static attacker a defender stops improving: in self-play attacks move to where the defense
+is weak, and the defense adapts. Rewards are those of the released code. Only answers are shown: see `tasks.redteam`.
 """
 
 from dataclasses import replace
@@ -32,7 +32,9 @@ ROLES = OutcomeCredit(PlayerMean(), PlayerDeviation(0.0))
 
 
 def recipe(world: Defaults = LANGUAGE, kl: float = 0.01, supervised: int = 0) -> Recipe:
-    """Self-play; with `supervised` that many demonstrations are learnt from after each batch, to keep other skills."""
+    """Returns self-play; with `supervised`, that many demonstrations are trained on after each batch, to keep other
+    skills.
+    """
     objective = PolicyGradient(trust=Clip(0.2, 0.2))
     stages: tuple[Stage, ...] = (Stage("policy", ("actor",), (objective,), optimizer=world.optimizer),)
     if supervised:
@@ -49,13 +51,13 @@ STATIC = replace(SMALL, rollout=FixedOpponents(num_starts=16, player=1))
 
 
 def distance_between_scales() -> torch.Tensor:
-    """The second role's rewards times 7, and 3 more for each decision."""
+    """Returns the largest change of the credit if the second role's rewards are multiplied by 7 and shifted by 3."""
     other = replace(GAMES, reward=torch.where(SECOND_B1, 7 * GAMES.reward + 3, GAMES.reward))
     return (ROLES(GAMES).column("advantage") - ROLES(other).column("advantage")).abs().max()
 
 
 def distance_from_one_role() -> torch.Tensor:
-    """Without players, from outcomes normalised over the whole batch, as REINFORCE++ does."""
+    """Compares one role without players with outcomes normalised over the whole batch, as in REINFORCE++."""
     outcome_B = GAMES.reward.sum(1)
     found = ROLES(replace(GAMES, player=None, episode=None)).column("advantage")
     return (found - ((outcome_B - outcome_B.mean()) / outcome_B.std()).unsqueeze(1)).abs().max()

@@ -1,4 +1,4 @@
-"""Gathering in games against opponents that do not learn."""
+"""Rollouts in games against opponents that are not trained."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from assay.parts.rollouts.episodes import group_rows
 
 @dataclass(frozen=True)
 class FixedOpponents(Rollout):
-    """Groups of games in which the policy is `player` and the task's own fixed opponents are the others.
+    """Gathers groups of games in which the policy is `player` and the task's own fixed opponents are the others.
 
-    Only the policy's rows are there. Where `Episodes` is self-play, this is training on a static opponent.
+    Only the policy's rows are returned. `Episodes` is self-play; this is training against a static opponent.
     """
 
     num_starts: int = 32
@@ -22,16 +22,16 @@ class FixedOpponents(Rollout):
     player: int = 0
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state; raises AssayError if the task is not a game with this player."""
         task = scene.task
         if not isinstance(task, GameTask):
-            raise AssayError(f"FixedOpponents needs a game, and '{task.name}' is none; use Episodes")
+            raise AssayError(f"FixedOpponents needs a game; '{task.name}' is not one. Use Episodes")
         if not 0 <= self.player < task.num_players:
-            raise AssayError(f"player {self.player} does not sit at '{task.name}'; take 0 to {task.num_players - 1}")
+            raise AssayError(f"'{task.name}' has no player {self.player}. Use 0 to {task.num_players - 1}")
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """`len(starts)` x `group_size` games; randomness belongs to (start, sample), not to the batch."""
+        """Gathers `len(starts)` x `group_size` games; random numbers depend on (start, sample), not on the batch."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         assert isinstance(task, GameTask)
         rows, samples = group_rows(starts, self.group_size)

@@ -2,7 +2,7 @@
 
     loss = -1/(sum_i |y_i|) sum_i sum_t log pi(y_t | prompt, y_<t)
 
-Prompts are context, never targets. The warm-up of every token method.
+Prompts are context, never targets. It is the warm-up of every language method.
 """
 
 import torch
@@ -31,8 +31,14 @@ METHOD = Method(
     claims=(
         Exact("its loss is the cross-entropy", distance_from_cross_entropy, equals=0.0),
         Measured(
-            "learns: held-out score rises", "sorting-5", recipes.sft(), 0.0, metric=Gain(), seeds=5, minutes=1,
-            steps=100
+            "learns: held-out score rises",
+            "sorting-5",
+            recipes.sft(),
+            0.0,
+            metric=Gain(),
+            seeds=5,
+            minutes=1,
+            steps=100,
         ),
     ),
 )

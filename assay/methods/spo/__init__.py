@@ -1,9 +1,9 @@
-"""spo: each segment's credit is the difference of two Monte-Carlo values, by branching rollouts; no critic.
+"""spo: each segment's credit is the difference of two Monte-Carlo values from branching rollouts; no critic.
 
-    A_k = V(end of segment k) - V(its beginning),   V(prefix) = mean outcome of episodes that go on from it
+    A_k = V(end of segment k) - V(its beginning),   V(prefix) = mean outcome of episodes that continue from it
 
-Guo et al. 2025. Chain: whole answers, with probes at every cut for the values (the default). Tree: the samples are the
-tree, a node's value is the mean of its children. Decisions that were all but certain get no credit (probability mask).
+Guo et al. 2025. Chain: whole answers, with probes at every cut for the values (the default). Tree: the samples form
+the tree, a node's value is the mean of its children. Nearly certain decisions get no credit (probability mask).
 """
 
 import itertools
@@ -30,7 +30,7 @@ LEVEL_BT = torch.tensor([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1], [0, 1]])
 
 
 def recipe(world: Defaults = LANGUAGE, rollout: Chain | Tree | None = None) -> Recipe:
-    """Segment credit with a clipped ratio, from chains or, given Tree(), from trees."""
+    """Returns segment credit with a clipped ratio, from chains or, given Tree(), from trees."""
     base = recipes.grpo(world)
     assert base.rollout is not None
     stage = Stage("policy", ("actor",), (PolicyGradient(trust=Clip(0.2, 0.2)),), optimizer=world.optimizer)
@@ -40,7 +40,9 @@ def recipe(world: Defaults = LANGUAGE, rollout: Chain | Tree | None = None) -> R
 
 
 def distance_from_exact_gradient() -> torch.Tensor:
-    """Over all trees of two levels with two children each: level means times 2 / (2 - 1)."""
+    """Returns the distance from the exact gradient over all trees of two levels with two children: level means times
+    2.
+    """
     logits = LOGITS_SA.clone().requires_grad_()
     total = torch.zeros((), dtype=torch.float64)
     for a, b, *rest in itertools.product(range(2), repeat=6):
@@ -63,9 +65,9 @@ METHOD = Method(
     aliases=("spo-chain",),
     variants={"spo-tree": partial(recipe, rollout=Tree(25, (4, 4), 3))},
     departures=(
-        "a cut follows the c-th uncertain decision; the public code cuts before it, no stopping time, which is biased",
+        "a cut follows the c-th uncertain decision; the public code cuts before it, not a stopping time, hence biased",
         "c = 2 and 4 probes instead of 5 and 9; the start is always probed; whitened once over the batch",
-        "no KL term; trees have no buffer of old edges, and levels are pooled as in the paper, not weighed",
+        "no KL term; trees have no buffer of old edges, and levels are pooled as in the paper, not weighted",
     ),
     claims=(
         Exact("trees: level means of credit have the exact gradient", distance_from_exact_gradient, equals=0.0),

@@ -1,6 +1,6 @@
 """Values on trees of rollouts. Axes: B rows, N nodes.
 
-A row is an edge: it hangs from the node `parent` and leads to the node `branch`.
+A row is an edge: it starts at the node `parent` and leads to the node `branch`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from torch import Tensor
 
 
 def backed_up(reward_B: Tensor, counts_B: Tensor, parent_B: Tensor, branch_B: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(worth [B], value of the parent [B], known [B]) of every edge.
+    """Returns (worth [B], value of the parent [B], known [B]) of every edge.
 
-    worth = reward + V(branch);  V(node) = mean worth of the edges that hang from it and count, 0 where none hangs.
-    `counts_B` [B] bool says which edges enter that mean. An edge below which nothing that counts is known (all of it
-    was lost) is not known itself and enters no mean.
+    worth = reward + V(branch);  V(node) = mean worth of the counted edges that start at it, 0 without any. `counts_B`
+    [B] bool marks the edges that enter that mean. Degenerate: an edge below which all rollouts were lost is not known
+    and enters no mean.
     """
     num = len(reward_B)
     distinct, index = torch.unique(torch.cat([parent_B, branch_B]), return_inverse=True)

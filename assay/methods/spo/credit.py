@@ -1,4 +1,4 @@
-"""Credit of segments from rollouts that branch, and which decisions it is given to. Axes: B rows, T decisions."""
+"""Credit of segments from branching rollouts, and selection of the credited decisions. Axes: B rows, T decisions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from assay.parts.credit.outcome import OutcomeCredit
 class SegmentCredit(Credit):
     """advantage = reward of the segment + V(its end) - V(its beginning), on every decision of the row.
 
-    Rows are edges of a tree (columns `parent` and `branch`); V(node) is the mean worth of the rows that hang from it,
+    Rows are edges of a tree (columns `parent` and `branch`); V(node) is the mean worth of the rows that start at it,
     without a critic (SPO, arXiv:2505.23564). With the column `probe` the value is the mean over probes alone, and
-    probes have no credit. Siblings that all count have advantages of sum 0; along a path they add up to the outcome
-    minus the root's value. A tree of depth 1, or a record without a tree, is outcome minus group mean. A row without
-    siblings has advantage 0.
+    probes have no credit. Advantages of counted siblings sum to 0; along a path they add up to the outcome minus the
+    root's value. Degenerate: a tree of depth 1, or a record without a tree, gives outcome minus group mean; a row
+    without siblings gives 0.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -47,10 +47,10 @@ class SegmentCredit(Credit):
 
 @dataclass(frozen=True)
 class Uncertain(Prepare):
-    """Only decisions that were taken with a probability below `limit` are trained: SPO's probability mask.
+    """Trains only decisions taken with a probability below `limit`: SPO's probability mask.
 
-    Follows a credit: a decision that was all but certain had no alternative to credit. For discrete decisions; a
-    density is no probability. limit above 1 keeps all.
+    Place it after a credit: a nearly certain decision had no alternative to credit. Assumes discrete actions; a
+    density is not a probability. Degenerate: a limit above 1 keeps all.
     """
 
     limit: float = 0.9
@@ -64,7 +64,7 @@ class Uncertain(Prepare):
 
 @dataclass(frozen=True)
 class WithCredit(Prepare):
-    """Only decisions whose credit is not 0 are trained: the others would only dilute means. Follows a credit."""
+    """Trains only decisions with a nonzero credit, since the others dilute means. Place it after a credit."""
 
     tolerance: float = 1e-8
     needs: ClassVar[frozenset[Need]] = frozenset()

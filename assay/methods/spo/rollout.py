@@ -1,7 +1,7 @@
-"""Rollouts that branch: trees of segments, and chains with probes. Axes: B rows, T columns, K segments.
+"""Branching rollouts: trees of segments, and chains with probes. Axes: B rows, T columns, K segments.
 
-A row is one segment: the whole sequence up to its end is context, its own decisions have the mask. `parent` [B] is the
-node it starts from, `branch` [B] the node it leads to.
+A row is one segment: the whole sequence up to its end is context, its own decisions have the mask. `parent` [B] is
+the node it starts from, `branch` [B] the node it leads to.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from assay.playing.resumed import first_decisions
 
 
 def need_resumable(task: Task, who: str) -> ResumableTask:
-    """The task as one that can go on from any point."""
+    """Returns the task as one that can continue from any prefix; raises AssayError if it cannot."""
     if not isinstance(task, ResumableTask):
-        raise AssayError(f"{who} needs a task that can go on from a prefix, and '{task.name}' cannot; use Episodes")
+        raise AssayError(f"{who} needs a task that can continue from a prefix; '{task.name}' cannot. Use Episodes")
     return task
 
 
 @dataclass(frozen=True)
 class Tree(Rollout):
-    """From every start a tree: `branching[d]` children of each node of depth d, `segment` decisions to each; those of
-    the last level run to the end. A child that ends early is a leaf. branching (G,) is `Episodes` with G members.
+    """Grows a tree from every start: `branching[d]` children of each node of depth d, `segment` decisions to each;
+    those of the last level run to the end. A child that ends early is a leaf. branching (G,) is `Episodes` with G
+    members.
     """
 
     num_starts: int = 8
@@ -39,13 +40,15 @@ class Tree(Rollout):
     segment: int = 3
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         task = scene.task
         need_resumable(task, "Tree")
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Every edge of every tree, level by level; the random numbers of an edge belong to (start, node, time)."""
+        """Gathers every edge of every tree, level by level; the random numbers of an edge depend on (start, node,
+        time).
+        """
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         forest = need_resumable(task, "Tree")
         size = 1 + sum(math.prod(self.branching[: depth + 1]) for depth in range(len(self.branching)))
@@ -69,12 +72,12 @@ class Tree(Rollout):
 
 @dataclass(frozen=True)
 class Chain(Rollout):
-    """Whole episodes in groups, cut into segments; from the start and from every cut `probes` more episodes are played
-    for the value there. Probes are rows with column `probe` true: they are not to be trained.
+    """Gathers whole episodes in groups, cut into segments; from the start and from every cut, `probes` more episodes
+    estimate the value there. Probes are rows with column `probe` true and are not trained on.
 
-    A cut follows every `segment`-th decision of probability below `below`, so that what comes before it decides where
-    it lies: a stopping time, without which the credit is biased. `below` above 1 cuts at fixed lengths. There are at
-    most `most` segments; the last one runs to the end.
+    A cut follows every `segment`-th decision of probability below `below`, so that only earlier decisions determine
+    where it lies: a stopping time, without which the credit is biased. `below` above 1 cuts at fixed lengths. There
+    are at most `most` segments; the last one runs to the end.
     """
 
     num_starts: int = 16
@@ -86,13 +89,13 @@ class Chain(Rollout):
     writes: ClassVar[tuple[str, ...]] = ("probe",)
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         task = scene.task
         need_resumable(task, "Chain")
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """One row for each segment of each episode, then one for each probe."""
+        """Returns one row for each segment of each episode, then one for each probe."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         whole = task.play(actor, *group_rows(starts, self.group_size), draw, split=0, greedy=False)
         uncertain = (whole.mask & (whole.logp < math.log(self.below))).long()
@@ -116,14 +119,14 @@ class Chain(Rollout):
         return concatenate([spine, played])
 
     def probed(self, task: Task, actor: Any, begun: Experience, node: Tensor, draw: Draw) -> Experience:
-        """`probes` episodes from each row; their random numbers belong to (start, node and probe, time)."""
+        """Gathers `probes` episodes from each row; their random numbers depend on (start, node and probe, time)."""
         rows, which = group_rows(np.arange(len(begun)), self.probes)
         samples = self.group_size + node.numpy()[rows] * self.probes + which
         return need_resumable(task, "Chain").resume(actor, begun.rows(torch.from_numpy(rows)), samples, draw, split=0)
 
 
 def segments(whole: Experience, segment_BT: Tensor, part_B: Tensor) -> Experience:
-    """Row b with its decisions of segment `part_B[b]` alone; all its decisions are the `answer`."""
+    """Returns row b with its decisions of segment `part_B[b]` alone; all its decisions are the `answer`."""
     mask = whole.mask & (segment_BT == part_B.unsqueeze(1))
     return replace(
         whole,

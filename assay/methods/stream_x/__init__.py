@@ -1,4 +1,4 @@
-"""stream-x: one decision, one update, nothing stored; traces and steps bounded against overshooting.
+"""stream-x: one update per decision, nothing stored; traces with step sizes bounded against overshooting.
 
     z <- discount * lambda * z + grad output;   delta = r + discount * V(s') - V(s)
     w <- w + min(1, 1 / (kappa * max(|delta|, 1) * |z|_1)) * delta * z
@@ -20,7 +20,7 @@ DELTAS_T = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64) ** 3
 
 
 def longest_step() -> float:
-    """The largest |change|_1 * kappa over gradients and errors of all sizes."""
+    """Returns the largest |change|_1 * kappa over gradients and errors of all sizes."""
     optimizer, longest = Traced(ObGD(kappa=3.0), 0.8), 0.0
     values = [torch.zeros(7, dtype=torch.float64)]
     state = optimizer.init(values)
@@ -32,7 +32,7 @@ def longest_step() -> float:
 
 
 def forward_minus_backward() -> torch.Tensor:
-    """sum_t delta_t z_t - sum_t (G_t^lambda - V(s_t)) grad V(s_t) of a linear critic that stands still."""
+    """Returns sum_t delta_t z_t - sum_t (G_t^lambda - V(s_t)) grad V(s_t) of a fixed linear critic."""
     feature_TF = torch.sin(torch.arange(36.0).double()).view(9, 4)
     value_T = feature_TF @ torch.tensor([0.3, -1.0, 0.5, 2.0]).double()
     reward_T, next_T = torch.cos(value_T), torch.cat([value_T[1:], value_T.new_zeros(1)])
@@ -59,7 +59,7 @@ METHOD = Method(
     departures=(
         "truncated episodes bootstrap (the authors' code ends them), so no time is added to the observations",
         "each unit keeps at least one input: on few inputs the authors' initial first layer is all zero",
-        "both contexts of a decision are scaled by today's moments; population variance; first contexts not counted",
+        "both contexts of a decision use the current moments; population variance; first contexts not counted",
         "the reward's trace restarts after an episode; a Gaussian's deviation does not depend on the state",
         "stream Q cuts its trace before an exploring decision, as the pseudo-code says, not after it as the code does",
     ),

@@ -1,4 +1,4 @@
-"""Bases that learn from a stream: one decision, one update, nothing stored."""
+"""Base recipes that learn from a stream: one update per decision, nothing stored."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stream_ac(world: Defaults = CONTROL) -> Recipe:
 
 
 def stream_q(world: Defaults = CONTROL) -> Recipe:
-    """Stream Q(lambda) (arXiv:2410.14606): the same frame around Watkins' traces, epsilon-greedy."""
+    """Stream Q(lambda) (arXiv:2410.14606): the same stabilisers around Watkins' traces, epsilon-greedy."""
     return Recipe(
         name="stream-q",
         actor=Policy(Scaled(), Greedy()),
@@ -54,7 +54,7 @@ def stream_q(world: Defaults = CONTROL) -> Recipe:
 
 
 def plain_ac(learning_rate: float = 1e-3) -> Recipe:
-    """AC(lambda) from the same stream without the stabilisers: dense networks, raw inputs and rewards, Adam."""
+    """AC(lambda) on the same stream without the stabilisers: dense networks, raw inputs and rewards, Adam."""
     optimizer = Traced(Adam(learning_rate, clip_norm=0.0), DISCOUNT * TRACE)
     return Recipe(
         name="plain-ac",

@@ -1,6 +1,6 @@
 """Losses for learning from a stream. Axes: B sequences, T decisions, A actions.
 
-The losses here are minus an output, not an error: their gradient is what an eligibility trace adds up, and the error
+These losses are minus an output, not an error: their gradient accumulates in an eligibility trace, and the error
 reaches the optimizer as the metric `td_error`.
 """
 
@@ -21,17 +21,17 @@ from assay.parts.aggregations import OverTransitions
 
 @dataclass(frozen=True)
 class FitMoments(OverTransitions, CriticLoss):
-    """sum (mean - x)^2 / 2 + (square - x^2)^2 / 2 over what was seen after each decision, for each of `models`.
+    """sum (mean - x)^2 / 2 + (square - x^2)^2 / 2 over the observations after each decision, for each of `models`.
 
-    Its minimiser is the mean and the mean square; the optimizer `Averaging` keeps exactly them. Reports how many
-    observations it saw as the metric `samples`.
+    Its minimiser is the mean and the mean square; the optimizer `Averaging` tracks exactly these. Reports the number
+    of observations as the metric `samples`.
     """
 
     models: tuple[str, ...] = model_name(("actor", "value"))
     breaks: ClassVar[dict[str, str]] = {"ends": "an observation counts as seen, however its episode ended"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squared errors of the moments."""
+        """Returns the squared errors of the moments."""
         now, seen = batch.now, features(batch.after.context).detach()
         weight, total = now.weight.unsqueeze(-1), torch.zeros((), dtype=now.reward.dtype)
         for name in self.models:
@@ -50,7 +50,7 @@ class TraceValue(OverTransitions, CriticLoss):
     value: str = model_name("value")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Minus the value, and its error as a metric."""
+        """Returns minus the value, and its error as a metric."""
         now, critic = decided_and_seen(batch), view.model(self.value)
         value = critic(now.context)
         with torch.no_grad():
@@ -69,7 +69,7 @@ class TraceQ(OverTransitions, CriticLoss):
     actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Minus the value of what was done, its error, and whether it explored."""
+        """Returns minus the value of the action taken, its error, and whether it explored."""
         now, actor = decided_and_seen(batch), view.model(self.actor)
         values = actor.values(now.context)
         chosen = values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)

@@ -1,4 +1,4 @@
-"""Bodies that learn from one sample at a time: sparse weights, normalised layers, running scales of inputs."""
+"""Networks for learning from one sample at a time: sparse weights, normalised layers, running input scales."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def sparse_perceptron(num_inputs: int, num_outputs: int, hidden: Sequence[int]) 
 
 @torch.no_grad()
 def sparse(layer: nn.Linear) -> nn.Linear:
-    """Each unit reads a tenth of its inputs, at least one, with weights uniform in +-1/sqrt(inputs); biases are 0."""
+    """Connects each unit to a tenth of its inputs, at least one, with weights uniform in +-1/sqrt(inputs) and zero
+    biases.
+    """
     num_outputs, num_inputs = layer.weight.shape
     kept = max(1, num_inputs - math.ceil(SPARSITY * num_inputs))
     bound = num_inputs**-0.5
@@ -41,9 +43,10 @@ def sparse(layer: nn.Linear) -> nn.Linear:
 
 
 class RunningScale(nn.Module):
-    """(x - mean) / sqrt(variance + 1e-8) with moments that are parameters of their own loss and take no other gradient.
+    """(x - mean) / sqrt(variance + 1e-8) with moments that are parameters of their own loss and get no other
+    gradient.
 
-    Before the first sample mean is 0 and the variance 1.
+    Before the first sample the mean is 0 and the variance 1.
     """
 
     def __init__(self, num_inputs: int) -> None:
@@ -52,7 +55,7 @@ class RunningScale(nn.Module):
         self.square = nn.Parameter(torch.ones(num_inputs))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """The inputs in units of their spread."""
+        """Returns the inputs in units of their deviation."""
         mean = self.mean.detach()
         variance = (self.square.detach() - mean.square()).clamp(min=0.0)
         return (inputs - mean) / (variance + 1e-8).sqrt()
@@ -65,33 +68,33 @@ class Sparse(Vectors):
     hidden: tuple[int, ...] = (32, 32)
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
-        """The network; AssayError where members are asked for."""
+        """Returns the network; raises AssayError if members are requested."""
         if ask.members:
-            raise AssayError("Sparse() is one network, and this head asks for members. Use Perceptron()")
-        # Verdicts were measured with weights drawn after those of a plain perceptron: its draws are taken and dropped.
+            raise AssayError("Sparse() is a single network; this head needs an ensemble. Use Perceptron()")
+        # Verdicts were measured with weights drawn after those of a plain perceptron: its draws are made and dropped.
         Perceptron(self.hidden).network(num_inputs, ask)
         return sparse_perceptron(num_inputs, ask.num, self.hidden)
 
 
 class ScaledInputs(nn.Module):
-    """What is seen as one observation in units of its running spread, read by another body."""
+    """Passes the observation, in units of its running deviation, to another body."""
 
     def __init__(self, inner: nn.Module, num_inputs: int) -> None:
         super().__init__()
         self.inner, self.scale = inner, RunningScale(num_inputs)
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """As the body inside."""
+        """Returns the outputs of the inner body."""
         outputs: Tensor = self.inner({"observation": self.scale(features(context))}, action, num)
         return outputs
 
 
 @dataclass(frozen=True)
 class Scaled(Body):
-    """A body behind (x - mean) / spread of the observations so far; `FitMoments` keeps the moments."""
+    """A body behind (x - mean) / deviation of the observations so far; `FitMoments` updates the moments."""
 
     body: Vectors = Sparse()
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """The body inside, on scaled observations."""
+        """Returns the inner body on scaled observations."""
         return ScaledInputs(self.body.outputs(spec, ask), feature_size(spec))

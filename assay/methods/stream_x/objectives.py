@@ -1,4 +1,4 @@
-"""Improving the actor from a stream: what an eligibility trace adds up. Axes: B sequences, T decisions."""
+"""The actor's loss on a stream, accumulated by an eligibility trace. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class TracePolicy(OverTransitions, Objective):
     """loss = -(log pi(a_t|s_t) + entropy * sign(delta_t) * H(pi(.|s_t))), delta the critic's TD error: AC(lambda).
 
     arXiv:2410.14606. The optimizer traces this gradient and moves along delta * trace, so that the sign makes the
-    entropy of the present decision rise whichever way delta points.
+    entropy of the current decision rise for either sign of delta.
     """
 
     discount: float = 0.99
@@ -32,7 +32,7 @@ class TracePolicy(OverTransitions, Objective):
     }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Minus log-probability and signed entropy, and the TD error as a metric."""
+        """Returns minus log-probability and signed entropy, and the TD error as a metric."""
         now, critic, scored = decided_and_seen(batch), view.model(self.value), view.scored
         assert scored.entropy is not None
         with torch.no_grad():

@@ -1,4 +1,4 @@
-"""Gathering from one simulation as it goes on, with rewards in units of the return's spread."""
+"""Rollout of one persistent simulation, with rewards in units of the return's deviation."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from assay.parts.rollouts.episodes import Fragments
 
 @dataclass(frozen=True)
 class Stream(Rollout):
-    """The next `steps` steps of a single simulation; reward <- reward / sqrt(variance of u + 1e-8).
+    """Takes the next `steps` steps of a single simulation; reward <- reward / sqrt(variance of u + 1e-8).
 
-    u <- discount * u + reward, 0 again after an episode's end; its variance is Welford's, unbiased, and 1 before the
-    second reward. `episode_return` stays in the task's own units. One step is a stream in the strict sense.
+    u <- discount * u + reward, reset to 0 after an episode's end; its variance is Welford's, unbiased, and 1 before
+    the second reward. `episode_return` stays in the task's own units. One step per call is a stream in the strict
+    sense.
     """
 
     steps: int
@@ -25,20 +26,20 @@ class Stream(Rollout):
 
     @property
     def fragments(self) -> Fragments:
-        """The simulation that goes on."""
+        """Returns the inner rollout of one simulation."""
         return Fragments(num_envs=1, steps=self.steps, explore=self.explore)
 
     @property
     def num_starts(self) -> int:
-        """It starts by itself."""
+        """Returns 0: the simulation draws its own starts."""
         return 0
 
     def init(self, scene: Scene) -> State:
-        """The simulation, and no reward seen yet."""
+        """Returns the simulation, and no reward seen."""
         return {"fragments": self.fragments.init(scene), "trace": 0.0, "mean": 0.0, "squares": 0.0, "number": 0}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """The next steps."""
+        """Gathers the next steps."""
         record = self.fragments(scene, state["fragments"])
         reward = record.reward.clone()
         over = record.terminal | record.truncated
@@ -47,7 +48,7 @@ class Stream(Rollout):
         return replace(record, reward=reward)
 
     def scaled(self, reward: float, is_over: bool, state: State) -> float:
-        """The reward in units of the spread of the discounted return so far, itself included."""
+        """Returns the reward in units of the deviation of the discounted return so far, itself included."""
         trace = self.discount * state["trace"] + reward
         state["number"] += 1
         change = trace - state["mean"]

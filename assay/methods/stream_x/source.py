@@ -1,4 +1,4 @@
-"""Training on each decision once, in the order in which they were made. Axes: B sequences, T = 2 columns."""
+"""Training on each decision once, in order. Axes: B sequences, T = 2 columns."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from assay.parts.sources.fresh import need_fresh
 
 @dataclass(frozen=True)
 class OneByOne(Source):
-    """Every fresh decision with what followed it, one after the other; columns that are no decisions are left out."""
+    """Yields every fresh decision with its next column, one after the other; columns that are not decisions are left
+    out.
+    """
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Two columns at a time: the decisions of one moment, and the context after them."""
+        """Yields two columns at a time: the decisions of one time step, and the context after them."""
         fresh = scene.fresh
         experience = need_fresh(fresh)
         for t in range(experience.num_columns - 1):

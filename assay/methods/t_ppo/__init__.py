@@ -1,10 +1,10 @@
-"""t-ppo: ppo on windows of unfinished answers; the policy learns this window, the critic whole finished answers.
+"""t-ppo: ppo on windows of unfinished answers; the policy trains on windows, the critic on finished answers.
 
     policy: A_t = delta_t + lambda A_(t+1) on the window, V(s_L) := V(s_(L-1)) where it stops before the end
     critic: mean over all decisions of the answers that ended now of (V(s_t) - R)^2 / 2
 
-Fan et al. 2025. A step never waits for the longest answer: it takes at most `window` decisions in every slot, the
-unfinished are kept and go on at the next step. With a window as long as an answer it is ppo with a Monte-Carlo critic.
+Fan et al. 2025. A step never waits for the longest answer: it takes at most `window` decisions in every slot, and
+unfinished answers continue at the next step. With a window as long as an answer it is ppo with a Monte-Carlo critic.
 """
 
 from dataclasses import replace
@@ -28,7 +28,7 @@ EPISODES = probes.token_episodes(lambda tokens: sum(tokens) / 3, num_tokens=2, h
 
 
 def recipe(world: Defaults = LANGUAGE, slots: int = 256, window: int = 4) -> Recipe:
-    """PPO with windows, extended advantages and a critic of finished answers."""
+    """Returns PPO with windows, extended advantages and a critic of finished answers."""
     base = recipes.ppo(world)
     policy = replace(base.stages[0], objective=(PolicyGradient(trust=DualClip(0.2, 0.28, 10.0)),), regularizers=())
     value = replace(base.stages[1], critic=(FINISHED_VALUE,))
@@ -38,7 +38,7 @@ def recipe(world: Defaults = LANGUAGE, slots: int = 256, window: int = 4) -> Rec
 
 
 def valued(is_over: bool) -> Experience:
-    """All episodes of four tokens, ended or cut after the fourth, with some values."""
+    """Returns all episodes of four tokens, ended or cut after the fourth, with some values."""
     record = EPISODES.record(torch.arange(16).unsqueeze(0), torch.zeros(EPISODES.num_states, 2))
     value = torch.linspace(-1.0, 1.0, record.mask.numel(), dtype=torch.float64).view_as(record.reward).sin()
     return replace(record, terminal=record.terminal & is_over, reward=record.reward * is_over).add({"value": value})
@@ -50,7 +50,7 @@ def distance_from_gae_when_finished() -> torch.Tensor:
 
 
 def distance_from_gae_one_token_earlier() -> torch.Tensor:
-    """Plain GAE of the first three, which looks at the fourth column for the value after them; the fourth has 0."""
+    """Compares with plain GAE of the first three, which reads the fourth column's value; the fourth has advantage 0."""
     cut = valued(False)
     mask = cut.mask.clone()
     mask[:, -1] = False
@@ -67,10 +67,10 @@ METHOD = Method(
     base=recipes.ppo,
     aliases=("truncated-ppo",),
     departures=(
-        "one answer a prompt instead of 16, one place dropped at a window's end instead of 8: windows are short here",
-        "that place is dropped whether the answer ended there or not; the public port keeps it then, which is biased",
-        "fixed lambda, no likelihood term on right answers (both are in the public port), no value clipping",
-        "new prompts come in order, whatever the curriculum: how many are needed depends on what has finished",
+        "one answer per prompt instead of 16, one position dropped at a window's end, not 8: windows are short here",
+        "that position is dropped even if the answer ended there; the public port keeps it then, which is biased",
+        "fixed lambda, no likelihood term on correct answers (both are in the public port), no value clipping",
+        "new prompts come in order, whatever the curriculum: their number depends on how many answers have finished",
     ),
     claims=(
         Exact("finished answers have gae's credit", distance_from_gae_when_finished, equals=0.0),

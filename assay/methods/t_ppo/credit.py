@@ -1,4 +1,4 @@
-"""Credit of decisions whose episode has not ended yet. Axes: B sequences, T decisions."""
+"""Credit of decisions in unfinished episodes. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from assay.ops import returns
 
 
 def stops_open(experience: Experience) -> Tensor:
-    """Bool [B, T]: the last decision of a row whose episode goes on after it."""
+    """Marks the last decision of a row whose episode continues after it, bool [B, T]."""
     later = experience.mask.long().flip(1).cumsum(1).flip(1) - experience.mask.long()
     return experience.mask & (later == 0) & ~experience.terminal & ~experience.truncated
 
 
 @dataclass(frozen=True)
 class ExtendedGae(Credit):
-    """Generalised advantages of a window (T-PPO, arXiv:2506.15050): where a row stops before its episode's end, the
-    value after its last decision is taken to be the value before it, V(s_L) := V(s_(L-1)).
+    """GAE on a window (T-PPO, arXiv:2506.15050): if a row stops before its episode's end, the value after its last
+    decision is taken to be the value before it, V(s_L) := V(s_(L-1)).
 
-    A_t = delta_t + discount * decay * A_(t+1), delta_t = r_t + discount * V(s_(t+1)) - V(s_t). With discount 1 the last
-    decision of such a row has advantage 0 and the others those of the window without it. Ended rows have GAE's.
+    A_t = delta_t + discount * decay * A_(t+1), delta_t = r_t + discount * V(s_(t+1)) - V(s_t). With discount 1 the
+    last decision of such a row has advantage 0 and the others those of the window without it. Degenerate: ended rows
+    have GAE's.
     """
 
     discount: float = 1.0
@@ -47,12 +48,11 @@ class ExtendedGae(Credit):
 
 @dataclass(frozen=True)
 class WithoutTail(Prepare):
-    """Decisions in the last `num` places of a window are not trained: their credit is hardly more than the critic's
-    opinion. Follows a credit.
+    """Masks decisions in the last `num` positions of a window, whose credit is mostly the critic's estimate.
 
-    With the column `left` [B, T] (places left in the window after a decision) it holds for answers that ended there
-    too: else what was decided would decide whether it is trained, and the gradient be biased. Without it, rows that
-    ended keep all.
+    Place it after a credit. With the column `left` [B, T] (positions left in the window after a decision) this
+    includes answers that ended there: otherwise the decisions would determine whether they are trained on, which is
+    biased. Without it, ended rows keep all decisions.
     """
 
     num: int = 1

@@ -1,4 +1,4 @@
-"""Rollouts that do not wait for the longest answer: a window of decisions a call, the unfinished go on later."""
+"""Rollouts that do not wait for the longest answer: one window of decisions per call; unfinished answers continue."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from assay.core.slots import ResumableTask, Rollout, Scene
 
 @dataclass(frozen=True)
 class Windows(Rollout):
-    """At most `window` decisions in each of `slots` sequences; the finished leave, the unfinished are kept in the state
-    and go on at the next call, new starts (in order) fill the slots.
+    """Takes at most `window` decisions in each of `slots` sequences; finished ones leave, unfinished ones are stored
+    in the state and continue at the next call, and new starts (in order) fill the slots.
 
-    The mask is true on this window's decisions, all by the present policy; the column `answer` on all decisions so far;
-    `left` [B, T] is how many places the window has after a decision.
-    What is unfinished is read again at the next call: its keys and values would be those of older weights.
-    A row that stops at the window's end has neither terminal nor truncated. With unchanged weights the windows of an
-    episode are the episode that would have been played in one go; a window as long as the task's limit is `Episodes`.
+    The mask is true on this window's decisions, all by the current policy; the column `answer` on all decisions so
+    far; `left` [B, T] is the number of positions left in the window after a decision. Unfinished sequences are
+    encoded again at the next call, since their cached keys and values would be those of older weights. A row that
+    stops at the window's end is neither terminal nor truncated. With unchanged weights the windows of an episode
+    equal the undivided episode. Degenerate: a window as long as the task's limit is `Episodes`.
     """
 
     slots: int = 64
@@ -30,21 +30,21 @@ class Windows(Rollout):
     writes: ClassVar[tuple[str, ...]] = ("left",)
 
     def init(self, scene: Scene) -> State:
-        """The next start, and nothing unfinished."""
+        """Returns the first start, and no unfinished sequences."""
         task = scene.task
         if not isinstance(task, ResumableTask):
             raise AssayError(
-                f"Windows needs a task that can go on from a prefix, and '{task.name}' cannot; use Episodes"
+                f"Windows needs a task that can continue from a prefix; '{task.name}' cannot. Use Episodes"
             )
         return {"next": 0, "open": None}
 
     @property
     def num_starts(self) -> int:
-        """It starts by itself."""
+        """Returns 0: the rollout draws its own starts."""
         return 0
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """The next window of every slot, unfinished sequences first."""
+        """Gathers the next window of every slot, unfinished sequences first."""
         task, actor, draw = scene.task, scene.actor, scene.draw
         assert isinstance(task, ResumableTask)
         waiting = [] if state["open"] is None else [begun(state["open"])]
@@ -61,7 +61,7 @@ class Windows(Rollout):
 
 
 def kept(played: Experience) -> State:
-    """What must be remembered of unfinished sequences."""
+    """Returns the state of unfinished sequences."""
     context = {name: value.clone() for name, value in played.context.items()}
     return {
         "context": context,
@@ -72,7 +72,7 @@ def kept(played: Experience) -> State:
 
 
 def begun(state: State) -> Experience:
-    """The sequences of `kept`, as begun."""
+    """Returns the unfinished sequences of a state as experience."""
     answer, start = state["answer"], state["start"]
     zero, false = torch.zeros(answer.shape), torch.zeros_like(answer)
     record = Experience(dict(state["context"]), state["action"], answer, zero, zero, false, false, group=start)

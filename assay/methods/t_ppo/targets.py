@@ -1,4 +1,4 @@
-"""A value learned from what has come to its end, and from all of it. Axes: B sequences, T decisions."""
+"""A value trained on all decisions of finished episodes. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from assay.parts.predictions import OfState
 
 
 def told_of(batch: Experience) -> Tensor:
-    """All decisions of the episode that a row shows: the column `answer` where it is there, and the row's own; none in
-    a row without a decision, which has left training.
+    """Marks all decisions of the episode in a row: those of the column `answer`, if set, and the row's own; none in a
+    row without a decision, which has left training.
     """
     answer = batch.extra.get("answer")
     return batch.mask if answer is None else (batch.mask | answer) & batch.mask.any(1, keepdim=True)
@@ -24,41 +24,40 @@ def told_of(batch: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class Finished(Aggregation):
-    """The decisions whose episode ended in this row.
+    """Counts the decisions whose episode ended in this row.
 
-    Where the column `answer` is there it counts all decisions of the episode, also those of earlier windows, so that
-    each is learned from exactly once: when its episode ends (T-PPO, arXiv:2506.15050). Unfinished rows give (0, 0).
+    With the column `answer` these are all decisions of the episode, including earlier windows, so that each is
+    trained on exactly once: when its episode ends (T-PPO, arXiv:2506.15050). Degenerate: unfinished rows give (0, 0).
     """
 
     together: ClassVar[str | None] = None
 
     def weigh(self, batch: Experience) -> Tensor:
-        """1 on every decision that a terminal decision of its row follows, else 0."""
+        """Returns 1 on every decision that a terminal decision of its row follows, else 0."""
         told = told_of(batch)
         ended = (batch.terminal & told).to(batch.reward.dtype)
         return returns.discounted_returns(ended, told, batch.terminal, batch.truncated, 1.0)
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of such decisions."""
+        """Returns the number of such decisions."""
         return self.weigh(batch).sum()
 
 
 @dataclass(frozen=True)
 class RewardToGo(Target):
-    """y = G_t, the reward from here to the end of the row, over all decisions of the episode that the row shows.
+    """y = G_t, the reward from here to the end of the row, over all decisions of the episode in the row.
 
-    Rewards of earlier windows are not in the row: they come before every decision's future only if outcomes stand at
-    the end, as they do for answers that are verified.
+    Assumes that the outcome is at the end, as for verified answers: rewards of earlier windows are not in the row.
     """
 
     discount: float = 1.0
 
     def rows(self, batch: Experience) -> Experience:
-        """All decisions."""
+        """Returns all decisions."""
         return batch
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         told = told_of(batch)
         reward = batch.reward.detach() * told
         return returns.discounted_returns(reward, told, batch.terminal, batch.truncated, self.discount)

@@ -19,7 +19,7 @@ SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 
 
 def largest_action() -> torch.Tensor:
-    """Actions stay inside the task's bounds, however large the network's output is."""
+    """Returns the largest action for a large network output: it stays inside the task's bounds."""
     actor: Any = recipes.td3().actor.build(SPEC)
     return (
         actor.decide({"observation": 1e3 * torch.randn(64, 3, generator=torch.Generator().manual_seed(0))}).abs().max()
@@ -34,8 +34,8 @@ METHOD = Method(
     family="value-based",
     departures=(
         "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",
-        "8 steps and 8 updates in turn",
-        "noise falls from the half-range to a tenth of it over a fifth of the steps; theirs begins with random actions",
+        "8 steps alternate with 8 updates",
+        "noise decays from the half-range to a tenth of it over a fifth of the steps; theirs starts with random ones",
     ),
     claims=(
         Exact("actions stay inside the bounds", largest_action, at_most=2.0),

@@ -17,7 +17,7 @@ from assay.recipes.off_policy import td3
 
 
 def td3_bc(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float = 2.5) -> Recipe:
-    """TD3+BC (arXiv:2106.06860): TD3 on a log, its actor held to the recorded actions."""
+    """TD3+BC (arXiv:2106.06860): TD3 on an offline dataset, its actor regularised towards the recorded actions."""
     base, settings, source = td3(world), world.offline, logged(world, log)
     critic, actor = (replace(stage, optimizer=settings.optimizer) for stage in base.stages)
     actor = replace(actor, objective=(MaximizeScaledQ(weight),), regularizers=(NearRecorded(),))

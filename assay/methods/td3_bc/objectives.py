@@ -1,4 +1,4 @@
-"""Improving the actor through a critic whose size does not matter. Axes: B sequences, T decisions."""
+"""Policy improvement through a critic, independent of its scale. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from assay.parts.aggregations import OverTransitions
 
 @dataclass(frozen=True)
 class ValueSize(Annotation):
-    """Column `q_size`: the mean of |Q_1(s, a)| over the batch's recorded decisions, the same number in every place."""
+    """Column `q_size`: the mean of |Q_1(s, a)| over the batch's recorded decisions, the same number in every column."""
 
     model: str = model_name("q")
     column: ClassVar[str] = "q_size"
     of_decisions: ClassVar[bool] = False
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """[B, T]; 0 where nothing was decided."""
+        """Returns the column [B, T]; 0 without decisions."""
         size = over(experience, lambda q, part: q.first(part.context, part.action).abs())
         mean = (size * experience.weight).sum() / experience.num_decisions.clamp(min=1)
         return mean.expand_as(experience.mask).clone()
@@ -32,7 +32,7 @@ class ValueSize(Annotation):
 class MaximizeScaledQ(OverTransitions, Objective):
     """loss = -weight * Q_1(s, mu(s)) / mean |Q_1(s, a)| (TD3+BC, arXiv:2106.06860): the same for Q and 10 Q.
 
-    The mean is over the whole update's recorded decisions and carries no gradient. Degenerate: a mean below 1e-6 counts
+    The mean is over the whole update's recorded decisions and has no gradient. Degenerate: a mean below 1e-6 counts
     as 1e-6.
     """
 
@@ -44,11 +44,11 @@ class MaximizeScaledQ(OverTransitions, Objective):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:  # type: ignore[override]
-        """The critic's size."""
+        """Returns the annotation of the critic's scale."""
         return frozenset({ValueSize(self.q)})
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The first critic's value of the actor's own action, in units of the critic's size."""
+        """Returns minus the first critic's value of the actor's own action, in units of the critic's scale."""
         now = batch.now
         value = view.model(self.q).first(now.context, view.model(self.actor).decide(now.context)) * now.weight
         loss = -self.weight * value / now.column("q_size").detach().clamp(min=1e-6)

@@ -1,10 +1,10 @@
-"""uni-o4: one clipped on-policy objective, on states of a log first, in the task afterwards.
+"""uni-o4: one clipped on-policy objective, first on states of an offline dataset, then in the task.
 
     clone N policies: loss_i = -log pi_i - diversity * (log pi_i - max over j != i of log pi_j);   fit Q, V, a model
-    offline PPO: s of the log, a ~ old_i(.|s), A = min Q(s, a) - V(s) standardised, loss = -min(ratio A, clip(ratio) A)
+    offline PPO: s of the data, a ~ old_i(.|s), A = min Q(s, a) - V(s) standardised, loss = -min(ratio A, clip(ratio) A)
     old_i <- pi_i only where the mean of Q along the learned model rose;   then PPO from the member with the best score
 
-Lei et al. 2024. No term of conservatism: that ratios stay near a policy which only moves when it scored better is all.
+Lei et al. 2024. No conservative term: ratios stay near a policy that is replaced only by one with a better score.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ CLONED = replace(RECIPE, before=(replace(RECIPE.before[0], hands={"actor": "acto
 
 
 def record() -> Experience:
-    """Eight transitions."""
+    """Returns eight transitions."""
     source = torch.Generator().manual_seed(0)
     first = torch.tensor([[1.0, 0.0]]).expand(8, 2)
     seen, action = (torch.randn(8, 2, size, generator=source) for size in (3, 1))
@@ -38,7 +38,7 @@ def record() -> Experience:
 
 
 def cloning_gradient(diversity: float) -> torch.Tensor:
-    """All parameters in a row."""
+    """Returns the gradient, flattened."""
     recipe: Any = RECIPE.before[0].recipe.set("diversity", diversity)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -47,7 +47,7 @@ def cloning_gradient(diversity: float) -> torch.Tensor:
 
 
 def accepted() -> float:
-    """How often a gate lets pass scores in any order, on average over all orders of five."""
+    """Returns how many of five scores a gate accepts, on average over all orders."""
     gate, passed = Rising(), 0
     for order in permutations(range(5)):
         state = gate.init()
@@ -67,8 +67,8 @@ METHOD = Method(
     base=recipes.ppo,
     departures=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
-        "the member that goes online is chosen by its score alone, not by trials in the task; V goes with it, as it is",
-        "cutting the clip's range is left out (the authors' code stops it after 200 steps); time limits bootstrap",
+        "the member that goes online is chosen by its score alone, not by trials in the task; V is transferred as is",
+        "annealing the clip range is left out (the authors' code stops it after 200 steps); time limits bootstrap",
         "deviations do not depend on the state; rewards in tenths; 4,000 updates of critics, 100 of the policy",
     ),
     claims=(

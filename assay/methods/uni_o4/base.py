@@ -1,4 +1,4 @@
-"""One on-policy objective offline and online: PPO on states of a log, then PPO in the task."""
+"""The recipe of uni-o4: PPO on states of an offline dataset, then PPO in the task."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOG = Log(episodes=50, noise=0.5, reward_scale=SCALE)
 
 
 def cloned(log: Log) -> Recipe:
-    """The supervised phase: behaviour policies, values of the record, a model of the task."""
+    """Returns the supervised phase: behaviour policies, values of the data, a dynamics model."""
     return Recipe(
         name="uni-o4",
         actor=Policy(head=Committee(MEMBERS)),
@@ -59,7 +59,7 @@ def cloned(log: Log) -> Recipe:
 
 
 def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
-    """Offline PPO: states of the log, actions of the gated old policy, advantages of the critics."""
+    """Offline PPO: states of the dataset, actions of the gated old policy, advantages of the critics."""
     policy = PolicyGradient(trust=Clip(0.25, 0.25))
     rate = Linear(1e-4, 0.0)
     return replace(
@@ -78,7 +78,7 @@ def improved(base: Recipe, log: Log, gate: Gate | None) -> Recipe:
 
 
 def uni_o4(world: Defaults = CONTINUOUS, gate: Gate | None = Rising(), log: Log = LOG) -> Recipe:
-    """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO; the member with the best score acts."""
+    """Uni-O4 (arXiv:2311.03351): clone, improve by gated offline PPO, then PPO with the member of the best score."""
     first = cloned(log)
     second, online = improved(first, log, gate), ppo(world)
     everything = {name: name for name in ("actor", "value", "q", "dynamics")}

@@ -1,4 +1,4 @@
-"""Losses of a learned model of the task, and a policy's worth in it. Axes: N, B, T, H steps, F observed."""
+"""Losses of a learned dynamics model, and a policy's score in it. Axes: N, B, T, H steps, F observed."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from assay.parts.aggregations import OverTransitions
 
 @dataclass(frozen=True)
 class PredictNext(OverTransitions, CriticLoss):
-    """sum over members and numbers of (predicted - seen)^2 / 2, for the change of the observation and the reward."""
+    """Sums (predicted - observed)^2 / 2 over members and numbers, for the change of the observation and the reward."""
 
     dynamics: str = model_name("dynamics")
-    breaks: ClassVar[dict[str, str]] = {"ends": "what was seen after a terminal step was seen: nothing is bootstrapped"}
+    breaks: ClassVar[dict[str, str]] = {"ends": "observations after a terminal step are real; nothing bootstraps"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squared errors."""
+        """Returns the squared errors."""
         now, here = batch.now, features(batch.now.context)
         with torch.no_grad():
             change = features(batch.after.context) - here
@@ -38,9 +38,10 @@ class ModelScore(CriticLoss):
     """(standing_i - score_i(s))^2 / 2, score_i(s) = mean over `horizon` steps of min Q(s_t, mu_i(s_t)): Uni-O4's AM-Q
     (arXiv:2311.03351).
 
-    s_0 = s is recorded, then the learned model goes on with member i's means; its members are averaged. Gradient into
-    `standing` alone, whose minimiser is the mean score of the batch's states (the optimizer `Descent` at rate 1 sets
-    it). A model that never ends an episode: for tasks without terminal states. horizon 1 is E[Q(s, mu(s))].
+    s_0 = s is recorded; then the learned model is rolled out with member i's means, averaging the model's members.
+    Only `standing` gets a gradient; its minimiser is the mean score of the batch's states (the optimizer `Descent` at
+    rate 1 sets it). Assumes a task without terminal states, since the model never ends an episode. horizon 1 is
+    E[Q(s, mu(s))].
     """
 
     horizon: int = 10
@@ -51,12 +52,12 @@ class ModelScore(CriticLoss):
     together: ClassVar[str | None] = None
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
+        """Returns the number of decisions."""
         return batch.num_decisions
 
     @torch.no_grad()
     def scores(self, batch: Experience, view: View) -> Tensor:
-        """[N, B, T]."""
+        """Returns the scores [N, B, T]."""
         actor, q, dynamics = (view.model(name) for name in (self.actor, self.q, self.dynamics))
         here = features(batch.context)
         member = torch.arange(actor.num_members, device=here.device).view(-1, 1, 1).expand(-1, *batch.mask.shape)
@@ -69,7 +70,7 @@ class ModelScore(CriticLoss):
         return total / self.horizon
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """How far each member's standing is from its score."""
+        """Returns the squared distance of each member's standing from its score."""
         scores = torch.where(batch.mask, self.scores(batch, view), 0.0)
         gap = (view.model(self.actor).standing.view(-1, 1, 1) - scores) * batch.weight
         metrics = {"score": (scores.mean(0).sum(), batch.num_decisions)}

@@ -1,4 +1,4 @@
-"""Several Gaussian policies side by side, critics of actions beyond the bounds, and a learned model of the task.
+"""An ensemble of Gaussian policies, critics that clip actions to the bounds, and a learned dynamics model.
 
 Axes: N members, B, T, R rows, A, F numbers of an observation.
 """
@@ -22,8 +22,8 @@ from assay.ops import distributions
 class GaussianCommittee(nn.Module):
     """pi_i(a|s) = N(centre + half range * tanh(f_i(s)), half range * exp(log_std_i)), i = 1..N.
 
-    The member that a context names in `member` decides there; elsewhere the one with the highest `standing`, a score
-    that no policy loss touches. Every parameter has the members along its first axis.
+    The context's `member` selects the acting member; without it the one with the highest `standing` acts, a score
+    without policy gradient. Every parameter has the members along its first axis.
     """
 
     middle: Tensor
@@ -39,11 +39,11 @@ class GaussianCommittee(nn.Module):
         self.register_buffer("reach", reach)
 
     def means(self, context: Context) -> Tensor:
-        """The mean of every member, [N, ..., A]."""
+        """Returns the mean of every member, [N, ..., A]."""
         return self.middle + self.reach * self.body(context).tanh()
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation of whoever decides, [..., A] both."""
+        """Returns mean and log standard deviation of the acting member, [..., A] both."""
         means, scale = self.means(context), self.log_std + self.reach.log()
         if "member" not in context:
             best = self.standing.argmax()
@@ -53,33 +53,33 @@ class GaussianCommittee(nn.Module):
         return means.gather(0, index).squeeze(0), scale[member]
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """mean + std * noise; the mean where `uniform` is None."""
+        """Returns mean + std * noise; the mean if `uniform` is None."""
         mean, log_std = self.parameters_of(context)
         action = mean if uniform is None else mean + log_std.exp() * distributions.normal_sample(uniform)
         return action, distributions.normal_logp(action, mean, log_std)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-densities of the recorded decisions under the members that decide."""
+        """Returns the log-densities of the recorded decisions under the acting members."""
         mean, log_std = self.parameters_of(batch.context)
         logp = distributions.normal_logp(batch.action, mean, log_std) * batch.mask
         entropy = (log_std + 0.5 + distributions.HALF_LOG_TWO_PI).sum(-1) * batch.mask
         return Scored(logp, entropy if Need.ENTROPY in needs else None)
 
     def all_logp(self, batch: Experience) -> Tensor:
-        """Log-densities of the recorded decisions under every member, [N, B, T], zero where masked."""
+        """Returns the log-densities of the recorded decisions under every member, [N, B, T], zero where masked."""
         scale = (self.log_std + self.reach.log()).view(self.num_members, 1, 1, self.num_draws)
         return distributions.normal_logp(batch.action, self.means(batch.context), scale) * batch.mask
 
 
 @dataclass(frozen=True)
 class Committee(ActorHead):
-    """`num` Gaussian policies for bounded continuous actions, of which the one with the best standing acts."""
+    """`num` Gaussian policies for bounded continuous actions; the one with the best standing acts."""
 
     num: int = 4
     initial_log_std: float = -0.5
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The actor for this task."""
+        """Returns the actor for this task."""
         space = need_box(spec, "a committee")
         ask = Ask((space.size,), activation=nn.ReLU, members=self.num)
         return GaussianCommittee(body.outputs(spec, ask), self.num, space, self.initial_log_std)
@@ -87,7 +87,7 @@ class Committee(ActorHead):
 
 # ---------------------------------------------------------------------------------------------------- critics
 class WithinBounds(nn.Module):
-    """A function of context and action that takes an action beyond the bounds for the bound, as the task does."""
+    """Clips the action to the bounds before a function of context and action, as the task does."""
 
     low: Tensor
     high: Tensor
@@ -99,44 +99,44 @@ class WithinBounds(nn.Module):
         self.register_buffer("high", torch.tensor(space.high))
 
     def forward(self, context: Context, action: Tensor) -> Tensor:
-        """What the inner function says of the action that is carried out."""
+        """Returns the inner function of the executed action."""
         said: Tensor = self.inner(context, torch.minimum(torch.maximum(action, self.low), self.high))
         return said
 
 
 @dataclass(frozen=True)
 class ClampedQ(CriticHead):
-    """`members` critics Q(s, a) for policies whose samples may lie beyond the bounds of the actions."""
+    """`members` critics Q(s, a) for policies whose samples may exceed the action bounds."""
 
     members: int = 2
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The critic for this task."""
+        """Returns the critic for this task."""
         space = need_box(spec, "ClampedQ")
         return WithinBounds(ActionValue(self.members).on(body, spec), space)
 
 
 class NextStep(nn.Module):
-    """The change of the observation, and the reward, by N functions."""
+    """Predicts the change of the observation, and the reward, by N functions."""
 
     def __init__(self, body: nn.Module) -> None:
         super().__init__()
         self.body = body
 
     def forward(self, context: Context, action: Tensor) -> Tensor:
-        """[N, F + 1, ...]: what every member expects, the reward last."""
+        """Returns [N, F + 1, ...]: each member's prediction, the reward last."""
         expected: Tensor = self.body(context, action)
         return expected.movedim(-1, 1)
 
 
 @dataclass(frozen=True)
 class LearnedDynamics(CriticHead):
-    """A model of the task for observations that are vectors: `members` functions that predict change and reward."""
+    """A dynamics model for vector observations: `members` functions that predict change and reward."""
 
     members: int = 3
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The model of this task."""
+        """Returns the model of this task."""
         space = need_box(spec, "LearnedDynamics")
         ask = Ask((feature_size(spec) + 1,), activation=nn.ReLU, members=self.members, action=True)
         return WithinBounds(NextStep(body.outputs(spec, ask)), space)

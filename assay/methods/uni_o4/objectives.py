@@ -17,8 +17,8 @@ from assay.core.slots import Objective, View
 class DiverseLikelihood(Objective):
     """sum_i -log pi_i(a|s) - diversity * (log pi_i(a|s) - max over j != i of log pi_j(a|s)), j without gradient.
 
-    Uni-O4's ensemble of behaviour policies (arXiv:2311.03351). Since the others are constants there, its gradient is
-    (1 + diversity) times cloning's: members differ by where they start. One member: plain cloning.
+    Uni-O4's ensemble of behaviour policies (arXiv:2311.03351). Since the others are constants, its gradient is (1 +
+    diversity) times cloning's: members differ by their initial weights. Degenerate: one member is plain cloning.
     """
 
     diversity: float = 0.1
@@ -29,11 +29,11 @@ class DiverseLikelihood(Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "likelihood does not read credit"}
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
+        """Returns the number of decisions."""
         return batch.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Negative log-likelihoods of all members, and how far each is from the best other."""
+        """Returns the negative log-likelihoods of all members, and each one's distance from the best other."""
         logp = view.model(self.actor).all_logp(batch)
         loss = -logp
         if len(logp) > 1:
@@ -43,7 +43,7 @@ class DiverseLikelihood(Objective):
 
 
 def best_other(logp_NBT: Tensor) -> Tensor:
-    """max over j != i, for each i: the best of all, and for the best itself the second."""
+    """Returns max over j != i, for each i: the best of all, and for the best itself the second."""
     (best, second), first = logp_NBT.topk(2, 0).values, logp_NBT.argmax(0)
     itself = torch.arange(len(logp_NBT), device=first.device).view(-1, 1, 1) == first
     return torch.where(itself, second, best)

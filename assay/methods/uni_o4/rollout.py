@@ -1,4 +1,4 @@
-"""Deciding anew where somebody else has been: states of a data set, actions of the policy. Axes: B, T = 2 columns."""
+"""Policy actions in states of an offline dataset. Axes: B, T = 2 columns."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from assay.ops import random
 
 @dataclass(frozen=True)
 class OnStates(Rollout):
-    """One decision in every state of the source's next batch, by each of `members` members; nothing is carried out.
+    """Samples one action per member in every state of the source's next batch; actions are not executed.
 
-    The second column is what the record had seen after its own action, rewards are 0: credit comes from critics
-    (offline PPO, arXiv:2302.11312). The context says in `member` who decides; an actor that is alone does not look.
+    The second column is the recorded next context, rewards are 0: credit comes from critics (offline PPO,
+    arXiv:2302.11312). The context's `member` names the acting member; an actor without members ignores it.
     """
 
     source: Source
@@ -26,12 +26,12 @@ class OnStates(Rollout):
     num_starts: ClassVar[int] = 0
 
     def init(self, scene: Scene) -> State:
-        """The source's state, and how often it was asked."""
+        """Returns the source's state, and the number of calls."""
         return {"source": self.source.init(scene), "time": 0}
 
     @torch.no_grad()
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Each state `members` times in a row; the source gives one batch."""
+        """Returns each state `members` times in a row; the source gives one batch."""
         actor, draw = scene.actor, scene.draw
         here = draw.at(7, state["time"])
         batch = next(iter(self.source(scene.given(draw=here, fresh=None), state["source"])))

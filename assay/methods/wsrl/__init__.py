@@ -1,11 +1,11 @@
-"""wsrl: offline values, a few steps of the frozen policy, then fast online learning without the offline data.
+"""wsrl: offline values, a warm-up with the frozen policy, then fast online learning without the offline data.
 
-    offline: CQL on a log -> warm-up: `warmup` decisions of the frozen policy into an empty replay, no update -> online:
+    offline: CQL on a dataset -> `warmup` decisions of the frozen policy into an empty replay, no update -> online:
     critic loss = sum_i (Q_i(s, a) - r - discount * min over a random pair k of Q'_k(s', a'))^2 / 2, ten critics,
     four such steps for each decision and each step of the actor, whose loss = temperature * log pi - min_i Q_i
 
-Zhou et al. 2025. The warm-up shows the critics the online distribution before anything moves; no pessimism and no row
-of the log is left after it. `retain` is the share of the log in every batch: 0 here, a half in RLPD.
+Zhou et al. 2025. The warm-up shows the critics the online distribution before any update; afterwards there is no
+pessimism and no offline data. `retain` is the share of offline data in every batch: 0 here, a half in RLPD.
 """
 
 from functools import partial
@@ -26,8 +26,8 @@ E = 10
 
 
 def subset_gap() -> torch.Tensor:
-    """The mean minimum of all pairs, drawn with replacement, minus its formula: the k-th smallest critic weighs
-    ((E - k + 1)^2 - (E - k)^2) / E^2.
+    """Returns the mean minimum of all pairs, drawn with replacement, minus its formula: the k-th smallest critic has
+    weight ((E - k + 1)^2 - (E - k)^2) / E^2.
     """
     values = torch.tensor([3.0, -1.0, 0.5, 7.0, 2.0, -4.0, 9.0, 1.0, 5.0, -2.0]).double()
     middle = (torch.arange(E) + 0.5) / E
@@ -38,7 +38,7 @@ def subset_gap() -> torch.Tensor:
 
 
 def batches(log: Log, warmup: int = 40, decisions: int = 8, steps: int = 8) -> tuple[int, torch.Tensor]:
-    """(transitions stored when the first batch came, that batch's rewards); there is no task that a log is made of."""
+    """Returns (transitions stored at the first batch, that batch's rewards); without a task no dataset can be read."""
     source: Any = wsrl(warmup=warmup, log=log).source
     state = source.init(ALONE)
     first = torch.tensor([True, False]).expand(decisions, 2)
@@ -62,10 +62,10 @@ METHOD = Method(
     departures=(
         "pairs of critics are drawn for each decision, not once for a minibatch: the same target in expectation",
         "the actor's step sees 64 rows, one of the four critic steps' batches, not all four; entropy at s, not at s'",
-        "parameters, targets and temperature are handed on, Adam's moments are not",
+        "parameters, targets and temperature are transferred, Adam's moments are not",
         "no phantom steps: the authors' optimizers also step on zero gradients",
         "CQL, not Cal-QL, for 1,000 updates (250,000); 800 decisions of warm-up (5,000)",
-        "discount 0.95, targets follow by 0.02 (0.005), small networks and batches",
+        "discount 0.95, target networks at rate 0.02 (0.005), small networks and batches",
     ),
     claims=(
         Exact("a pair of critics weighs the k-th smallest as enumerated", subset_gap, equals=0.0, tolerance=1e-9),

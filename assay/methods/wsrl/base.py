@@ -1,4 +1,4 @@
-"""Offline, then online: a recipe whose first phase learns from a log, and whose second goes on by itself."""
+"""The recipe of wsrl: a first phase on an offline dataset, and a second one online."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BODY, LOG, DISCOUNT = Normalised((64, 64)), Log(episodes=50, noise=0.5), 0.95
 
 
 def offline(log: Log, weight: float = 5.0) -> Recipe:
-    """CQL with the models that the online phase has."""
+    """Returns CQL with the models of the online phase."""
     base = cql(CONTINUOUS, log)
     terms = (Td(OwnAction(DISCOUNT)), Conservative(weight, num=2))
     critic = replace(base.stages[0], critic=terms, optimizer=STEP)
@@ -39,10 +39,11 @@ def offline(log: Log, weight: float = 5.0) -> Recipe:
 
 
 def wsrl(world: Defaults = CONTINUOUS, warmup: int = 800, retain: float = 0.0, log: Log = LOG) -> Recipe:
-    """WSRL (arXiv:2412.07762): CQL on a log, `warmup` steps of the frozen policy, then SAC without the log.
+    """WSRL (arXiv:2412.07762): CQL on an offline dataset, `warmup` steps of the frozen policy, then SAC without the
+    data.
 
     Ten critics with layer norm, targets of two of them, four critic steps for each decision and for each step of the
-    actor. `retain` is the share of the log in every batch.
+    actor. `retain` is the share of offline data in every batch.
     """
     first = offline(log)
     replay = Replay(capacity=100_000, batch=64, updates=32, warmup=warmup)

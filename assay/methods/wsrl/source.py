@@ -1,4 +1,4 @@
-"""Replay that keeps a share of a fixed log. Axes: B sequences, T = 2 columns."""
+"""Replay buffer that mixes in a share of an offline dataset. Axes: B sequences, T = 2 columns."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assay.parts.sources.replay import Replay
 
 @dataclass(frozen=True)
 class Retained(Source):
-    """Batches of which a share `kept` are rows of a fixed log and the rest of replay: RLPD's half (arXiv:2302.02948).
+    """Yields batches with a share `kept` of offline rows and the rest from replay: RLPD's half (arXiv:2302.02948).
 
-    Rounded down to whole rows. kept 0 is the replay itself, row by row, and the log is not even made.
+    Rounded down to whole rows. Degenerate: kept 0 is the replay itself, row by row, and the dataset is not generated.
     """
 
     replay: Replay = Replay()
@@ -23,11 +23,11 @@ class Retained(Source):
     kept: float = 0.0
 
     def init(self, scene: Scene) -> State:
-        """An empty ring, and the log where some of it is kept."""
+        """Returns an empty buffer, and the dataset if some of it is kept."""
         return {"replay": self.replay.init(scene), "log": self.log.init(scene) if self.kept else {}}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """As many batches as the replay has; the log's rows come last in each."""
+        """Yields as many batches as the replay has; offline rows come last in each."""
         rows = int(self.kept * self.replay.batch)
         batches = self.replay(scene, state["replay"])
         if not rows:

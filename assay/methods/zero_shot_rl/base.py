@@ -16,7 +16,7 @@ from assay.recipes.defaults import CONTROL, Defaults
 def forward_backward(
     world: Defaults = CONTROL, conservative: tuple[CriticLoss, ...] = (), log: Play = Play()
 ) -> Recipe:
-    """Forward-backward representations (arXiv:2103.07945) of play; half of the tasks are goals anywhere in it."""
+    """Forward-backward representations (arXiv:2103.07945) of play data; half of the tasks are goals anywhere in it."""
     terms: tuple[CriticLoss, ...] = (MeasureLoss(0.9), Orthonormal(), *conservative)
     step = Adam(learning_rate=1e-3, clip_norm=10.0)
     policy = Stage("policy", ("actor",), (MaximizeMeasure(),), optimizer=step)

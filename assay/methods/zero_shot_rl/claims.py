@@ -1,7 +1,7 @@
-"""Forward-backward representations of a finite process of which everything is known. Axes: S states, A actions, D = S.
+"""Forward-backward representations of a known finite process. Axes: S states, A actions, D = S.
 
-The data are all (s, a, s') equally often; rho is how often each state is arrived in. B is an invertible matrix, so that
-F = M B^-T exists: F . B is the successor measure M of the greedy policy for z, nothing else.
+The data are all (s, a, s') equally often; rho is how often each state is entered. B is an invertible matrix, so that
+F = M B^-T exists: F . B is exactly the successor measure M of the greedy policy for z.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ class KnownProcess:
 
     @property
     def num_states(self) -> int:
-        """S."""
+        """Returns S."""
         return len(self.successors)
 
     @cached_property
     def P(self) -> Tensor:
-        """[S, A, S]."""
+        """Returns the transition probabilities [S, A, S]."""
         return torch.nn.functional.one_hot(self.successors, self.num_states).double().mean(2)
 
     @cached_property
     def rho(self) -> Tensor:
-        """How often the data arrive in each state."""
+        """Returns how often the data enter each state."""
         return self.P.mean((0, 1))
 
     @cached_property
     def basis(self) -> Tensor:
-        """B [S, D]: invertible, and not orthogonal."""
+        """Returns B [S, D]: invertible, and not orthogonal."""
         places = torch.arange(self.num_states).double()
         return torch.cos(places.unsqueeze(1) * (places + 0.7)) + torch.eye(self.num_states).double()
 
     def measure(self, policy: Tensor) -> Tensor:
-        """M [S, A, S]: density of the discounted states after (s, a) under a policy [S], against rho."""
+        """Returns M [S, A, S]: density of the discounted states after (s, a) under a policy [S], relative to rho."""
         under = self.P[torch.arange(self.num_states), policy]
         visits = torch.linalg.inv(torch.eye(self.num_states).double() - self.discount * under)
         return self.P @ visits / self.rho
 
     def solved(self, reward: Tensor) -> tuple[Tensor, Tensor]:
-        """(F [S, A, D], z [D]) where F is that of the policy that is greedy for F . z, z = E_rho[r B]."""
+        """Returns (F [S, A, D], z [D]) where F is that of the greedy policy for F . z, z = E_rho[r B]."""
         z = (self.rho * reward) @ self.basis
         policy = torch.zeros(self.num_states, dtype=torch.long)
         for _ in range(50):
@@ -62,14 +62,14 @@ class KnownProcess:
         return forward, z
 
     def best_values(self, reward: Tensor) -> Tensor:
-        """Q [S, A] of the best policy where arriving in s' pays r(s'), by value iteration."""
+        """Returns Q [S, A] of the optimal policy if entering s' gives r(s'), by value iteration."""
         values = torch.zeros(self.P.shape[:2], dtype=torch.float64)
         for _ in range(2000):
             values = self.P @ (reward + self.discount * values.amax(-1))
         return values
 
     def rows(self) -> Experience:
-        """All (s, a, s') as transitions."""
+        """Returns all (s, a, s') as transitions."""
         places = torch.cartesian_prod(*map(torch.arange, self.successors.shape))
         state, action, which = places.unbind(1)
         seen = torch.stack([state, self.successors[state, action, which]], 1).unsqueeze(-1)
@@ -81,7 +81,7 @@ class KnownProcess:
 
 
 class Tables:
-    """F and B as tables, one head, one task: what the losses ask of a model."""
+    """F and B as tables, one head, one task: the model interface of the losses."""
 
     num_draws = 1
 
@@ -90,23 +90,23 @@ class Tables:
         self.size, self.space = len(z), Discrete(forward.shape[1])
 
     def backward_of(self, place: Tensor) -> Tensor:
-        """B of numbered states."""
+        """Returns B of numbered states."""
         return self.backward[place[..., 0]]
 
     def forwards(self, context: Context, actions: None, z: Tensor) -> Tensor:
-        """F of every action."""
+        """Returns F of every action."""
         return self.forward[context["observation"][..., 0]].unsqueeze(0)
 
     def forward_of(self, context: Context, action: Tensor, z: Tensor) -> Tensor:
-        """F of given actions."""
+        """Returns F of given actions."""
         return self.forward[context["observation"][..., 0], action].unsqueeze(0)
 
     def tasks(self, goal: Tensor, uniform: Tensor) -> Tensor:
-        """The one task."""
+        """Returns the only task."""
         return self.z.expand(*goal.shape[:-1], self.size)
 
     def decide(self, context: Context, z: Tensor, uniform: Tensor | None = None) -> Tensor:
-        """The greedy action."""
+        """Returns the greedy action."""
         return (self.forward @ self.z).detach().round(decimals=9).argmax(-1)[context["observation"][..., 0]]
 
 
@@ -118,16 +118,18 @@ class TablesView:
         self.copy = Tables(model.forward.detach(), model.backward.detach(), model.z)
 
     def model(self, name: str) -> Tables:
-        """The tables."""
+        """Returns the tables."""
         return self.copy if name == "target" else self.live
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Numbers that nothing depends on."""
+        """Returns arbitrary numbers; the result does not depend on them."""
         return torch.full(tuple(shape), 0.5, dtype=torch.float64)
 
 
 def expected_slopes(process: KnownProcess, term: Any, reward: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients of a term's expectation in F and in B at the true measure: mean over all pairs of independent rows."""
+    """Returns the gradients of a term's expectation in F and B at the true measure, over all pairs of independent
+    rows.
+    """
     forward, z = process.solved(reward)
     model = Tables(forward.requires_grad_(), process.basis.clone().requires_grad_(), z)
     rows, view = process.rows(), TablesView(model)

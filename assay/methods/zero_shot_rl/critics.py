@@ -1,7 +1,8 @@
-"""Losses of forward-backward representations: which states follow, for every task z at once.
+"""Losses of forward-backward representations: successor measures for every task z at once.
 
 Axes: K heads, R decisions of the batch, N action samples, D numbers. The model `actor` has F, B and pi_z, `target` is
-its copy. No reward is read. Every decision is compared with what followed every other one: the batch stays whole.
+its target network. Rewards are not read. Every decision is paired with every other's next state: the batch stays
+whole.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from assay.parts.aggregations import OverTransitions
 
 
 def flat(context: Context) -> Context:
-    """The columns of a context as rows."""
+    """Flattens the columns of a context to rows."""
     return {name: column.flatten(0, 1) for name, column in context.items()}
 
 
 @dataclass
 class Rows:
-    """A batch's decisions as rows, each with a task z of its own, the same for all terms of an update."""
+    """A batch's decisions as rows, each with its own task z, the same for all terms of an update."""
 
     batch: Experience
     view: View
@@ -35,44 +36,48 @@ class Rows:
 
     @cached_property
     def model(self) -> Any:
-        """F, B and pi_z."""
+        """Returns the model with F, B and pi_z."""
         return self.view.model(self.name)
 
     @cached_property
     def now(self) -> Context:
-        """What was seen."""
+        """Returns the contexts."""
         return flat(self.batch.now.context)
 
     @cached_property
     def after(self) -> Context:
-        """What was seen next."""
+        """Returns the next contexts."""
         return flat(self.batch.after.context)
 
     @cached_property
     def action(self) -> Tensor:
-        """What was done."""
+        """Returns the recorded actions."""
         return self.batch.now.action.flatten(0, 1)
 
     @cached_property
     def weight(self) -> Tensor:
-        """1 for a decision, else 0, [R]."""
+        """Returns 1 for a decision, else 0, [R]."""
         return self.batch.now.weight.flatten()
 
     @cached_property
     def others(self) -> Tensor:
-        """[R, R]: weight of the pair (i, j), 0 on the diagonal, so that sums over it are means over the other rows."""
+        """Returns the weight of each pair (i, j), [R, R]; 0 on the diagonal, so that sums are means over the other
+        rows.
+        """
         pairs = self.weight.unsqueeze(1) * self.weight - torch.diag(self.weight)
         return pairs / (self.weight.sum() - 1.0).clamp(min=1.0)
 
     @cached_property
     def z(self) -> Tensor:
-        """Tasks [R, D], without gradient."""
+        """Returns tasks [R, D], without gradient."""
         uniform = self.view.uniform((*self.batch.now.mask.shape, self.model.size + 1), tag=3)
         z: Tensor = self.model.tasks(self.batch.now.context["goal"], uniform).flatten(0, 1)
         return z
 
     def samples(self, num: int) -> Tensor | None:
-        """Torques [R, num + 2, A]: uniform ones, the policy's, the recorded one; None for choices, which are listed."""
+        """Returns actions [R, num + 2, A]: uniform, the policy's, the recorded one; None if discrete, where all are
+        listed.
+        """
         space = self.model.space
         if not isinstance(space, Box):
             return None
@@ -88,9 +93,10 @@ class MeasureLoss(OverTransitions, CriticLoss):
 
         M_k[i, j] = F_k(s_i, a_i, z_i) . B(s'_j);   T[i, j] = mean_k F'_k(s'_i, pi_z(s'_i), z_i) . B'(s'_j)
 
-    F' and B' are those of the copy `target`; T is 0 after a terminal step. Its minimum is the density of the states to
-    come, against the data's (arXiv:2103.07945). The diagonal stays out of the square: with it the estimate is biased.
-    A single decision has no pairs. The metric `mass`, all that follows, is 1 / (1 - discount) where it has settled.
+    F' and B' are those of the target network `target`; T is 0 after a terminal step. Its minimum is the density of
+    future states relative to the data's (arXiv:2103.07945). The diagonal is left out of the square, where it would
+    bias the estimate. The metric `mass`, the total measure, is 1 / (1 - discount) at convergence. Degenerate: a
+    single decision has no pairs.
     """
 
     discount: float = 0.98
@@ -98,12 +104,12 @@ class MeasureLoss(OverTransitions, CriticLoss):
     target: str = model_name("target")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
-        "targets": "what is seen after a decision is what is predicted: B(s') learns",
+        "targets": "the next observation is what is predicted: B(s') is trained",
         "ends": "the state that a terminal step arrives in is counted too",
     }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squares over pairs, less the diagonal."""
+        """Returns the squares over pairs minus the diagonal."""
         rows, target, now = Rows(batch, view, self.actor), view.model(self.target), batch.now
         model, z, after = rows.model, rows.z, rows.after
         with torch.no_grad():
@@ -127,12 +133,12 @@ class Orthonormal(OverTransitions, CriticLoss):
     actor: str = model_name("actor")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
-        "targets": "it has no target: B(s') itself is learned",
+        "targets": "it has no target: B(s') itself is trained",
         "ends": "it is about states, however the step that led there ended",
     }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Squares over pairs, less the lengths."""
+        """Returns the squares over pairs minus the lengths."""
         rows = Rows(batch, view, self.actor)
         back = rows.model.backward_of(rows.after["achieved"])
         loss = ((back @ back.T).square() * rows.others).sum() - 2.0 * (back.square().sum(-1) * rows.weight).sum()
@@ -143,9 +149,9 @@ class Orthonormal(OverTransitions, CriticLoss):
 class ConservativeValues(OverTransitions, CriticLoss):
     """weight * sum_k mean [log sum_a exp Q_k(s, a) - Q_k(s, a_data)],  Q_k = F_k(s, a, z) . z
 
-    VC-FB (arXiv:2309.15178): CQL's penalty (arXiv:2006.04779) for every task z at once, so that actions which the data
-    do not have are not overvalued. Choices are listed; of torques, `num_samples` uniform ones, the policy's and the
-    recorded one. Never below 0.
+    VC-FB (arXiv:2309.15178): CQL's penalty (arXiv:2006.04779) for every task z at once, against overvalued actions
+    outside the data. Discrete actions are enumerated; of continuous ones it takes `num_samples` uniform ones, the
+    policy's and the recorded one. Never below 0.
     """
 
     weight: float = 1.0
@@ -153,7 +159,7 @@ class ConservativeValues(OverTransitions, CriticLoss):
     actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Soft maximum over actions less the recorded one."""
+        """Returns the soft maximum over actions minus the recorded action's value."""
         rows = Rows(batch, view, self.actor)
         every = (rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) * rows.z.unsqueeze(-2)).sum(-1)
         taken = (rows.model.forward_of(rows.now, rows.action, rows.z) * rows.z).sum(-1)
@@ -164,19 +170,19 @@ class ConservativeValues(OverTransitions, CriticLoss):
 
 @dataclass(frozen=True)
 class ConservativeMeasures(OverTransitions, CriticLoss):
-    """The same with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
+    """ConservativeValues with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
 
     weight: float = 1.0
     num_samples: int = 8
     actor: str = model_name("actor")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
-        "targets": "the states to come are those after the batch's decisions: B(s') learns",
+        "targets": "future states are those after the batch's decisions: B(s') is trained",
         "ends": "it is about states, however the step that led there ended",
     }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Soft maximum over actions less the recorded one, for every state to come."""
+        """Returns the soft maximum over actions minus the recorded action's value, for every future state."""
         rows = Rows(batch, view, self.actor)
         back = rows.model.backward_of(rows.after["achieved"])
         every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) @ back.T

@@ -1,4 +1,4 @@
-"""Forward-backward representations: one model of all policies that is asked for a task by a vector z.
+"""Forward-backward representations: one model of all policies, indexed by a task vector z.
 
 Axes: K forward heads, A actions, D numbers of a representation, leading axes as given.
 """
@@ -22,13 +22,13 @@ from assay.ops import distributions
 
 NUM_HEADS = 2
 NOISE, NOISE_LIMIT = 0.2, 0.3
-"""Spread and bound of the noise on the actions whose future is predicted, in half ranges."""
+"""Deviation and bound of the noise on the actions whose future is predicted, in half ranges."""
 
 
 class ForwardBackward(nn.Module):
-    """F(s, a, z) . B(g) is how often, discounted, the policy pi_z is at g after taking a in s, against how often the
-    data are; pi_z takes the action with the largest F(s, a, z) . z. Towards a goal, z = B(g). |B| = sqrt(D). What is
-    seen is read as waves.
+    """F(s, a, z) . B(g) is the discounted frequency of g under pi_z after taking a in s, relative to the data's; pi_z
+    takes the action with the largest F(s, a, z) . z. For a goal, z = B(g). |B| = sqrt(D). Inputs are Fourier
+    features.
     """
 
     centre: Tensor
@@ -57,11 +57,13 @@ class ForwardBackward(nn.Module):
 
     # ------------------------------------------------------------------------------------------------ representations
     def backward_of(self, place: Tensor) -> Tensor:
-        """B of places in the space of goals, [..., D]."""
+        """Returns B of positions in goal space, [..., D]."""
         return self.size**0.5 * nn.functional.normalize(self.back(waves(place)), dim=-1)
 
     def forwards(self, context: Context, actions: Tensor | None, z: Tensor) -> Tensor:
-        """F [K, ..., A, D]: of every choice where `actions` is None, else of given torques [..., A, size]."""
+        """Returns F [K, ..., A, D]: of every discrete action if `actions` is None, else of continuous ones [..., A,
+        size].
+        """
         rows = torch.cat((waves(context["observation"]), z), -1)
         if actions is not None:
             rows = torch.cat((rows.unsqueeze(-2).expand(*actions.shape[:-1], rows.shape[-1]), actions), -1)
@@ -69,7 +71,7 @@ class ForwardBackward(nn.Module):
         return found if actions is not None else found.unflatten(-1, (-1, self.size))
 
     def forward_of(self, context: Context, action: Tensor, z: Tensor) -> Tensor:
-        """F(s, a, z) of recorded actions, [K, ..., D]."""
+        """Returns F(s, a, z) of recorded actions, [K, ..., D]."""
         if isinstance(self.space, Box):
             return self.forwards(context, action.unsqueeze(-2), z).squeeze(-2)
         every = self.forwards(context, None, z)
@@ -78,19 +80,23 @@ class ForwardBackward(nn.Module):
 
     @torch.no_grad()
     def tasks(self, goal: Tensor, uniform: Tensor) -> Tensor:
-        """Tasks z to learn for, from uniform numbers [..., D + 1]: on the sphere, or B of goals in half of the rows."""
+        """Returns training tasks z from uniform numbers [..., D + 1]: on the sphere, or B of goals in half of the
+        rows.
+        """
         normal = distributions.normal_sample(uniform[..., : self.size])
         sphere = self.size**0.5 * nn.functional.normalize(normal, dim=-1)
         return torch.where(uniform[..., self.size :] < 0.5, self.backward_of(goal), sphere)
 
     def infer(self, places: Tensor, reward: Tensor) -> Tensor:
-        """z of any task from places [M, G] of the data and what it pays there [M]: E[r B], scaled to sqrt(D)."""
+        """Returns z of any task from positions [M, G] of the data and their rewards [M]: E[r B], scaled to sqrt(D)."""
         z = (reward.unsqueeze(-1) * self.backward_of(places)).mean(0)
         return self.size**0.5 * nn.functional.normalize(z, dim=-1)
 
     # ------------------------------------------------------------------------------------------------ acting
     def decide(self, context: Context, z: Tensor, uniform: Tensor | None = None) -> Tensor:
-        """pi_z(s): the best choice, or the policy's torque, with clipped noise where uniform numbers are given."""
+        """Returns pi_z(s): the best discrete action, or the policy's continuous one, with clipped noise given uniform
+        numbers.
+        """
         if isinstance(self.space, Discrete):
             return (self.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0).argmax(-1)
         action = self.policy(torch.cat((waves(context["observation"]), z), -1)).tanh()
@@ -100,12 +106,14 @@ class ForwardBackward(nn.Module):
         return self.centre + self.half_range * action
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Towards the goal that is asked for; `uniform` is not used."""
+        """Returns actions towards the context's goal; `uniform` is not used."""
         action = self.decide(context, self.backward_of(context["goal"]))
         return action, context["observation"].new_zeros(len(action))
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """log softmax of F . z, or minus half the squared distance of torques: lets it be cloned."""
+        """Returns log softmax of F . z, or minus half the squared distance of continuous actions, so that it can be
+        cloned.
+        """
         z = self.backward_of(batch.context["goal"])
         if isinstance(self.space, Discrete):
             values = (self.forwards(batch.context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0)
@@ -124,11 +132,11 @@ class ForwardBackwardActor(ActorHead):
     breaks: ClassVar[dict[str, str]] = {
         "agree": "acts greedily with log-probability 0; `score` is for cloning",
         "frequencies": "acts greedily; `score` is for cloning",
-        "normalised": "for torques it has no density: `score` is a squared distance, so that cloning is least squares",
+        "normalised": "no density for continuous actions: `score` is a squared distance, so cloning is least squares",
     }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The actor for this task."""
+        """Returns the actor for this task."""
         if spec.goal is None:
-            raise AssayError("ForwardBackwardActor needs a task with goals, this one has none; take four-rooms")
+            raise AssayError("ForwardBackwardActor needs a task with goals; this one has none. Use four-rooms")
         return ForwardBackward(vectors(body, "ForwardBackwardActor"), spec, self.size)

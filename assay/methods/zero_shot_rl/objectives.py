@@ -1,4 +1,4 @@
-"""The policy of forward-backward representations for torques. Axes: R decisions, A torques, D numbers."""
+"""The policy of forward-backward representations for continuous actions. Axes: R decisions, A actions, D numbers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from assay.parts.aggregations import OverTransitions
 
 @dataclass(frozen=True)
 class MaximizeMeasure(OverTransitions, Objective):
-    """-min_k F_k(s, pi_z(s), z) . z, with gradient into pi_z alone (arXiv:2209.14935); choices need no policy.
+    """-min_k F_k(s, pi_z(s), z) . z, with gradient into pi_z alone (arXiv:2209.14935); for continuous actions.
 
-    Only the gradient is that loss's: the number is slope times torques. The metric `q` is min_k F_k . z.
+    Only the gradient is that of this loss: the reported value is slope times actions. The metric `q` is min_k F_k .
+    z.
     """
 
     actor: str = model_name("actor")
@@ -27,10 +28,10 @@ class MaximizeMeasure(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The slope of F . z at the policy's torques, times the torques: their gradient, and none for F and B."""
+        """Returns the slope of F . z at the policy's actions, times the actions: no gradient for F and B."""
         now, model = batch.now, view.model(self.actor)
         if not isinstance(model.space, Box):
-            raise AssayError("MaximizeMeasure is for torques; choices are made by F . z itself")
+            raise AssayError("MaximizeMeasure is for continuous actions. Drop it for discrete ones, chosen by F . z")
         z = model.tasks(now.context["goal"], view.uniform((*now.mask.shape, model.size + 1), tag=3))
         action = model.decide(now.context, z)
         with torch.enable_grad():

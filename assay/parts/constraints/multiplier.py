@@ -1,4 +1,4 @@
-"""A cost with a limit: which decision caused it, how the multiplier moves, how both enter the credit.
+"""A cost with a limit: cost credit, update rule of the multiplier, and merging of the cost into the advantage.
 
 Axes: B sequences, T decisions, K costs.
 """
@@ -18,13 +18,13 @@ from assay.parts.constraints.cost import CostCredit, CostToGo
 
 # ---------------------------------------------------------------------------------------------------- rules
 class Rule(Protocol):
-    """How the multiplier moves."""
+    """Updates the multiplier of a constraint."""
 
     def init(self, limit: float) -> State:
-        """Returns the state at the start of a run, `multiplier` among it."""
+        """Returns the state at the start of a run, including `multiplier`."""
 
     def move(self, level: float, limit: float, state: State) -> None:
-        """Moves `multiplier` by how far the level of the cost is from the limit."""
+        """Updates `multiplier` from the difference between the level of the cost and the limit."""
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,22 @@ class Ascent:
     not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def init(self, limit: float) -> State:
-        """The multiplier starts at 0."""
+        """Returns a multiplier of 0."""
         return {"multiplier": 0.0}
 
     def move(self, level: float, limit: float, state: State) -> None:
-        """One step."""
+        """Takes one gradient step."""
         state["multiplier"] = max(0.0, state["multiplier"] + self.rate * (level - limit))
 
 
 @dataclass(frozen=True)
 class Pid:
-    """A multiplier that reacts to the violation, its sum and its growth (arXiv:2007.03964).
+    """Updates the multiplier from the violation, its sum and its growth (PID control, arXiv:2007.03964).
 
-        e = J_C - limit;  I <- max(0, I + e);  D = max(0, J_C - J_C before)
+        e = J_C - limit;  I <- max(0, I + e);  D = max(0, J_C - previous J_C)
         multiplier <- max(0, proportional * e + integral * I + derivative * D)
 
-    proportional = derivative = 0 is `Ascent` with rate `integral`. The first batch has no growth.
+    proportional = derivative = 0 is `Ascent` with rate `integral`. Degenerate: the first batch has D = 0.
     """
 
     proportional: float = 0.05
@@ -59,11 +59,11 @@ class Pid:
     not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def init(self, limit: float) -> State:
-        """Nothing seen yet."""
+        """Returns zeros; no level has been seen."""
         return {"multiplier": 0.0, "sum": 0.0, "before": 0.0, "batches": 0}
 
     def move(self, level: float, limit: float, state: State) -> None:
-        """One step of the controller."""
+        """Takes one step of the controller."""
         error, growth = level - limit, max(0.0, level - state["before"]) if state["batches"] else 0.0
         state["sum"] = max(0.0, state["sum"] + error)
         state["multiplier"] = max(
@@ -74,7 +74,7 @@ class Pid:
 
 # ---------------------------------------------------------------------------------------------------- merging
 class Merge(Protocol):
-    """How a cost enters the credit."""
+    """Merges the cost advantage into the advantage."""
 
     def __call__(self, experience: Experience, cost_advantage: Tensor, state: State) -> Tensor:
         """Returns the advantage [B, T]."""
@@ -82,22 +82,22 @@ class Merge(Protocol):
 
 @dataclass(frozen=True)
 class Priced:
-    """advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier): no price changes the scale."""
+    """advantage <- (advantage - multiplier * cost_advantage) / (1 + multiplier): the scale stays bounded."""
 
     not_a_part: ClassVar[str] = "a setting of a constraint"
 
     def __call__(self, experience: Experience, cost_advantage: Tensor, state: State) -> Tensor:
-        """[B, T]."""
+        """Returns the merged advantage, [B, T]."""
         price = state["multiplier"]
         return (experience.column("advantage") - price * cost_advantage) / (1.0 + price)
 
 
 @dataclass(frozen=True)
 class Multiplier(Constraint):
-    """Holds a cost at a limit: merges it into `advantage` with the multiplier of the batches before, then moves that.
+    """Holds a cost at a limit: merges it into `advantage` with the multiplier so far, then updates the multiplier.
 
-    J_C is the mean cost of an episode that ended in this batch (of a row where none ended), unless the credit says
-    otherwise. Follows the credit; reads cost channel `channel`.
+    J_C is the mean cost of the episodes that ended in this batch (of its rows if none ended), unless the cost credit
+    defines another level. Place it after the credit; it reads cost channel `channel`.
     """
 
     limit: float = 1.0
@@ -110,21 +110,21 @@ class Multiplier(Constraint):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """As its cost credit says."""
+        """Returns the needs of its cost credit."""
         return self.credit.needs
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """The merged advantage, and the columns of its cost credit."""
+        """Returns `advantage` and the columns of its cost credit."""
         return ("advantage", *self.credit.writes)
 
     def init(self, scene: Scene) -> State:
-        """As the rule says."""
+        """Returns the initial state of the rule."""
         return self.rule.init(self.limit)
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Merges the cost into `advantage`, then moves the multiplier."""
+        """Merges the cost into `advantage`, then updates the multiplier."""
         columns = self.credit(experience, self.channel)
         advantage = self.merge(experience, columns["cost_advantage"], state)
         level, seen = self.credit.level(experience, self.channel)

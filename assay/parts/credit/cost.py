@@ -1,4 +1,4 @@
-"""Costs before credit: an episode that has spent its budget is over. Axes: B sequences, T decisions, K costs."""
+"""Cost budgets before credit: an episode ends when its budget is spent. Axes: B sequences, T decisions, K costs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from assay.core.slots import Prepare, Scene
 
 @dataclass(frozen=True)
 class EndAtCost(Prepare):
-    """The decision with which a row's costs first exceed `limit` is terminal, and those after it are left out.
+    """Makes the decision at which a row's costs first exceed `limit` terminal, and masks the decisions after it.
 
-    The early-terminated decision process (arXiv:2107.04200): what follows is worth 0, so a policy that spends its
-    budget gives up the rest. Stands before the credit; rows are whole episodes. Where rewards are negative, ending is
-    no punishment: give what ends a `penalty`. No costs: nothing changes.
+    The early-terminated MDP (arXiv:2107.04200): what follows is worth 0, so a policy that spends its budget loses the
+    remaining rewards. Place it before the credit; assumes that rows are whole episodes. If rewards are negative,
+    ending early is not a punishment: set a `penalty`. Degenerate: without costs nothing changes.
     """
 
     limit: float = 1.0
@@ -30,7 +30,7 @@ class EndAtCost(Prepare):
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Cuts the rows."""
         if experience.cost is None:
-            raise AssayError("EndAtCost needs costs, and the task gives none; choose a task with costs or drop it")
+            raise AssayError("EndAtCost needs costs, and the task gives none. Use a task with costs or drop EndAtCost")
         spent = (experience.cost[..., self.channel] * experience.weight).cumsum(1)
         over = (spent > self.limit) & experience.mask
         first = over & (over.long().cumsum(1) == 1)

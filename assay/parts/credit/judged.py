@@ -1,4 +1,4 @@
-"""Credit that critics give to decisions which were never carried out. Axes: B sequences, T decisions, N critics."""
+"""Credit from critics alone, without rewards. Axes: B sequences, T decisions, N critics."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ class ActionValues(Annotation):
     model: ClassVar[str] = "q"
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
-        """[B, T]."""
+        """Returns the values, [B, T]."""
         return over(experience, lambda q, rows: torch.where(rows.mask, q(rows.context, rows.action).amin(0), 0.0))
 
 
 def some_values(experience: Experience) -> Tensor:
-    """Values for the laws, where no critic has written them: rewards and what else was expected."""
+    """Returns stand-in values for the contract tests, where no critic has written any."""
     return experience.reward + 0.5 * experience.column("value")
 
 
 @dataclass(frozen=True)
 class CriticAdvantage(Credit):
-    """A(s, a) = min_i Q_i(s, a) - V(s), from the critics `q` and `value`: no reward is read (arXiv:2302.11312)."""
+    """A(s, a) = min_i Q_i(s, a) - V(s), from the critics `q` and `value`; rewards are not read (arXiv:2302.11312)."""
 
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.VALUE, ActionValues()})
     centred: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Credit from whole outcomes: baseline x scale, the same number for every decision of an episode. Axes: B, T.
+"""Credit from episode outcomes: the same advantage for every decision of an episode. Axes: B, T.
 
 advantage_bt = (R_b - baseline_b) / scale_b      R_b: total reward of row b's episode
 """
@@ -18,29 +18,32 @@ from assay.ops import groups
 
 @dataclass(frozen=True)
 class NoBaseline(RowStatistic):
-    """0: plain REINFORCE."""
+    """Baseline 0: plain REINFORCE."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Zeros."""
+        """Returns zeros."""
         return torch.zeros_like(outcome_B)
 
 
 @dataclass(frozen=True)
 class GroupMean(RowStatistic):
-    """Mean outcome of the row's group, itself included; a group of one has advantage 0."""
+    """Mean outcome of the row's group, itself included. Degenerate: a group of one has advantage 0."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Group means."""
+        """Returns the group means."""
         return groups.mean(outcome_B, groups.row_groups(experience))
 
 
 @dataclass(frozen=True)
 class LeaveOneOut(RowStatistic):
-    """Mean outcome of the others in the group: independent of the row's own decisions, hence unbiased (RLOO,
-    arXiv:2402.14740). A group of one has baseline 0."""
+    """Mean outcome of the group's other rows (RLOO, arXiv:2402.14740).
+
+    It does not depend on the row's own decisions, so the gradient is unbiased. Degenerate: a group of one has
+    baseline 0.
+    """
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Means of the others."""
+        """Returns the leave-one-out means."""
         return groups.mean_of_others(outcome_B, groups.row_groups(experience))
 
 
@@ -49,34 +52,34 @@ class BatchMean(RowStatistic):
     """Mean outcome of all episodes with a decision."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """One number for all rows."""
+        """Returns the batch mean for every row."""
         share = groups.row_groups(experience).share.to(outcome_B.dtype)
         return ((outcome_B * share).sum() / share.sum().clamp(min=1)).expand_as(outcome_B)
 
 
 @dataclass(frozen=True)
 class NoScale(RowStatistic):
-    """1."""
+    """Scale 1: outcomes keep their units."""
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Ones."""
+        """Returns ones."""
         return torch.ones_like(outcome_B)
 
 
 @dataclass(frozen=True)
 class GroupDeviation(RowStatistic):
-    """Standard deviation (n - 1) of the group plus `epsilon`. Weighs groups by 1 / difficulty: GRPO's bias."""
+    """Standard deviation (n - 1) of the group plus `epsilon`. Weights groups by 1 / difficulty: GRPO's bias."""
 
     epsilon: float = 1e-4
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Group deviations, never 0."""
+        """Returns the group deviations, never 0."""
         return groups.deviation(outcome_B, groups.row_groups(experience)) + self.epsilon
 
 
 @dataclass(frozen=True)
 class OutcomeCredit(Credit):
-    """Outcome minus `baseline`, divided by `scale`, on every decision of the row.
+    """Writes (outcome - `baseline`) / `scale` as the advantage of every decision of the row.
 
     Degenerate: equal rewards give advantage 0; a group of one gives 0 with GroupMean and R with LeaveOneOut.
     """
@@ -89,7 +92,7 @@ class OutcomeCredit(Credit):
 
     @property
     def centred(self) -> bool:
-        """Whether advantages sum to zero in each group: true for the group mean only."""
+        """Returns whether advantages sum to zero in each group: true for the group mean only."""
         return isinstance(self.baseline, GroupMean)
 
     @torch.no_grad()

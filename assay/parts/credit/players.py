@@ -1,7 +1,7 @@
-"""Credit in games: round by round among parallel copies, and across players. Axes: B rows, T decisions, R turns.
+"""Credit in games: per round among parallel copies, and across players. Axes: B rows, T decisions, R turns.
 
-A turn is what a player decides in one round, be it one action or several tokens; its decisions share their credit. The
-column `turn` counts them; without it every decision is a turn of its own.
+A turn is all that a player decides in one round, one action or several tokens; its decisions share their credit. The
+column `turn` numbers them; without it every decision is a turn of its own.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from assay.ops import groups, returns
 
 
 def turns_of(experience: Experience) -> Tensor:
-    """The turn of each decision, [B, T]; 0 where the mask is false."""
+    """Returns the turn of each decision, [B, T]; 0 where the mask is false."""
     mask = experience.mask
     count = mask.long().cumsum(1) - 1
     return torch.where(mask, count if experience.turn is None else experience.turn.expand(mask.shape), 0)
 
 
 def by_turn(value_BT: Tensor, turn_BT: Tensor, num_turns: int) -> Tensor:
-    """Sums over the decisions of each turn, [B, R]; `value_BT` is 0 where the mask is false."""
+    """Sums over the decisions of each turn, [B, R]. Assumes that `value_BT` is 0 where the mask is false."""
     return value_BT.new_zeros(len(value_BT), num_turns).scatter_add(1, turn_BT, value_BT)
 
 
 def over_rows(value_BR: Tensor, rows: groups.Groups) -> Tensor:
-    """Sums over the rows of each group, on each of its rows, [B, R]."""
+    """Returns for each row the sum over the rows of its group, [B, R]."""
     return value_BR.new_zeros(rows.num, value_BR.shape[1]).index_add_(0, rows.index, value_BR)[rows.index]
 
 
@@ -39,9 +39,9 @@ class LeaveOneOutToGo(Credit):
     """A_t = G_t - mean of G_t over the other rows of the group that have turn t;  G_t = r_t + discount * G_(t+1).
 
     The group-relative baseline of repeated games (arXiv:2511.19405): copies of one start are compared round by round,
-    without a critic. The baseline does not depend on the row's own decisions, so that the gradient is unbiased. With
-    `discount` 1 and rewards at the end it is the leave-one-out outcome. Degenerate: a turn that no other row has has
-    baseline 0. A cut episode counts what was seen.
+    without a critic. The baseline does not depend on the row's own decisions, so the gradient is unbiased. With
+    `discount` 1 and rewards at the end it is the leave-one-out outcome. Degenerate: a turn that only one row has has
+    baseline 0; a truncated episode counts the rewards that were seen.
     """
 
     discount: float = 1.0
@@ -65,12 +65,12 @@ class LeaveOneOutToGo(Credit):
         return experience.add({"advantage": advantage, "return": own.gather(1, turn) * mask})
 
     def to_go(self, experience: Experience, turn: Tensor) -> Tensor:
-        """Discounted from turn to turn, not from decision to decision, [B, T]."""
+        """Returns the reward to go, discounted per turn and not per decision, [B, T]."""
         mask, reward = experience.mask, experience.reward
         nothing = torch.zeros_like(reward)
         _, goes_on = returns.following_value(nothing, mask, experience.terminal, experience.truncated)
         here = torch.where(mask, turn, -1)
-        # The next decision's turn: the smallest later one, since turns do not fall along a row.
+        # The turn of the next decision is the smallest later one, since turns never decrease along a row.
         later = torch.where(mask, turn, turn.max() + 1).flip(1).cummin(1).values.flip(1)
         following = torch.nn.functional.pad(later[:, 1:], (0, 1))
         step = torch.where(following == here, reward.new_tensor(1.0), reward.new_tensor(self.discount))
@@ -78,7 +78,7 @@ class LeaveOneOutToGo(Credit):
 
 
 def first_of_turns(mask_BT: Tensor, turn_BT: Tensor) -> Tensor:
-    """Bool [B, T]: the first decision of each turn."""
+    """Marks the first decision of each turn, bool [B, T]."""
     seen = torch.where(mask_BT, turn_BT, -1).cummax(1).values
     before = torch.nn.functional.pad(seen[:, :-1], (1, 0), value=-1)
     return mask_BT & (turn_BT > before)
@@ -88,11 +88,11 @@ def first_of_turns(mask_BT: Tensor, turn_BT: Tensor) -> Tensor:
 class AlignAdvantages(Credit):
     """A*_t = A_t + beta * discount * (sum_(k < t) discount^(t - k) A_k) * A'_t,  A' = the opponents' advantages.
 
-    Advantage alignment (arXiv:2406.14662; with language models arXiv:2511.19405): what helps the opponent is reinforced
-    after one's own advantages were positive, and what harms it after they were negative. Follows any credit that writes
-    `advantage`; turn t of all rows of a game is the same round, and a turn's advantage is the mean over its decisions,
-    in whichever of the player's rows they stand. Several opponents are added up. `beta` 0, a game of one, or a record
-    without players: nothing changes.
+    Advantage alignment (arXiv:2406.14662; with language models arXiv:2511.19405): reinforces what helps the opponent
+    after positive advantages of its own, and what harms it after negative ones. Place it after any credit that writes
+    `advantage`. Assumes that turn t is the same round in all rows of a game; a turn's advantage is the mean over its
+    decisions in all rows of the player. Several opponents are summed. Degenerate: `beta` 0, a game of one player or a
+    record without players changes nothing.
     """
 
     beta: float = 1.0
@@ -115,14 +115,14 @@ class AlignAdvantages(Credit):
             over_rows(by_turn(one, turn, num), mine) for one in (advantage * mask, mask.to(advantage.dtype))
         )
         own = total / decisions.clamp(min=1)
-        # Several rows of one player hold its mean each: a game adds up players, not rows.
+        # Every row of a player holds the player's mean, so the sum over a game is taken over players, not rows.
         rows = torch.ones_like(own[:, :1])
         others = over_rows(own / over_rows(rows, mine), games) - own
         shaping = self.beta * self.discount * self.past(own) * others
         return experience.add({"advantage": (advantage + shaping.gather(1, turn)) * mask})
 
     def past(self, own_BR: Tensor) -> Tensor:
-        """sum_(k < t) discount^(t - k) A_k, [B, R]."""
+        """Returns sum_(k < t) discount^(t - k) A_k, [B, R]."""
         held, carry = [], torch.zeros_like(own_BR[:, 0])
         for turn in range(own_BR.shape[1]):
             held.append(carry)
@@ -131,7 +131,7 @@ class AlignAdvantages(Credit):
 
 
 def by_player(experience: Experience) -> groups.Groups:
-    """All rows of each player as one group; without players all rows."""
+    """Groups all rows of each player; without players all rows form one group."""
     rows = groups.row_groups(experience)
     label = torch.zeros_like(rows.index) if experience.player is None else experience.player
     return replace(groups.groups_of(label, len(experience), label.device), share=rows.share)
@@ -139,22 +139,25 @@ def by_player(experience: Experience) -> groups.Groups:
 
 @dataclass(frozen=True)
 class PlayerMean(RowStatistic):
-    """Mean outcome of all episodes of the row's player: roles are not compared with each other. Without players it is
-    the batch mean."""
+    """Mean outcome of all episodes of the row's player, so that roles are not compared with each other.
+
+    Degenerate: without players it is the batch mean.
+    """
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """One number for each player."""
+        """Returns one mean per player."""
         return groups.mean(outcome_B, by_player(experience))
 
 
 @dataclass(frozen=True)
 class PlayerDeviation(RowStatistic):
-    """Standard deviation (n - 1) of the outcomes of the row's player plus `epsilon`, as REINFORCE++ scales a batch
-    (arXiv:2501.03262). A player with one episode, or with equal outcomes, has `epsilon`: its advantages are 0 over it.
+    """Standard deviation (n - 1) of the outcomes of the row's player plus `epsilon` (REINFORCE++, arXiv:2501.03262).
+
+    Degenerate: a player with one episode, or with equal outcomes, has scale `epsilon` and advantages of 0.
     """
 
     epsilon: float = 1e-4
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Deviations, never 0."""
+        """Returns the deviations, never 0."""
         return groups.deviation(outcome_B, by_player(experience)) + self.epsilon

@@ -1,4 +1,4 @@
-"""What happens to rewards before credit: KL in the reward, length penalties, dropped groups, pairs. Axes: B, T."""
+"""Changes of rewards and groups before credit: KL, length penalties, dropped groups, pairs. Axes: B, T."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from assay.ops import groups
 
 @dataclass(frozen=True)
 class KlInReward(Prepare):
-    """r_t <- r_t - coefficient * (log pi(a_t) - log pi_ref(a_t)): the k1 estimator as a reward (RLHF's usual form).
+    """r_t <- r_t - coefficient * (log pi(a_t) - log pi_ref(a_t)): the k1 estimator as a reward (usual in RLHF).
 
-    Its expected policy gradient is that of reward - coefficient * KL(pi || ref), exactly.
+    Its expected policy gradient is exactly that of reward - coefficient * KL(pi || ref).
     """
 
     coefficient: float = 0.05
@@ -25,14 +25,14 @@ class KlInReward(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Rewrites `reward`; `score` keeps the task's own number."""
+        """Rewrites `reward`; `score` keeps the task's own reward."""
         log_ratio = (experience.logp - experience.column("logp_ref")) * experience.mask
         return replace(experience, reward=experience.reward - self.coefficient * log_ratio)
 
 
 @dataclass(frozen=True)
 class OverlongPenalty(Prepare):
-    """Soft punishment of long answers (DAPO, arXiv:2503.14476): 0 up to limit - margin tokens, then linear to -1 at
+    """Penalises long answers softly (DAPO, arXiv:2503.14476): 0 up to limit - margin tokens, then linear to -1 at
     limit.
     """
 
@@ -53,26 +53,26 @@ class OverlongPenalty(Prepare):
 
 @dataclass(frozen=True)
 class Informative(Select):
-    """Keeps groups whose outcomes differ; the others have no advantage to learn from (DAPO's dynamic sampling).
+    """Keeps groups whose outcomes differ; the others have no advantage (DAPO's dynamic sampling, arXiv:2503.14476).
 
-    Gathers again, at most `max_rounds` times, until as many groups are kept as were asked for. Games are kept whole: a
-    start at which one player's outcomes differ keeps all players' rows, since who learns reads the others' too.
+    Samples again, at most `max_rounds` times, until as many groups are kept as were requested. In games, a start at
+    which one player's outcomes differ keeps the rows of all players, since credit may read the opponents' rows.
     """
 
     max_rounds: int = 3
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """The rows of informative groups."""
+        """Returns the rows of informative groups."""
         differs = groups.differs(groups.outcome(experience), groups.row_groups(experience))
         return experience.rows(groups.any_of(differs, groups.linked_groups(experience)))
 
 
 @dataclass(frozen=True)
 class PairUp(Prepare):
-    """The best and the worst member of each group as a pair; groups without a difference are masked. Of equally good or
-    bad members the first row counts.
+    """Pairs the best with the worst member of each group; of equal members the first row counts.
 
-    Writes `chosen` [B]: +1 and -1 for the pair (for every row of an episode), 0 for rows that are in none.
+    Writes `chosen` [B]: +1 and -1 for the pair (for every row of an episode), 0 for rows in no pair. Degenerate:
+    groups with equal outcomes are masked.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -80,7 +80,7 @@ class PairUp(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes `chosen` and masks the rest."""
+        """Writes `chosen` and masks the other rows."""
         outcome = groups.outcome(experience)
         by_group = groups.row_groups(experience)
         chosen = torch.zeros_like(outcome)
@@ -95,7 +95,7 @@ class PairUp(Prepare):
 
 
 def first_extreme(value_B: Tensor, by_group: groups.Groups) -> Tensor:
-    """Bool [B]: the first row of each group that has the group's largest value."""
+    """Marks the first row of each group that has the group's largest value, bool [B]."""
     largest = value_B.new_full((by_group.num,), -torch.inf).scatter_reduce(0, by_group.index, value_B, "amax")
     candidate = value_B == largest[by_group.index]
     row = torch.arange(len(value_B), device=value_B.device)

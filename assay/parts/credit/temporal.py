@@ -1,4 +1,4 @@
-"""Credit along time: generalised advantages and rewards to go. Axes: B sequences, T decisions."""
+"""Credit along time: generalised advantage estimation and reward to go. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from assay.ops import returns
 
 @dataclass(frozen=True)
 class Gae(Credit):
-    """Generalised advantage estimation (arXiv:1506.02438), for tokens and torques alike.
+    """Generalised advantage estimation (arXiv:1506.02438).
 
-    A_t = sum_k (discount * decay)^k delta_(t+k),  delta_t = r_t + discount * V(s_(t+1)) - V(s_t);  return_t = A_t +
-    V(s_t).
-    Terminal steps do not bootstrap, truncated ones and the end of a fragment do. `gae_lambda` is the paper's lambda.
+        A_t = sum_k (discount * gae_lambda)^k delta_(t+k),  delta_t = r_t + discount * V(s_(t+1)) - V(s_t)
+        return_t = A_t + V(s_t)
+
+    Terminal steps do not bootstrap; truncated steps and the end of a fragment do. `gae_lambda` is the paper's lambda.
     """
 
     discount: float = 0.99
@@ -45,7 +46,7 @@ class Gae(Credit):
 
 @dataclass(frozen=True)
 class RewardToGo(Credit):
-    """G_t = r_t + discount * G_(t+1), without a value; a cut episode counts what was seen."""
+    """G_t = r_t + discount * G_(t+1), without a critic; a truncated episode counts the rewards that were seen."""
 
     discount: float = 1.0
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -63,9 +64,10 @@ class RewardToGo(Credit):
 
 @dataclass(frozen=True)
 class Whiten(Credit):
-    """advantage <- (advantage - mean) / (std + epsilon) over all decisions of the batch; follows another credit.
+    """advantage <- (advantage - mean) / (std + epsilon) over all decisions of the batch; place it after another
+    credit.
 
-    With `centre` false only the scale changes. Degenerate: fewer than two decisions, or equal ones, give 0 when
+    With `centre` false only the scale changes. Degenerate: fewer than two decisions, or equal advantages, give 0 when
     centred.
     """
 

@@ -1,4 +1,4 @@
-"""CQL's penalty: values of what the policy would do beside the record are pushed down. Axes: B, T, N critics."""
+"""CQL's penalty: lowers the values of the policy's actions relative to the recorded ones. Axes: B, T, N critics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assay.parts.aggregations import OverTransitions
 
 
 def repeated(context: Context, num: int) -> dict[str, Tensor]:
-    """Every context `num` times on an axis of its own, [B, T, num, ...]."""
+    """Repeats every context `num` times along a new axis, [B, T, num, ...]."""
     return {name: value.unsqueeze(2).expand(*value.shape[:2], num, *value.shape[2:]) for name, value in context.items()}
 
 
@@ -26,8 +26,9 @@ def repeated(context: Context, num: int) -> dict[str, Tensor]:
 class Conservative(OverTransitions, CriticLoss):
     """weight * sum_i (log of the integral of exp Q_i(s, .) - Q_i(s, a)): CQL(H) (arXiv:2006.04779).
 
-    The integral is a mean of exp(Q) / density over 3 * `num` proposals: uniform ones, and the policy's own in s and in
-    s', as in the authors' code. Its gradient raises Q at the record as much as it lowers Q at the proposals.
+    The integral is estimated as the mean of exp(Q) / density over 3 * `num` proposals: uniform actions, and the
+    policy's actions in s and in s', as in the authors' code. Its gradient raises Q at the recorded action as much as
+    it lowers Q at the proposals.
     """
 
     weight: float = 5.0
@@ -38,7 +39,7 @@ class Conservative(OverTransitions, CriticLoss):
 
     @torch.no_grad()
     def proposals(self, batch: Experience, view: View) -> tuple[Tensor, Tensor]:
-        """(actions [B, T, 3 num, A], their log-densities [B, T, 3 num])."""
+        """Returns (actions [B, T, 3 num, A], their log-densities [B, T, 3 num])."""
         actor: Any = view.model(self.actor)
         shape = (*batch.now.mask.shape, self.num, actor.num_draws)
         here = actor.sample(repeated(batch.now.context, self.num), view.uniform(shape, tag=4))
@@ -48,7 +49,7 @@ class Conservative(OverTransitions, CriticLoss):
         return torch.cat((here[0], later[0], anything), 2), torch.cat((here[1], later[1], density), 2)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The soft maximum's height above what was recorded."""
+        """Returns the summed difference between the soft maximum and the value of the recorded action."""
         now, q = batch.now, view.model(self.q)
         action, log_density = self.proposals(batch, view)
         values = q(repeated(now.context, 3 * self.num), action) - log_density
@@ -60,13 +61,15 @@ class Conservative(OverTransitions, CriticLoss):
 
 @dataclass(frozen=True)
 class ConservativeChoices(OverTransitions, CriticLoss):
-    """weight * (log sum_b exp Q(s, b) - Q(s, a)): CQL(H) for choices, the integral a sum over all b. Never below 0."""
+    """weight * (log sum_b exp Q(s, b) - Q(s, a)): CQL(H) for discrete actions, with an exact sum over all b. Never
+    below 0.
+    """
 
     weight: float = 1.0
     actor: str = model_name("actor")
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The soft maximum's height above what was recorded: minus the log-likelihood of softmax(Q)."""
+        """Returns the summed difference, which is the negative log-likelihood of softmax(Q)."""
         now, values = batch.now, view.model(self.actor).values(batch.now.context)
         gap = (values.logsumexp(-1) - values.gather(-1, now.action.unsqueeze(-1)).squeeze(-1)) * now.weight
         metrics = {"conservative_gap": (gap.detach().sum(), now.num_decisions)}

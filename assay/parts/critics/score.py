@@ -20,10 +20,11 @@ from assay.ops import groups
 
 @dataclass(frozen=True)
 class BradleyTerry(CriticLoss):
-    """-log sigmoid(score(chosen) - score(rejected)), summed over pairs; a score is the critic's at the last decision.
+    """-log sigmoid(score(chosen) - score(rejected)), summed over pairs; a row's score is the critic's at its last
+    decision.
 
-    Reads `chosen` [B]: +1, -1, or 0 for rows in no pair; a pair is a group with one +1 and one -1. Its minimum over
-    free scores has a difference of log(p / (1 - p)) where the first is chosen with frequency p. Degenerate: no pair
+    Reads `chosen` [B]: +1, -1, or 0 for rows in no pair; a pair is a group with one +1 and one -1. At the minimum
+    over free scores the difference is log(p / (1 - p)), where p is how often the first is chosen. Degenerate: no pair
     gives sum 0 and count 0; a row without a decision scores 0.
     """
 
@@ -33,11 +34,11 @@ class BradleyTerry(CriticLoss):
     reads: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of pairs."""
+        """Returns the number of pairs."""
         return has_pair(batch, groups.row_groups(batch)).sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Logistic loss of the pairs' margins."""
+        """Returns the logistic loss of the pairs' margins."""
         score = at_last_decision(view.model(self.critic)(batch.context), batch.mask)
         pairs = groups.row_groups(batch)
         margin = groups.total(score * batch.column("chosen").to(score.dtype), pairs)
@@ -48,13 +49,13 @@ class BradleyTerry(CriticLoss):
 
 
 def has_pair(batch: Experience, by_group: groups.Groups) -> Tensor:
-    """Bool [G]: whether a row of the group was chosen and has a decision."""
+    """Marks the groups in which a row was chosen and has a decision, bool [G]."""
     chosen = (batch.column("chosen") > 0) & batch.mask.any(1)
     return groups.total(chosen.to(batch.reward.dtype), by_group) > 0
 
 
 def at_last_decision(values_BT: Tensor, mask_BT: Tensor) -> Tensor:
-    """The value in each row's last column with a decision, [B]; 0 where there is none."""
+    """Returns the value at each row's last decision, [B]; 0 if a row has none."""
     columns = torch.arange(mask_BT.shape[1], device=mask_BT.device)
     last = torch.where(mask_BT, columns, -1).amax(1)
     return values_BT.gather(1, last.clamp(min=0).unsqueeze(1)).squeeze(1) * (last >= 0)

@@ -26,10 +26,10 @@ from assay.parts.targets.recorded import Column, RecordedAction
 
 @dataclass(frozen=True)
 class Td(CriticLoss):
-    """Fits a prediction to a target; decisions are weighed as the aggregation says, members of an ensemble are summed.
+    """Fits a prediction to a target; the aggregation weights decisions, members of an ensemble are summed.
 
-    Reports the mean predicted value `<title>_mean` and the mean squared error `<title>_error`, over the members, where
-    the title is the prediction's: q_error, value_mean.
+    Reports the mean predicted value `<title>_mean` and the mean squared error `<title>_error`, averaged over the
+    members, where the title is the prediction's: q_error, value_mean.
     """
 
     target: Target = NextValue()
@@ -49,25 +49,25 @@ class Td(CriticLoss):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of its target."""
+        """Returns the columns that its target reads."""
         return self.target.reads
 
     @property
     def together(self) -> str | None:
-        """As the aggregation says."""
+        """Returns which rows the aggregation needs in one micro-batch."""
         return self.aggregate.together
 
     @property
     def title(self) -> str:
-        """The prediction's."""
+        """Returns the title of the prediction."""
         return self.of.title
 
     def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says, over the decisions that have a target."""
+        """Returns the aggregation's count over the decisions that have a target."""
         return self.aggregate.count(self.target.rows(batch))
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over decisions and members."""
+        """Returns the weighted sum over decisions and members."""
         rows, target = self.target.rows(batch), self.target(batch, view)
         found = self.fit(self.of, rows, target, view)
         weight, count = self.aggregate.weigh(rows), self.aggregate.count(rows)
@@ -78,5 +78,5 @@ class Td(CriticLoss):
 
 
 def over_members(number: Tensor) -> Tensor:
-    """The mean over the members of an ensemble, [B, T]."""
+    """Averages over the members of an ensemble, [B, T]."""
     return number.mean(0) if number.dim() > 2 else number

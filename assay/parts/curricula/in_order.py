@@ -1,4 +1,4 @@
-"""Curricula that take the task's starts as they come."""
+"""Curricula that take the task's starts in order."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from assay.core.slots import Curriculum, Scene
 
 @dataclass(frozen=True)
 class InOrder(Curriculum):
-    """Starts 0, 1, 2, ...: every start exactly once, in an order that no crash or batch size can change."""
+    """Proposes starts 0, 1, 2, ...: each exactly once, in an order independent of crashes and the batch size."""
 
     def init(self, scene: Scene) -> State:
-        """The next ordinal."""
+        """Returns ordinal 0."""
         return {"next": 0}
 
     def __call__(self, scene: Scene, state: State) -> np.ndarray:
-        """The next ordinals."""
+        """Returns the next ordinals."""
         num_starts = scene.num_starts
         first = state["next"]
         state["next"] = first + num_starts
         return np.arange(first, first + num_starts, dtype=np.int64)
 
     def observe(self, experience: Experience, scene: Scene, state: State) -> None:
-        """Nothing to learn."""
+        """Does nothing."""

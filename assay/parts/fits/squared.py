@@ -1,4 +1,4 @@
-"""Fits by squared errors: the mean, and expectiles. Axes: B sequences, T decisions, N critics."""
+"""Regression by squared errors: mean and expectiles. Axes: B sequences, T decisions, N critics."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from assay.core.slots import Prediction, Regression, View
 class Squared(Regression):
     """(prediction - y)^2 / 2, whose minimiser is the mean.
 
-    Not Huber: where values are large a Huber loss is a median, few terminal steps are outvoted, and values grow
+    Not Huber: for large values a Huber loss fits a median, the few terminal steps are outvoted, and values grow
     without bound.
     """
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
-        """Of every member of an ensemble."""
+        """Returns the squared errors of every member of an ensemble."""
         value = of(view.model(of.model), rows)
         return Regressed(0.5 * (value - target).square(), value)
 
@@ -29,14 +29,14 @@ class Squared(Regression):
 class Expectile(Regression):
     """|level - 1(u < 0)| * u^2,  u = y - prediction: IQL (arXiv:2110.06169).
 
-    The prediction becomes the expectile of the targets: level 1/2 is their mean, level -> 1 their maximum, level -> 0
-    their minimum.
+    The prediction converges to the expectile of the targets: level 1/2 is their mean, level -> 1 their maximum, level
+    -> 0 their minimum.
     """
 
     level: float = 0.7
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
-        """Asymmetric squared errors."""
+        """Returns the asymmetric squared errors."""
         value = of(view.model(of.model), rows)
         gap = target - value
         return Regressed(torch.where(gap < 0, 1.0 - self.level, self.level) * gap.square(), value)

@@ -1,7 +1,7 @@
-"""Teaching a path actor what to generate: flow matching and denoising, weighted. Axes: B sequences, T decisions.
+"""Weighted flow matching and denoising for path actors. Axes: B sequences, T decisions.
 
-A path actor says how far it is from generating an action: `misfit(context, action, uniform)` [B, T] is the error of its
-own regression (of a velocity, or of noise) at a random point of the way, drawn from `num_misfit_draws` numbers.
+A path actor has `misfit(context, action, uniform)` [B, T]: the error of its regression (of a velocity, or of noise)
+at a random point of the path to the action, drawn from `num_misfit_draws` uniform numbers.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from assay.core.slots import Choice, Objective, View
 
 
 class Weight(Choice, Protocol):
-    """How much each recorded decision counts, [B, T], without gradient."""
+    """Weights each recorded decision, [B, T], without gradient."""
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Not negative."""
+        """Returns the weights, not negative."""
 
 
 @dataclass(frozen=True)
 class Alike(Weight):
-    """Every decision counts 1: cloning."""
+    """Weight 1 for every decision: behaviour cloning."""
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Ones."""
+        """Returns ones."""
         return torch.ones_like(batch.reward)
 
 
@@ -37,9 +37,9 @@ class Alike(Weight):
 class Denoising(Objective):
     """loss = sum_bt weight(s, a) * misfit(s, a) / number of decisions.
 
-    Its minimiser generates the record's actions resampled by the weight: pi(a|s) ~ behaviour(a|s) * weight(s, a)
-    (arXiv:2401.10700, theorem 3). A factor that depends on the state alone changes nothing but the step size.
-    Degenerate: weights of 0 everywhere give loss 0; they are counted all the same.
+    Its minimiser generates the recorded actions resampled by the weight: pi(a|s) ~ behaviour(a|s) * weight(s, a)
+    (arXiv:2401.10700, theorem 3). A factor that depends on the state alone changes the step size only. Degenerate:
+    weights of 0 everywhere give loss 0; the decisions are still counted.
     """
 
     weight: Weight = Alike()
@@ -50,11 +50,11 @@ class Denoising(Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "its weight is its credit, not the column `advantage`"}
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of decisions."""
+        """Returns the number of decisions."""
         return batch.num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Weighted squared errors."""
+        """Returns the weighted errors."""
         actor, count = view.model(self.actor), self.count(batch)
         uniform = view.uniform((*batch.mask.shape, actor.num_misfit_draws), tag=3)
         with torch.no_grad():

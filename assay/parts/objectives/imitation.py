@@ -1,4 +1,4 @@
-"""Doing what the record did: maximum likelihood, the same for text (sft) and control (bc). Axes: B, T."""
+"""Maximum likelihood of recorded decisions, for language (sft) and control (bc). Axes: B, T."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LogLikelihood(Weighed, Objective):
     }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Negative log-likelihood of the decisions."""
+        """Returns the negative log-likelihood of the decisions."""
         nll = -view.scored.logp * self.aggregate.weigh(batch)
         metrics = {"nll": ((-view.scored.logp.detach() * batch.mask).sum(), batch.mask.sum())}
         return Loss(nll.sum(), self.count(batch), metrics)

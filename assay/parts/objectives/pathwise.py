@@ -1,4 +1,4 @@
-"""Improving the actor through a critic's gradient. Axes: B sequences, T decisions, N critics."""
+"""Policy improvement through the gradient of a critic. Axes: B sequences, T decisions, N critics."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MaximizeQ(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The first critic's value of the actor's own action."""
+        """Returns minus the first critic's value of the actor's own action."""
         now = batch.now
         action = view.model(self.actor).decide(now.context)
         value = view.model(self.q).first(now.context, action) * now.weight
@@ -38,7 +38,7 @@ class MaximizeSoftQ(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Soft value of the actor's own action, negated."""
+        """Returns minus the soft value of the actor's own action."""
         now = batch.now
         action, logp = view.sampled
         value = view.model(self.q)(now.context, action).amin(0)
@@ -53,10 +53,9 @@ class MaximizeSoftQ(OverTransitions, Objective):
 
 @dataclass(frozen=True)
 class MatchEntropy(OverTransitions, Objective):
-    """loss = -log_temperature * (log pi(a|s) + target * dimensions): moves SAC's temperature until the entropy is
-    `target` x dimensions.
+    """loss = -log_temperature * (log pi(a|s) + target * dimensions): tunes SAC's temperature to a target entropy.
 
-    The authors' choice is one nat below a dimension's unit range: target entropy = -1 x dimensions.
+    The target entropy is `target` x action dimensions; the authors use target = -1 (arXiv:1812.05905).
     """
 
     target: float = -1.0
@@ -65,7 +64,7 @@ class MatchEntropy(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The dual variable's loss; the policy gets no gradient."""
+        """Returns the loss of the temperature; the policy gets no gradient."""
         now = batch.now
         temperature, (action, logp) = view.model(self.temperature), view.sampled
         gap = (logp.detach() + self.target * action.shape[-1]) * now.weight

@@ -1,4 +1,4 @@
-"""The policy-gradient family: ratio level x trust region x aggregation. Axes: B sequences, T decisions."""
+"""Policy-gradient losses: ratio level x trust region x aggregation. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from assay.parts.objectives.trust import Clip
 class PolicyGradient(Objective):
     """loss = sum_bt weight_bt * trust(ratio_bt, A_bt) / count.
 
-    The same object serves tokens and torques: it reads `advantage`, the recorded and the current log-probabilities.
-    Assumes: `advantage` was written by a credit. Degenerate: an empty mask gives sum 0 and count 0, and no step.
+    Works with discrete and continuous actions: it reads `advantage` and the recorded and current log-probabilities.
+    Assumes that a credit part wrote `advantage`. Degenerate: an empty mask gives sum 0 and count 0, and no step is
+    taken.
     """
 
     ratio: RatioLevel = TokenRatio()
@@ -32,15 +33,17 @@ class PolicyGradient(Objective):
 
     @property
     def together(self) -> str | None:
-        """As the aggregation says, else as the ratio does: a group holds whole episodes."""
+        """Returns what the aggregation needs in one micro-batch, else what the ratio needs: a group holds whole
+        episodes.
+        """
         return self.aggregate.together or self.ratio.together
 
     def count(self, batch: Experience) -> Tensor:
-        """As the aggregation says."""
+        """Returns the count of the aggregation."""
         return self.aggregate.count(batch)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over decisions."""
+        """Returns the weighted sum over decisions."""
         logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
         log_ratio = self.ratio(logp, batch)
         loss, cut = self.trust(log_ratio, advantage, logp)
@@ -49,7 +52,9 @@ class PolicyGradient(Objective):
 
 
 def ratio_metrics(moved: Tensor, cut: Tensor, batch: Experience) -> dict[str, tuple[Tensor, Tensor]]:
-    """Share cut off, mean ratio and its square, and the KL to who acted, estimated by ratio - 1 - log ratio."""
+    """Returns the clipped share, mean ratio, mean squared ratio, and KL(behaviour || policy) by ratio - 1 - log
+    ratio.
+    """
     above = torch.expm1(moved)
     ratio = above + 1.0
     columns = torch.stack((cut.to(ratio.dtype), ratio, ratio.square(), above - moved))

@@ -1,4 +1,4 @@
-"""Learning from pairs. Axes: B sequences, T decisions, P pairs."""
+"""Policy losses on preference pairs. Axes: B sequences, T decisions, P pairs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ class PreferencePair(Objective):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.REFERENCE})
     together: ClassVar[str | None] = "group"
     first_order: ClassVar[bool] = False
-    breaks: ClassVar[dict[str, str]] = {"zero_credit": "preferences stand in the column `chosen`, not in `advantage`"}
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "preferences are in the column `chosen`, not in `advantage`"}
     reads: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of pairs."""
+        """Returns the number of pairs."""
         return has_pair(batch, groups.row_groups(batch)).sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Logistic loss of the pairs' margins."""
+        """Returns the logistic loss of the pairs' margins."""
         chosen = batch.column("chosen").to(batch.reward.dtype)
         log_ratio = ((view.scored.logp - batch.column("logp_ref").detach()) * batch.mask).sum(1)
         pairs = groups.row_groups(batch)
@@ -48,5 +48,5 @@ class PreferencePair(Objective):
 
 
 def has_pair(batch: Experience, by_group: groups.Groups) -> Tensor:
-    """Bool [G]: whether a row of the group was chosen."""
+    """Marks the groups in which a row was chosen, bool [G]."""
     return groups.total((batch.column("chosen") > 0).to(batch.reward.dtype), by_group) > 0

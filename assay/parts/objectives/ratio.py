@@ -1,4 +1,4 @@
-"""At which level the probability ratio is taken. Axes: B sequences, T decisions.
+"""Levels of the importance ratio: decision, sequence, product. Axes: B sequences, T decisions.
 
 All return log ratios [B, T], zero where masked, with gradient into `logp` only.
 """
@@ -22,7 +22,7 @@ class TokenRatio(RatioLevel):
     together: ClassVar[str | None] = None
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """Per decision."""
+        """Returns the log ratio of each decision."""
         return (logp_BT - batch.logp.detach()) * batch.mask
 
 
@@ -30,13 +30,13 @@ class TokenRatio(RatioLevel):
 class SequenceRatio(RatioLevel):
     """Geometric mean over the episode's decisions: (pi(y) / pi_old(y))^(1/|y|), the same for all of them.
 
-    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is the episode's, shared equally.
+    GSPO, arXiv:2507.18071, eq. 7. Each decision's gradient is an equal share of the episode's.
     """
 
     together: ClassVar[str | None] = "episode"
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """The episode's mean, on each decision."""
+        """Returns the episode's mean log ratio for each decision."""
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
         length = groups.over_episode(batch.mask.sum(1), batch).clamp(min=1)
         return (groups.over_episode(log_ratio.sum(1), batch) / length).unsqueeze(1) * batch.mask
@@ -44,14 +44,14 @@ class SequenceRatio(RatioLevel):
 
 @dataclass(frozen=True)
 class ProductRatio(RatioLevel):
-    """The whole episode's ratio: the exact importance weight of an outcome, with its full variance."""
+    """The ratio of the whole episode: the exact importance weight of an outcome, with its full variance."""
 
     together: ClassVar[str | None] = "episode"
     breaks: ClassVar[dict[str, str]] = {
-        "first_order": "the product stands on each decision: length times REINFORCE's gradient; weigh with SequenceMean"
+        "first_order": "every decision has the product: length times REINFORCE's gradient; aggregate by SequenceMean"
     }
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """The episode's sum, on each decision."""
+        """Returns the episode's summed log ratio for each decision."""
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
         return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask

@@ -1,6 +1,6 @@
-"""Trust regions: how far the loss lets the policy go. Axes: B sequences, T decisions.
+"""Trust regions: bounds on the policy change that the loss rewards. Axes: B sequences, T decisions.
 
-Each maps (log ratio, advantage, logp) to a loss per decision and says which decisions it cut off.
+Each maps (log ratio, advantage, logp) to (loss per decision, whether the decision was clipped).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ LARGEST_LOG_RATIO = 20.0
 
 
 def bounded_ratio(log_ratio: Tensor) -> Tensor:
-    """exp(log ratio), at most e^20: an overflow would turn the gradient of decisions that are cut off into NaN."""
+    """Returns exp(log ratio), at most e^20: an overflow would give clipped decisions a gradient of NaN."""
     return log_ratio.clamp(max=LARGEST_LOG_RATIO).exp()
 
 
 @dataclass(frozen=True)
 class NoTrust(TrustRegion):
-    """-A * log pi: REINFORCE. The ratio is not used: for data of the current policy only."""
+    """-A * log pi: REINFORCE. Assumes data of the current policy, since the ratio is not used."""
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, cut off)."""
+        """Returns (loss, clipped)."""
         return -advantage * logp, torch.zeros_like(advantage, dtype=torch.bool)
 
 
@@ -34,7 +34,7 @@ class Unclipped(TrustRegion):
     """-A * ratio: the plain importance-weighted surrogate."""
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, cut off)."""
+        """Returns (loss, clipped)."""
         return -advantage * bounded_ratio(log_ratio), log_ratio > LARGEST_LOG_RATIO
 
 
@@ -46,7 +46,7 @@ class Clip(TrustRegion):
     high: float = 0.2
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, cut off)."""
+        """Returns (loss, clipped)."""
         ratio = bounded_ratio(log_ratio)
         plain, clipped = ratio * advantage, ratio.clamp(1.0 - self.low, 1.0 + self.high) * advantage
         return -torch.minimum(plain, clipped), clipped < plain
@@ -61,7 +61,7 @@ class DualClip(TrustRegion):
     ceiling: float = 3.0
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, cut off)."""
+        """Returns (loss, clipped)."""
         loss, cut = Clip(self.low, self.high)(log_ratio, advantage, logp)
         bound = -self.ceiling * advantage
         over = (advantage < 0) & (loss > bound)
@@ -70,17 +70,16 @@ class DualClip(TrustRegion):
 
 @dataclass(frozen=True)
 class StopGradientWeight(TrustRegion):
-    """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585). No decision loses its
-    gradient.
+    """-A * stop_gradient(clip(ratio, 1 - low, 1 + high)) * log pi: CISPO (arXiv:2506.13585).
 
-    The paper leaves the lower side open; `low` at least 1 does that.
+    No decision loses its gradient. The paper has no lower bound; `low` of at least 1 removes it.
     """
 
     low: float = 1.0
     high: float = 4.0
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, whether the weight was clipped)."""
+        """Returns (loss, whether the weight was clipped)."""
         ratio = bounded_ratio(log_ratio.detach())
         weight = ratio.clamp(1.0 - self.low, 1.0 + self.high)
         return -advantage * weight * logp, weight != ratio
@@ -90,15 +89,15 @@ class StopGradientWeight(TrustRegion):
 class SoftGate(TrustRegion):
     """-A * (4 / tau) * sigmoid(tau * (ratio - 1)): SAPO (arXiv:2511.20347).
 
-    tau is `positive` where A > 0, else `negative`. The slope in the ratio, 4 s (1 - s), is 1 at ratio one and fades on
-    both sides without a corner; a larger tau fades sooner. Nothing is cut off.
+    tau is `positive` where A > 0, else `negative`. The slope in the ratio, 4 s (1 - s), is 1 at ratio one and decays
+    smoothly on both sides; a larger tau decays sooner. Nothing is clipped.
     """
 
     positive: float = 1.0
     negative: float = 1.05
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss, none is cut off)."""
+        """Returns (loss, all false)."""
         tau = torch.where(advantage > 0, self.positive, self.negative)
         gate = torch.sigmoid(tau * (bounded_ratio(log_ratio) - 1.0)) * 4.0 / tau
         return -advantage * gate, torch.zeros_like(advantage, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Doing what the record did, where it did better than expected. Axes: B sequences, T decisions."""
+"""Advantage-weighted regression on recorded decisions. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.parts.aggregations import OverTransitions
 
 
 def exponential_weight(gain: Tensor, sharpness: float, limit: float) -> Tensor:
-    """min(exp(sharpness * gain), limit): the exponent is bounded, before the weight can overflow."""
+    """Returns min(exp(sharpness * gain), limit); the exponent is bounded first, so it cannot overflow."""
     return (sharpness * gain).clamp(max=math.log(limit)).exp()
 
 
@@ -36,7 +36,7 @@ class AdvantageRegression(OverTransitions, Objective):
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Weighted negative log-likelihood."""
+        """Returns the weighted negative log-likelihood."""
         now = batch.now
         with torch.no_grad():
             gain = view.model(self.q)(now.context, now.action).amin(0) - view.model(self.value)(now.context)

@@ -1,6 +1,6 @@
-"""Regularizers that hold the policy near whoever acted. Axes: B sequences, T decisions.
+"""Regularizers towards the behaviour policy. Axes: B sequences, T decisions.
 
-No reference model: the distance is taken from the recorded log-probabilities, on the recorded decisions.
+No reference model: the distance is computed from the recorded log-probabilities of the recorded decisions.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from assay.parts.aggregations import TokenMean, Weighed
 
 
 def forward(log_ratio: Tensor) -> Tensor:
-    """-(log pi - log old): unbiased for KL(old || pi) on samples of old; its gradient is likelihood's."""
+    """-(log pi - log old): unbiased for KL(old || pi) on samples of old; its gradient is that of the likelihood."""
     return -log_ratio
 
 
 def absolute(log_ratio: Tensor) -> Tensor:
-    """|log pi - log old|: pulls with one force at any distance, rounding errors included, with none at equality."""
+    """|log pi - log old|: a gradient of constant size at any distance, rounding errors included, and 0 at equality."""
     return log_ratio.abs()
 
 
@@ -40,17 +40,17 @@ class KlToBehaviour(Weighed, Regularizer):
     estimator: Callable[[Tensor], Tensor] = divergences.k2
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
+    divergence: ClassVar[bool] = False  # zero at the behaviour policy, not at the reference
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over decisions."""
+        """Returns the weighted sum over decisions."""
         log_ratio = torch.where(batch.mask, view.scored.logp - batch.logp.detach(), 0.0)
         value = self.estimator(log_ratio) * self.aggregate.weigh(batch)
         return Loss(number(self.coefficient) * value.sum(), self.count(batch))
 
 
 def above_average(batch: Experience) -> Tensor:
-    """Marks for the laws, where no credit part has written them; what is no decision is marked too, to be ignored."""
+    """Returns stand-in marks for the contract tests; masked columns are marked too, since they must be ignored."""
     return (batch.column("advantage") > 0) | ~batch.mask
 
 
@@ -58,19 +58,19 @@ def above_average(batch: Experience) -> Tensor:
 class KlWhereMarked(Weighed, Regularizer):
     """coefficient * |log pi - log pi_old| at the decisions that the column `high_covariance` marks, 0 at the others.
 
-    KL-Cov (arXiv:2505.22617), with the estimator of its released code. Assumes: a credit part wrote the marks.
-    Degenerate: no mark gives sum 0; the count is that of all decisions.
+    KL-Cov (arXiv:2505.22617), with the estimator of its released code. Assumes that a credit part wrote the marks.
+    Degenerate: without marks the sum is 0; the count is that of all decisions.
     """
 
     coefficient: float | Schedule = 1.0
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    divergence: ClassVar[bool] = False  # zero at the policy that acted, not at the reference
+    divergence: ClassVar[bool] = False  # zero at the behaviour policy, not at the reference
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"high_covariance": above_average}
     reads: ClassVar[tuple[str, ...]] = ("high_covariance",)
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over marked decisions."""
+        """Returns the weighted sum over marked decisions."""
         marked = batch.column("high_covariance") & batch.mask
         log_ratio = torch.where(marked, view.scored.logp - batch.logp.detach(), 0.0)
         value = absolute(log_ratio) * self.aggregate.weigh(batch)

@@ -18,8 +18,8 @@ from assay.parts.aggregations import TokenMean, Weighed
 class KlToReference(Weighed, Regularizer):
     """coefficient * estimate of KL(pi || ref) at each decision, with gradient.
 
-    `estimator` is k1, k2 or k3 of `ops.divergences`. As a loss on samples of the current policy: k2 has the gradient of
-    KL(pi || ref); k3 has that of KL(ref || pi); k1's expected gradient is 0 (use KlInReward for it).
+    `estimator` is k1, k2 or k3 of `ops.divergences`. As a loss on samples of the current policy, k2 has the gradient
+    of KL(pi || ref), k3 that of KL(ref || pi), and k1 an expected gradient of 0 (use KlInReward instead).
     """
 
     coefficient: float | Schedule = 0.05
@@ -29,11 +29,11 @@ class KlToReference(Weighed, Regularizer):
 
     @property
     def divergence(self) -> bool:
-        """Whether each value is not negative: true for k2 and k3, not for k1."""
+        """Returns whether each value is not negative: true for k2 and k3, not for k1."""
         return self.estimator is not divergences.k1
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over decisions."""
+        """Returns the weighted sum over decisions."""
         log_ratio = (view.scored.logp - batch.column("logp_ref").detach()) * batch.mask
         value = self.estimator(log_ratio) * self.aggregate.weigh(batch)
         metrics = {"kl_to_reference": ((divergences.k3(log_ratio.detach()) * batch.mask).sum(), batch.mask.sum())}
@@ -50,9 +50,9 @@ class EntropyBonus(Weighed, Regularizer):
     divergence: ClassVar[bool] = False
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The weighed sum over decisions."""
+        """Returns the weighted sum over decisions."""
         entropy = view.scored.entropy
-        assert entropy is not None, "the engine gives what `needs` declares"
+        assert entropy is not None, "the engine provides what `needs` declares"
         value = entropy * self.aggregate.weigh(batch)
         metrics = {"entropy": ((entropy.detach() * batch.weight).sum(), batch.num_decisions)}
         return Loss(-number(self.coefficient) * value.sum(), self.count(batch), metrics)

@@ -1,7 +1,7 @@
-"""Rewards made of rewards: weighted sum, product, gate, a table by label and outcome, standardised inside groups.
+"""Rewards that combine rewards: weighted sum, product, gate, standardised within groups.
 
-Each component is a reward part of its own. It is applied to the experience as it was before (no component sees the
-reward of another), logged as `reward/NAME` (mean over episodes), and kept as the column `reward/NAME` [B, T]. Rows that
+Each component is a reward part. It is applied to the original experience (components do not see each other's
+rewards), logged as `reward/NAME` (mean over episodes), and stored as the column `reward/NAME` [B, T]. Rows that
 `Verifier` has verified are not verified again. Axes: B sequences, T decisions.
 """
 
@@ -33,27 +33,27 @@ class Weighted(Choice):
 
 
 def states_of(components: Mapping[str, Reward], scene: Scene) -> State:
-    """The initial state of each component under its name."""
+    """Returns the initial state of each component by name."""
     return {name: reward.init(scene) for name, reward in components.items()}
 
 
 def check_components(of: Reward, components: Mapping[str, Reward]) -> None:
-    """Raises AssayError without components, and if one that is not the verifier has its name."""
+    """Raises AssayError if there are no components, or if a component other than Verifier() is named 'verifier'."""
     if not components:
         raise AssayError(f"{type(of).__name__}.components is empty. Name at least one reward")
     if not isinstance(components.get("verifier", Verifier()), Verifier):
         raise AssayError(
-            f"{type(of).__name__}.components: the name 'verifier' is that of Verifier(), whose column is not verified "
-            "again. Choose another name for this reward"
+            f"{type(of).__name__}.components: the name 'verifier' is reserved for Verifier(), whose column is not "
+            "verified again. Choose another name for this reward"
         )
 
 
 def applied(
     components: Mapping[str, Reward], experience: Experience, scene: Scene, state: State
 ) -> tuple[Experience, dict[str, Tensor]]:
-    """The experience with the columns `reward/NAME`, and the reward [B, T] of each component by name.
+    """Returns the experience with the columns `reward/NAME`, and the reward [B, T] of each component by name.
 
-    `score` is the task's own if one of them is the verifier, whatever the others write.
+    `score` is the task's own if one of the components is the verifier, whatever the others write.
     """
     values: dict[str, Tensor] = {}
     base = experience
@@ -88,7 +88,7 @@ class WeightedSum(Reward):
 
     @property
     def parts(self) -> dict[str, Reward]:
-        """The components' rewards by name."""
+        """Returns the components' rewards by name."""
         return {name: one.reward for name, one in self.components.items()}
 
     def init(self, scene: Scene) -> State:
@@ -99,14 +99,14 @@ class WeightedSum(Reward):
         """Returns the experience with the sum as its reward."""
         rewarded, values = applied(self.parts, experience, scene, state)
         total = sum((one.weight * values[name] for name, one in self.components.items()), torch.zeros(()))
-        return rewarded.with_columns(reward=total * rewarded.mask)  # a later component may have met a fault
+        return rewarded.with_columns(reward=total * rewarded.mask)  # a later component may have masked a faulty row
 
 
 @dataclass(frozen=True)
 class Product(Reward):
     """reward = product over components of each row's total reward, on the last decision.
 
-    So one component of 0 makes the whole 0 (format times correctness). Degenerate: one component is its row total.
+    One component of 0 makes the whole 0 (format times correctness). Degenerate: one component is its row total.
     """
 
     components: Mapping[str, Reward] = field(default_factory=lambda: {"verifier": Verifier()})
@@ -129,7 +129,7 @@ class Product(Reward):
 class Gated(Reward):
     """reward = `then` where the total of `gate` is above `threshold`, else `closed`, on the last decision.
 
-    For rewards that count only if something else holds: a style score of right answers, correctness of readable ones.
+    For rewards that count only on a condition: a style score of correct answers, correctness of well-formed ones.
     """
 
     gate: Reward = Verifier()
@@ -152,8 +152,8 @@ class Gated(Reward):
 class StandardisedInGroup(Reward):
     """reward = (total - mean of its group) / (deviation of its group + epsilon), on the last decision.
 
-    Puts components of different scales on one footing before they are added. Degenerate: a group of one, or of equal
-    totals, gets 0; rows without a decision take no part.
+    Gives components of different scales comparable sizes before they are added. Degenerate: a group of one, or of
+    equal totals, gets 0; rows without a decision are left out.
     """
 
     reward: Reward = Verifier()
@@ -172,6 +172,6 @@ class StandardisedInGroup(Reward):
 
 
 def placed(experience: Experience, total_B: Tensor) -> Experience:
-    """One number a row as the reward of its last decision; `score` stays the task's own where it is there."""
+    """Writes one number per row as the reward of its last decision; `score` stays the task's own if it is set."""
     rewarded = on_last_decision(experience, total_B.to(experience.reward.dtype))
     return rewarded.add({"score": experience.extra["score"]}) if "score" in experience.extra else rewarded

@@ -1,4 +1,4 @@
-"""Costs that any sequence has. Axes: B sequences, T decisions, K costs."""
+"""Costs that need no support from the task. Axes: B sequences, T decisions, K costs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assay.core.slots import Reward, Scene
 
 @dataclass(frozen=True)
 class LengthCost(Reward):
-    """Every decision of a row after its first `limit` costs 1, as one more cost channel after the task's own.
+    """Gives every decision of a row after its first `limit` a cost of 1, as a new channel after the task's own.
 
-    So the cost of a row is how much it is too long. Rewards stay as they are.
+    The cost of a row is then its excess length. Rewards do not change.
     """
 
     limit: int = 64

@@ -1,4 +1,4 @@
-"""Rewards from a user's function, on top of or instead of the task's own. Axes: B sequences, T decisions."""
+"""Rewards from a user's function, in place of the task's own. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from assay.core.slots import Reward, Scene, TextTask
 
 @dataclass(frozen=True)
 class FromFunction(Reward):
-    """Rewards each sequence with a user's function, on its last decision, in place of the rewards so far.
+    """Rewards each sequence by a user's function, on its last decision, in place of the rewards so far.
 
     `function(rows)` gets one dict for each sequence (prompt, completion, answer and the prompt's facts on text tasks;
-    return, length, actions, ... on control tasks) and returns one finite number for each. The task is not verified.
+    return, length, actions, ... on control tasks) and returns one finite number for each. The task's verifier does
+    not run.
     """
 
     function: Callable[[Sequence[dict[str, Any]]], Sequence[float]]
@@ -28,21 +29,23 @@ class FromFunction(Reward):
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the function's numbers; anything but one number a row is an error."""
+        """Returns the experience with the function's rewards; raises AssayError unless it gives one number per row."""
         rows = rows_of(experience, scene)
         name = getattr(self.function, "__name__", "the reward function")
         return on_last_decision(experience, checked(self.function(rows), len(rows), name))
 
 
 def rows_of(experience: Experience, scene: Scene) -> list[dict[str, Any]]:
-    """Each sequence as a reward function sees it: as text where the task has text, else as the task describes it."""
+    """Returns each sequence as a reward function sees it: as text if the task has text, else as the task describes
+    it.
+    """
     if isinstance(scene.task, TextTask):
         return scene.task.texts(experience, scene.split)
     return [scene.task.describe(experience, row) for row in range(len(experience))]
 
 
 def checked(values: Any, num_rows: int, name: str) -> Tensor:
-    """The values as a tensor [B]; AssayError naming the function and the row for anything else."""
+    """Returns the values as a tensor [B]; raises AssayError naming the function and the row for anything else."""
     if not isinstance(values, Sequence | Tensor) or isinstance(values, str) or len(values) != num_rows:
         got = f"{len(values)} values" if isinstance(values, Sequence | Tensor) else type(values).__name__
         raise AssayError(f"{name} must return {num_rows} numbers, one for each sequence; it returned {got}")
@@ -54,7 +57,7 @@ def checked(values: Any, num_rows: int, name: str) -> Tensor:
 
 
 def on_last_decision(experience: Experience, value_B: Tensor) -> Experience:
-    """One number a row as the reward of its last decision; rows without a decision get none."""
+    """Writes one number per row as the reward of its last decision; rows without a decision get no reward."""
     num_columns = experience.num_columns
     column = torch.arange(num_columns, device=experience.mask.device)
     last = torch.where(experience.mask, column, -1).max(1).values

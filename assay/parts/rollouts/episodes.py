@@ -1,7 +1,7 @@
-"""Gathering by stepping simulations: whole episodes, or fragments that go on where the last one stopped.
+"""Rollouts in simulations: whole episodes, or fragments that continue where the last one stopped.
 
 Axes: N instances, T columns. A record has one column more than steps: the last one holds the context after the last
-step. The column after an episode's end holds its final context, is no decision, and its action was ignored.
+step. The column after an episode's end holds its final context; it is not a decision, and its action was ignored.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from assay.playing.episodes import Recorder, Uniforms
 
 
 def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every start `group_size` times, and the sample indices 0..group_size-1 beside it."""
+    """Returns every start `group_size` times, with the sample indices 0..group_size-1."""
     return np.repeat(starts, members), np.tile(np.arange(members), len(starts))
 
 
 @dataclass(frozen=True)
 class Episodes(Rollout):
-    """Whole episodes: `num_starts` different starts, `group_size` independent samples of each (a group)."""
+    """Gathers whole episodes: `num_starts` different starts, `group_size` independent samples of each (a group)."""
 
     num_starts: int = 32
     group_size: int = 8
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """`len(starts)` x `group_size` episodes; randomness belongs to (start, sample), not to the batch."""
+        """Gathers `len(starts)` x `group_size` episodes; random numbers depend on (start, sample), not on the batch."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         rows, samples = group_rows(starts, self.group_size)
         return task.play(actor, rows, samples, draw, split=0, greedy=False)
@@ -46,18 +46,20 @@ class Episodes(Rollout):
 
 @dataclass(frozen=True)
 class Fragments(Rollout):
-    """`steps` steps in each of `num_envs` simulations, which go on from call to call; episodes may span fragments."""
+    """Takes `steps` steps in each of `num_envs` simulations, which persist between calls; episodes may span
+    fragments.
+    """
 
     num_envs: int = 64
     steps: int = 64
     explore: Explore | None = None
 
     def init(self, scene: Scene) -> State:
-        """The simulations, not yet started."""
+        """Returns the simulations, not yet started."""
         task = scene.task
         if not isinstance(task, SteppingTask):
             raise AssayError(
-                f"Fragments needs a task that can be stepped, and '{task.name}' is not one; use rollout Episodes()"
+                f"Fragments needs a task that can be stepped; '{task.name}' cannot. Use rollout Episodes()"
             )
         running = torch.zeros(self.num_envs, 2, dtype=torch.float64)
         simulation = task.simulate(self.num_envs)
@@ -67,12 +69,12 @@ class Fragments(Rollout):
 
     @property
     def num_starts(self) -> int:
-        """It starts by itself."""
+        """Returns 0: the simulations draw their own starts."""
         return 0
 
     @torch.no_grad()
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """The next fragment of every simulation."""
+        """Gathers the next fragment of every simulation."""
         actor, draw = scene.actor, scene.draw
         simulation, instances = state["simulation"], np.arange(self.num_envs)
         run = Draw(draw.seed)
@@ -93,8 +95,8 @@ class Fragments(Rollout):
 
 
 def finished_episodes(record: Experience, running_N2: Tensor) -> dict[str, Tensor]:
-    """`episode_return` and `episode_length` [N, T], set where an episode ends; `running_N2` carries both across
-    fragments.
+    """Returns `episode_return` and `episode_length` [N, T], set where an episode ends; `running_N2` carries both
+    across fragments.
     """
     reward, mask, carry = record.reward.double().numpy(), record.mask.numpy(), running_N2.numpy()
     over = (record.terminal | record.truncated).numpy()
@@ -109,7 +111,7 @@ def finished_episodes(record: Experience, running_N2: Tensor) -> dict[str, Tenso
 
 
 def masked(record: Experience) -> Experience:
-    """The record with log-probability, reward and ends set to zero in columns that are no decisions."""
+    """Sets log-probability, reward and ends to zero in columns that are not decisions."""
     values: Mapping[str, Tensor] = {
         "logp": record.logp * record.mask,
         "reward": record.reward * record.mask,

@@ -1,4 +1,4 @@
-"""Exploration: an actor around the actor while experience is gathered. Axes: N rows, A action dimensions."""
+"""Exploration: wraps the actor while experience is gathered. Axes: N rows, A action dimensions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay.ops.distributions import normal_sample
 
 
 class EpsilonActor:
-    """Uniform action with probability epsilon, else greedy; records the mixture's log-probability."""
+    """Takes a uniform action with probability epsilon, else the greedy one; records the mixture's log-probability."""
 
     num_draws = 2
 
@@ -23,7 +23,9 @@ class EpsilonActor:
         self.actor, self.epsilon = actor, epsilon
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The first uniform number chooses whether to explore, the second what."""
+        """Returns actions and log-probabilities; the first uniform number decides whether to explore, the second the
+        action.
+        """
         greedy, logp = self.actor.act(context, None)
         if uniform is None:
             return greedy, logp
@@ -41,18 +43,18 @@ class EpsilonGreedy(Explore):
     epsilon: float | Schedule = 0.05
 
     def wrap(self, actor: Any, scene: Scene, state: State) -> EpsilonActor:
-        """The exploring actor."""
+        """Returns the exploring actor."""
         return EpsilonActor(actor, number(self.epsilon))
 
 
 class NoisyActor:
-    """A deterministic actor plus Gaussian noise of `scale` half-ranges, moved into the bounds."""
+    """Adds Gaussian noise of `scale` half-ranges to a deterministic actor and clips to the bounds."""
 
     def __init__(self, actor: Any, scale: float) -> None:
         self.actor, self.scale, self.num_draws = actor, scale, actor.num_draws
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The noisy action; log-probability 0, since no off-policy correction applies to pathwise losses."""
+        """Returns the noisy action; log-probability 0, since pathwise losses need no off-policy correction."""
         action, logp = self.actor.act(context, None)
         if uniform is None:
             return action, logp
@@ -68,5 +70,5 @@ class GaussianNoise(Explore):
     breaks: ClassVar[dict[str, str]] = {"mixture": "records 0: pathwise losses do not read log-probabilities"}
 
     def wrap(self, actor: Any, scene: Scene, state: State) -> NoisyActor:
-        """The exploring actor."""
+        """Returns the exploring actor."""
         return NoisyActor(actor, number(self.scale))

@@ -1,6 +1,6 @@
-"""Gathering again, with more in the prompt, where the policy failed. Axes: B rows, T columns.
+"""Sampling again with a hint in the prompt where the policy failed. Axes: B rows, T columns.
 
-A hint is seen while gathering only: the policy is evaluated and exported on the task's own prompts.
+Hints appear in rollouts only: the policy is evaluated and exported on the task's own prompts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from assay.parts.rollouts.episodes import Episodes, group_rows
 
 
 class Hint(Protocol):
-    """Writes prompts that say more than the task's own. Law: one prompt for each start, from start and state alone."""
+    """Writes prompts that add to the task's own. Law: one prompt for each start, from start and state alone."""
 
     def __call__(self, scene: Scene, starts: np.ndarray) -> list[str]:
         """Returns a prompt for each start of `scene.task`."""
@@ -37,7 +37,7 @@ class DemonstrationPrefix:
     not_a_part: ClassVar[str] = "a setting of Hinted"
 
     def __call__(self, scene: Scene, starts: np.ndarray) -> list[str]:
-        """Prompt and prefix of each start."""
+        """Returns prompt and prefix of each start."""
         task = scene.task
         if not isinstance(task, DemonstratedTask) or not isinstance(task, PromptedTask):
             raise AssayError(f"task '{task.name}' has no demonstrations to take a hint from. Use another hint")
@@ -51,12 +51,12 @@ class DemonstrationPrefix:
 
 @dataclass(frozen=True)
 class Hinted(Rollout):
-    """Gathers, rewards, and gathers the groups that failed again from hinted prompts.
+    """Gathers and rewards, then samples the groups that failed again from hinted prompts.
 
-    A group failed if no member's outcome is above `threshold`. Its rows are replaced by `group_size` new ones, sampled
-    after the hint. `onto_prompt` rewrites them onto the task's own prompt: what is trained is the bare prompt, and the
-    recorded log-probabilities stay those of the policy that saw the hint (an off-policy sample). `hinted` [B] marks
-    them, and their `source` is HINTED. Degenerate: no failed group is `gather`.
+    A group failed if no member's outcome is above `threshold`. Its rows are replaced by `group_size` new ones,
+    sampled with the hint. `onto_prompt` moves them onto the task's own prompt: training uses the bare prompt, and the
+    recorded log-probabilities stay those under the hint (an off-policy sample). `hinted` [B] marks them, and their
+    `source` is HINTED. Degenerate: without failed groups it equals `gather`.
     """
 
     gather: Rollout = Episodes()
@@ -71,17 +71,17 @@ class Hinted(Rollout):
 
     @property
     def num_starts(self) -> int:
-        """As many as the rollout inside asks for."""
+        """Returns the number of starts of the inner rollout."""
         return self.gather.num_starts
 
     def init(self, scene: Scene) -> State:
-        """Returns the state of the rollout inside; refuses a task without prompts."""
+        """Returns the state of the inner rollout; raises AssayError if the task has no prompts."""
         if not isinstance(scene.task, PromptedTask):
             raise AssayError(f"task '{scene.task.name}' has no prompts to put a hint into. Use rollout Episodes()")
         return self.gather.init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """Returns solved groups as they are and failed ones gathered again, all rewarded."""
+        """Returns solved groups unchanged and failed ones sampled again, all rewarded."""
         task = scene.task
         assert isinstance(task, PromptedTask)
         first = scene.reward(self.gather(scene, state))
@@ -110,9 +110,9 @@ class Hinted(Rollout):
 
 
 FIRST_AGAIN = 1 << 20
-"""Sample numbers of rows that are gathered again begin here: they never share random numbers with the first ones."""
+"""First sample number of rows that are sampled again, so that they share no random numbers with the first ones."""
 
 
 def with_origin(rows: Experience, origin: Origin) -> Experience:
-    """The rows with a provenance."""
+    """Sets the `source` of the rows."""
     return rows.with_columns(source=torch.full((len(rows),), int(origin)))

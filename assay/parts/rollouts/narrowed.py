@@ -1,4 +1,4 @@
-"""Gathering with tokens drawn at another temperature, or from the likeliest only."""
+"""Rollouts with other sampling parameters: temperature, top-k, top-p."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from assay.playing.narrowing import Narrowing
 
 @dataclass(frozen=True)
 class Narrowed(Rollout):
-    """What `gather` gathers, with tokens drawn as `narrowing` says; the default narrowing is `gather` alone.
+    """Runs `gather` with the sampling parameters `narrowing`; with the default parameters it equals `gather`.
 
-    The behaviour is then another policy than the actor: `logp` is the behaviour's, of the scaled, narrowed and
-    renormalised distribution, and the column `logp_model` is the actor's own. So ratios start at
-    pi(y) / behaviour(y), not at 1, and tokens that were removed are never seen: an objective that does not correct for
-    it learns from the narrowed policy's samples. For evaluation, the same narrowing is a recipe's `wrapper`.
+    The behaviour policy then differs from the actor: `logp` is that of the scaled, truncated and renormalised
+    distribution, and the column `logp_model` is the actor's own. Ratios therefore start at pi(y) / behaviour(y), not
+    at 1, and removed tokens are never sampled: an objective without a correction learns from the narrowed policy's
+    samples. To evaluate with the same parameters, set them as the recipe's `wrapper`.
     """
 
     gather: Rollout = Episodes()
@@ -28,22 +28,22 @@ class Narrowed(Rollout):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"narrowing": Narrowing(0.7, 5, 0.95, 0.01)},)
 
     def init(self, scene: Scene) -> State:
-        """As what gathers says; a task without tokens is refused."""
+        """Returns the state of the inner rollout; raises AssayError if the task has no tokens."""
         task = scene.task
         if not isinstance(task.spec.action, Vocabulary):
-            raise AssayError(f"Narrowed needs a task of tokens, and '{task.name}' has none; use {self.gather}")
+            raise AssayError(f"Narrowed needs a task of tokens; '{task.name}' has none. Use {self.gather}")
         return self.gather.init(scene)
 
     @property
     def num_starts(self) -> int:
-        """The starts it asks for."""
+        """Returns the number of starts of the inner rollout."""
         return self.gather.num_starts
 
     @property
     def frame(self) -> Wrapper | None:
-        """That of what gathers."""
+        """Returns the observation change of the inner rollout, if any."""
         return frame_of(self.gather)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
-        """What is gathered by the narrowed actor."""
+        """Gathers experience with the narrowed actor."""
         return self.gather(scene.given(actor=self.narrowing.wrap(scene.actor)), state)

@@ -1,4 +1,4 @@
-"""Training on what somebody else did: demonstrations and pairs that the task gives."""
+"""Training on demonstrations and preference pairs that the task provides."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from assay.parts.sources.fresh import FreshDecisions
 
 @dataclass(frozen=True)
 class Demonstrations(Source):
-    """`batch` demonstrations of the task a step, each start once, in order."""
+    """Yields `batch` demonstrations of the task per step, each start once, in order."""
 
     batch: int = 64
 
     def init(self, scene: Scene) -> State:
-        """The next ordinal."""
+        """Returns ordinal 0; raises AssayError if the task has no demonstrations."""
         task = scene.task
         if not isinstance(task, DemonstratedTask):
-            raise AssayError(f"task '{task.name}' gives no demonstrations; name a task that does, or a file of them")
+            raise AssayError(f"task '{task.name}' has no demonstrations. Use a task or a file that has some")
         return {"next": 0}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """The next demonstrations as one batch."""
+        """Yields the next demonstrations as one batch."""
         task = scene.task
         assert isinstance(task, DemonstratedTask)
         first = state["next"]
@@ -38,39 +38,39 @@ class Demonstrations(Source):
 
 @dataclass(frozen=True)
 class DemonstratedDecisions(Source):
-    """Expert episodes taken apart: `episodes` new ones a step, their decisions shuffled into `minibatches` batches."""
+    """Yields the decisions of `episodes` new expert episodes per step, shuffled into `minibatches` batches."""
 
     episodes: int = 8
     minibatches: int = 16
 
     def init(self, scene: Scene) -> State:
-        """The next ordinal."""
+        """Returns ordinal 0."""
         return Demonstrations().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """The next episodes' decisions, each once."""
+        """Yields each decision of the next episodes once."""
         shown = next(Demonstrations(self.episodes)(scene, state))
         yield from FreshDecisions(epochs=1, minibatches=self.minibatches)(scene.given(fresh=shown), {})
 
 
 @dataclass(frozen=True)
 class Pairs(Source):
-    """`batch` preference pairs of the task a step, each once, in order."""
+    """Yields `batch` preference pairs of the task per step, each once, in order."""
 
     batch: int = 32
     writes: ClassVar[tuple[str, ...]] = ("chosen",)
 
     def init(self, scene: Scene) -> State:
-        """The next ordinal."""
+        """Returns ordinal 0; raises AssayError if the task has no pairs."""
         task = scene.task
         if not isinstance(task, PairedTask):
             raise AssayError(
-                f"task '{task.name}' gives no preference pairs; name a .jsonl file with prompt, chosen, rejected"
+                f"task '{task.name}' has no preference pairs. Use a .jsonl file with prompt, chosen, rejected"
             )
         return {"next": 0}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """The next pairs as one batch."""
+        """Yields the next pairs as one batch."""
         task = scene.task
         assert isinstance(task, PairedTask)
         first = state["next"]

@@ -1,4 +1,4 @@
-"""Training on what was just gathered. Axes: B sequences, T decisions."""
+"""Training on the experience just gathered. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from assay.ops import random
 
 
 def need_fresh(fresh: Experience | None) -> Experience:
-    """The fresh experience; a source of fresh data makes no sense without a rollout."""
+    """Returns the fresh experience; raises AssayError if the recipe has no rollout."""
     if fresh is None:
         raise AssayError(
-            "this source trains on fresh experience, but the recipe has no rollout; set rollout=Episodes() or "
+            "this source trains on fresh experience, but the recipe has no rollout. Set rollout=Episodes() or "
             "Fragments()"
         )
     return fresh
@@ -26,17 +26,17 @@ def need_fresh(fresh: Experience | None) -> Experience:
 
 @dataclass(frozen=True)
 class FreshSequences(Source):
-    """Whole sequences: `epochs` passes, each in `minibatches` parts; groups stay together."""
+    """Yields whole sequences: `epochs` passes, each in `minibatches` parts; groups stay together."""
 
     epochs: int = 1
     minibatches: int = 1
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Minibatches of sequences, shuffled by group in each epoch."""
+        """Yields minibatches of sequences, shuffled by group in each epoch."""
         fresh, draw = scene.fresh, scene.draw
         experience = need_fresh(fresh)
         for epoch in range(self.epochs):
@@ -48,7 +48,7 @@ class FreshSequences(Source):
 
 
 def shuffled_groups(experience: Experience, num: int, draw: Draw) -> list[Tensor]:
-    """Row indices of `num` parts with about equally many groups each; empty parts are left out."""
+    """Returns the row indices of `num` parts with about equally many groups each; empty parts are left out."""
     label = experience.group if experience.group is not None else torch.arange(len(experience))
     _, index = torch.unique(label, return_inverse=True)
     num_groups = int(index.max()) + 1
@@ -61,17 +61,19 @@ def shuffled_groups(experience: Experience, num: int, draw: Draw) -> list[Tensor
 
 @dataclass(frozen=True)
 class FreshDecisions(Source):
-    """Single decisions, shuffled across sequences: for actors whose context is one observation (PPO in control)."""
+    """Yields single decisions, shuffled across sequences: for actors whose context is one observation (PPO in
+    control).
+    """
 
     epochs: int = 4
     minibatches: int = 4
 
     def init(self, scene: Scene) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Minibatches of sequences of length one; columns that are no decisions are left out."""
+        """Yields minibatches of sequences of length one; columns that are not decisions are left out."""
         fresh, draw = scene.fresh, scene.draw
         decisions = flatten(need_fresh(fresh))
         for epoch in range(self.epochs):
@@ -82,6 +84,6 @@ class FreshDecisions(Source):
 
 
 def flatten(experience: Experience) -> Experience:
-    """Every decision as a sequence of its own, [B, T, ...] -> [decisions, 1, ...]."""
+    """Turns every decision into a sequence of its own, [B, T, ...] -> [decisions, 1, ...]."""
     row, column = experience.mask.nonzero(as_tuple=True)
     return experience.map(lambda value: value[row, column].unsqueeze(1) if value.dim() >= 2 else value[row])

@@ -1,4 +1,4 @@
-"""A fixed log of transitions that somebody else made, rebuilt from its description or read from a file.
+"""An offline dataset: generated from a description (and a seed) or read from a file.
 
 Axes: B, T = 2 columns.
 """
@@ -23,31 +23,34 @@ from assay.parts.sources.replay import from_columns, transitions
 
 
 class Recording(Protocol):
-    """Transitions that somebody made: a description from which they can be made or read again."""
+    """A description of an offline dataset, from which its transitions can be generated or read again."""
 
     @property
     def reward_scale(self) -> float:
-        """What rewards are multiplied by."""
+        """Returns the factor of the rewards."""
 
     @property
     def origin(self) -> int:
-        """What the column `source` says of these rows."""
+        """Returns the value of the column `source` for these rows."""
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """The transitions, as `sources.replay.transitions` gives them; equal for equal descriptions."""
+        """Returns the transitions in the layout of `sources.replay.transitions`; equal descriptions give equal ones."""
 
 
 class NoisyExpert:
-    """The task's expert, replaced by a uniformly random action with probability `noise`."""
+    """The task's scripted expert, replaced by a uniformly random action with probability `noise`."""
 
     def __init__(self, expert: Any, spec: Spec, noise: float) -> None:
         if not isinstance(spec.action, Box | Discrete):
-            raise AssayError(f"a log is made of torques or choices, the task has {spec.action}; try Demonstrations()")
+            what = f"an offline dataset needs discrete or continuous actions; the task has {spec.action}"
+            raise AssayError(f"{what}. Use Demonstrations()")
         self.expert, self.space, self.noise = expert, spec.action, noise
         self.num_draws = 1 + (self.space.size if isinstance(self.space, Box) else 1)
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The first uniform number chooses who acts, the others what chance does; log-probability 0."""
+        """Returns actions and log-probability 0; the first uniform number picks expert or random, the others the
+        random action.
+        """
         good: Tensor = self.expert(context)
         if uniform is None:
             return good, torch.zeros(len(good))
@@ -61,17 +64,18 @@ class NoisyExpert:
 
 
 class Described(Choice, Protocol):
-    """A description from which data can be made again, transitions or other."""
+    """A description from which a dataset can be generated again."""
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """The data; equal for equal descriptions."""
+        """Returns the data; equal descriptions give equal data."""
 
 
 @dataclass(frozen=True)
 class Log(Described):
-    """What a log holds: `episodes` episodes of the task's expert with this share of random actions, from `first` on.
+    """Describes `episodes` episodes of the task's expert with a share `noise` of random actions, from start `first`
+    on.
 
-    `reckless` logs are of who does not mind costs: the expert itself where nothing costs.
+    `reckless` uses the expert that ignores costs; on tasks without costs it is the same expert.
     """
 
     episodes: int = 50
@@ -82,9 +86,9 @@ class Log(Described):
     reckless: bool = False
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """The transitions, a function of this description and the task alone."""
+        """Returns the transitions, a function of this description and the task alone."""
         if not isinstance(task, ScriptedTask) or task.expert is None:
-            raise AssayError(f"task '{task.name}' has no scripted expert, so no log can be made of it")
+            raise AssayError(f"task '{task.name}' has no scripted expert to generate an offline dataset with")
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
         careless = task.reckless if self.reckless and isinstance(task, CostlyTask) else None
         actor, samples = NoisyExpert(careless or task.expert, task.spec, self.noise), np.zeros(self.episodes, np.int64)
@@ -93,7 +97,7 @@ class Log(Described):
 
 
 class Contents:
-    """Logs in memory. Its snapshot is the hash of all that they hold, since they can be made again."""
+    """Offline datasets in memory. A checkpoint stores only the hash of their contents, since they can be rebuilt."""
 
     def __init__(self, logs: Sequence[Described | Recording], task: Task) -> None:
         self.columns, digest = tuple(log.columns(task) for log in logs), hashlib.sha256()
@@ -103,24 +107,26 @@ class Contents:
         self.hash = digest.hexdigest()[:16]
         known = [set(each) for each in self.columns]
         if odd := {name for names in known for name in names ^ known[0]}:
-            raise AssayError(f"one log has {', '.join(sorted(odd))} and another has not; give logs of one kind")
+            raise AssayError(f"some datasets lack the columns {', '.join(sorted(odd))}. Use datasets of one kind")
 
     def snapshot(self) -> State:
-        """The hash."""
+        """Returns the hash."""
         return {"hash": self.hash}
 
     def restore(self, state: State) -> None:
-        """Refuses other contents than those that the run began with."""
+        """Raises AssayError if the contents are not those that the run started with."""
         if state["hash"] != self.hash:
-            raise AssayError(f"the log's contents are {self.hash}, the run began with {state['hash']}: other data")
+            what = f"the offline dataset has the hash {self.hash}, but the run started with {state['hash']}"
+            raise AssayError(f"{what}. Restore the data, or start a new run")
 
 
 @dataclass(frozen=True)
 class Logged(Source):
-    """`updates` batches a step, each of `batch` transitions drawn uniformly from every log; no interaction.
+    """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset; no
+    interaction.
 
-    The column `source` says which log a row is from (its `origin`). A run that is resumed on other contents
-    refuses to go on.
+    The column `source` says which dataset a row comes from (its `origin`). Resuming a run with other contents raises
+    AssayError.
     """
 
     logs: tuple[Recording, ...] = (Log(),)
@@ -128,12 +134,12 @@ class Logged(Source):
     updates: int = 10
 
     def init(self, scene: Scene) -> State:
-        """The logs."""
+        """Returns the datasets."""
         task = scene.task
         return {"contents": Contents(self.logs, task)}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """The next batches; as many rows of each log."""
+        """Yields the next batches, with equally many rows of each dataset."""
         draw = scene.draw
         logs = state["contents"].columns
         for update in range(self.updates):
@@ -144,11 +150,13 @@ class Logged(Source):
             yield self.rows(logs, [torch.from_numpy(index) for index in drawn])
 
     def tables(self, state: State) -> tuple[Sequence[dict[str, Tensor]], str]:
-        """The logs' columns, and the hash of what they hold."""
+        """Returns the datasets' columns, and the hash of their contents."""
         return state["contents"].columns, state["contents"].hash
 
     def rows(self, logs: Sequence[dict[str, Tensor]], index: Sequence[Tensor]) -> Experience:
-        """The rows at these places of each log as one batch: places [batch], or [S, batch] for a batch of each of S."""
+        """Returns the rows at these indices of each dataset as one batch; `index` is [batch], or [S, batch] for S
+        batches.
+        """
         parts = [
             {name: at(column, places) for name, column in columns.items()}
             for columns, places in zip(logs, index, strict=True)
@@ -163,5 +171,5 @@ class Logged(Source):
 
 
 def at(column: Tensor, places: Tensor) -> Tensor:
-    """The rows of a column at places of any shape."""
+    """Returns the rows of a column at indices of any shape."""
     return column.index_select(0, places.flatten()).view(*places.shape, *column.shape[1:])

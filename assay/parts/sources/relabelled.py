@@ -1,10 +1,10 @@
-"""Play data whose goals are chosen afterwards, from what was reached. Axes: B rows, E episodes, T decisions of each.
+"""Play data with hindsight goals. Axes: B rows, E episodes, T decisions of each.
 
-A row is a jump (s_t, a_t, s_t+j) with a goal g of its own; nobody paid anything when the data were made:
+A row is a jump (s_t, a_t, s_t+j) with a goal g of its own; the data have no rewards of their own:
 
-    reward = -1, and 0 with an end where s_t is itself the goal (the same place of the data, not merely an equal one)
+    reward = -1, and 0 with an end where s_t is itself the goal (the same index of the data, not merely an equal state)
 
-so that values count jumps: V(s, g) = -(1 + discount + ...), one term for each jump that is still needed.
+so values count jumps: V(s, g) = -(1 + discount + ...), one term for each jump that is still needed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,21 @@ from assay.parts.sources.logged import Contents, Described, NoisyExpert
 
 @dataclass(frozen=True)
 class Play(Described):
-    """What the data hold: `episodes` of the task's expert wandering from goal to goal with this share of random
-    actions; they have neither rewards nor ends."""
+    """Describes `episodes` episodes in which the task's expert moves from goal to goal, with a share `noise` of
+    random actions; they have neither rewards nor ends.
+    """
 
     episodes: int = 50
     noise: float = 0.3
     first: int = 0
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """`observation`, `achieved` and `action`, [E, T + 1, ...]: a function of this description and the task."""
+        """Returns `observation`, `achieved` and `action`, [E, T + 1, ...]: a function of this description and the
+        task.
+        """
         roaming = task.roaming if isinstance(task, RoamingTask) else None
         if not isinstance(roaming, ScriptedTask) or roaming.expert is None:
-            raise AssayError(f"task '{task.name}' has no goals to wander between; take four-rooms or a pointmaze")
+            raise AssayError(f"task '{task.name}' has no goals to make play data with. Use four-rooms or a pointmaze")
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
         actor, samples = NoisyExpert(roaming.expert, roaming.spec, self.noise), np.zeros(self.episodes, np.int64)
         played = roaming.play(actor, starts, samples, Draw(7), split=0, greedy=False)
@@ -46,7 +49,7 @@ class Play(Described):
 
 
 class Places(NamedTuple):
-    """Where goals are: episode and time [B]; `ahead` where it lies later in the row's own episode."""
+    """Indices of goals: episode and time [B]; `ahead` where the goal lies later in the row's own episode."""
 
     episode: np.ndarray
     time: np.ndarray
@@ -54,18 +57,19 @@ class Places(NamedTuple):
 
 
 class Goals(Choice, Protocol):
-    """Which place of the data is a row's goal."""
+    """Chooses the goal of each row among the states of the data."""
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
-        """For rows at (episode, time) of data with size (E, T)."""
+        """Returns goals for rows at (episode, time) of data with size (E, T)."""
 
 
 @dataclass(frozen=True)
 class Mixed(Goals):
-    """`current`: the row's own place; `future`: later in its episode; the rest: anywhere in the data.
+    """With probability `current` the row's own state, `future` a later state of its episode, else any state of the
+    data.
 
     A future goal is a geometric number of steps ahead, of mean 1 / (1 - discount), at most the episode's end; with
-    discount 1 it is uniform over what follows.
+    discount 1 it is uniform over the rest of the episode.
     """
 
     current: float = 0.2
@@ -73,14 +77,14 @@ class Mixed(Goals):
     discount: float = 0.99
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
-        """Three kinds of goals."""
+        """Returns a mixture of the three kinds of goals."""
         kind, far, other, when = (random.uniform(draw.at(place), np.arange(len(time))) for place in range(4))
         if self.discount < 1.0:
             steps = 1 + np.floor(np.log(far) / math.log(self.discount)).clip(max=size[1])
         else:
             steps = 1 + np.floor(far * (size[1] - time))
         later = np.minimum(time + steps.astype(np.int64), size[1])
-        # Whether a goal that is `current` would have been a future one still decides where its jump ends.
+        # Whether a `current` goal would have been a future one still decides where its jump ends.
         ahead = kind < self.future / max(1.0 - self.current, 1e-9)
         goal_episode = np.where(ahead, episode, (other * size[0]).astype(np.int64))
         goal_time = np.where(ahead, later, (when * (size[1] + 1)).astype(np.int64))
@@ -90,21 +94,21 @@ class Mixed(Goals):
 
 @dataclass(frozen=True)
 class Ahead(Goals):
-    """The place `steps` later in the episode, or its end."""
+    """The state `steps` later in the episode, or its last one."""
 
     steps: int = 25
 
     def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
-        """The same distance for every row."""
+        """Returns goals at the same distance for every row."""
         return Places(episode, np.minimum(time + self.steps, size[1]), np.ones_like(time, dtype=bool))
 
 
 @dataclass(frozen=True)
 class Relabelled(Source):
-    """`updates` batches a step of `batch` rows of play; each jumps `jump` steps ahead, never past a goal ahead of it.
+    """Yields `updates` batches per step of `batch` rows of play data; each jumps `jump` steps, never past its goal.
 
-    jump 1 gives HIQL's transitions (arXiv:2307.11949), n OTA's options (arXiv:2505.12737). Where the task knows
-    distances, the columns `distance` and `nearer` say how far the goal is and by how much the jump came nearer.
+    jump 1 gives HIQL's transitions (arXiv:2307.11949), jump n OTA's options (arXiv:2505.12737). If the task knows
+    distances, the column `distance` is the distance to the goal, and `nearer` by how much the jump reduces it.
     """
 
     log: Play = Play()
@@ -116,12 +120,12 @@ class Relabelled(Source):
     writes: ClassVar[tuple[str, ...]] = ("distance", "nearer")
 
     def init(self, scene: Scene) -> State:
-        """The data, of which a checkpoint keeps the hash."""
+        """Returns the data, of which a checkpoint stores the hash."""
         task = scene.task
         return {"contents": Contents((self.log,), task)}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """The next batches."""
+        """Yields the next batches."""
         task, draw = scene.task, scene.draw
         (columns,) = state["contents"].columns
         num, size = columns["action"].shape[:2]
@@ -134,14 +138,14 @@ class Relabelled(Source):
             yield self.rows(columns, (episode, time, self.ends(time, goal, size - 1)), goal, task)
 
     def ends(self, time: np.ndarray, goal: Places, last: int) -> np.ndarray:
-        """Where jumps end: at a goal ahead at the latest, else at the episode's end."""
+        """Returns where jumps end: at a goal ahead at the latest, else at the episode's end."""
         end: np.ndarray = np.minimum(time + self.jump, np.where(goal.ahead, goal.time, last))
         return end
 
     def rows(
         self, columns: dict[str, Tensor], place: tuple[np.ndarray, np.ndarray, np.ndarray], goal: Places, task: Task
     ) -> Experience:
-        """The jumps (episode, from, to) with their goals, as transitions of two columns."""
+        """Returns the jumps (episode, from, to) with their goals, as transitions of two columns."""
         episode, time, end = map(torch.from_numpy, place)
 
         def pair(column: Tensor) -> Tensor:
@@ -159,7 +163,7 @@ class Relabelled(Source):
         return record.with_columns(source=source, extra=self.known(task, context))
 
     def known(self, task: Task, context: dict[str, Tensor]) -> dict[str, Tensor]:
-        """True distances, for metrics alone."""
+        """Returns true distances, for metrics only."""
         if not isinstance(task, RoamingTask) or task.distance is None:
             return {}
         steps = task.distance(context["achieved"], context["goal"])

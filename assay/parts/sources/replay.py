@@ -1,4 +1,4 @@
-"""Replay: a ring of past transitions. Axes: B sequences, T = 2 columns."""
+"""Replay buffer of past transitions. Axes: B sequences, T = 2 columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assay.ops import random
 
 @dataclass(frozen=True)
 class Replay(Source):
-    """A ring of the last `capacity` transitions; each step yields `updates` batches of `batch` drawn uniformly.
+    """Stores the last `capacity` transitions; each step yields `updates` batches of `batch` drawn uniformly.
 
     A transition is a sequence of two columns: the decision, and the context after it with mask false.
     """
@@ -28,13 +28,13 @@ class Replay(Source):
     warmup: int = 1_000
 
     def init(self, scene: Scene) -> State:
-        """An empty ring; its tensors are made when the first transitions show their shapes, and grow to the
+        """Returns an empty buffer; its tensors are allocated when the first transitions arrive, and grow to the
         capacity.
         """
         return {"columns": {}, "next": 0, "size": 0}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Takes in the fresh transitions, then yields batches once `warmup` transitions are stored."""
+        """Stores the fresh transitions, then yields batches once `warmup` transitions are stored."""
         fresh, draw = scene.fresh, scene.draw
         if fresh is not None:
             self.store(transitions(fresh), state)
@@ -45,17 +45,17 @@ class Replay(Source):
             yield from_columns({name: ring.index_select(0, index) for name, ring in state["columns"].items()})
 
     def store(self, columns: dict[str, Tensor], state: State) -> None:
-        """Writes rows into the ring, oldest first out."""
+        """Writes rows into the buffer; the oldest are overwritten first."""
         count = len(columns["mask"])
         if count > self.capacity:
             raise AssayError(
-                f"one step gathers {count} transitions, more than the replay holds (capacity {self.capacity}); "
-                "raise source.capacity"
+                f"one step gathers {count} transitions, more than the replay buffer holds (capacity {self.capacity}). "
+                "Raise source.capacity"
             )
         if state["columns"] and (odd := set(columns) ^ set(state["columns"])):
             raise AssayError(
-                f"the replay has been holding {', '.join(state['columns'])}; what comes now differs in "
-                f"{', '.join(sorted(odd))}: one replay takes one kind of experience"
+                f"the replay buffer holds {', '.join(state['columns'])}; the new experience differs in "
+                f"{', '.join(sorted(odd))}. Use one buffer for each kind of experience"
             )
         room = self.room(state["size"] + count)
         for name, value in columns.items():
@@ -69,7 +69,9 @@ class Replay(Source):
         state["size"] = min(self.capacity, state["size"] + count)
 
     def room(self, needed: int) -> int:
-        """Rows to hold: a power of two until the capacity, so that memory and checkpoints stay as small as the data."""
+        """Returns the rows to allocate: a power of two up to the capacity, so that checkpoints stay as small as the
+        data.
+        """
         return min(self.capacity, max(1024, 1 << (needed - 1).bit_length()))
 
 
@@ -77,7 +79,7 @@ PLAIN = ("action", "mask", "logp", "reward", "terminal", "truncated")
 
 
 def transitions(experience: Experience) -> dict[str, Tensor]:
-    """Each decision with the column after it, as columns [decisions, 2, ...]."""
+    """Returns each decision with the column after it, as columns [decisions, 2, ...]."""
     row, column = experience.mask[:, :-1].nonzero(as_tuple=True)
 
     def pair(value: Tensor) -> Tensor:
@@ -87,13 +89,13 @@ def transitions(experience: Experience) -> dict[str, Tensor]:
     columns["mask"][:, 1] = False
     if experience.cost is not None:
         columns["cost"] = pair(experience.cost)
-    if "path" in experience.extra:  # without it a path actor could not score the decision again
+    if "path" in experience.extra:  # a path actor needs it to score the decision again
         columns["path"] = pair(experience.column("path"))
     return columns | {f"context.{name}": pair(value) for name, value in experience.context.items()}
 
 
 def from_columns(columns: dict[str, Tensor]) -> Experience:
-    """The record that `transitions` took apart."""
+    """Returns the record that `transitions` took apart."""
     context = {name.removeprefix("context."): value for name, value in columns.items() if name.startswith("context.")}
     record = Experience(context, *(columns[name] for name in PLAIN))  # type: ignore[arg-type]
     record = replace(record, cost=columns.get("cost"))

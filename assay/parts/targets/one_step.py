@@ -1,4 +1,4 @@
-"""One-step targets r + discount * value of what follows. Axes: B sequences, T columns, N critics, A actions.
+"""One-step targets r + discount * value of the next state. Axes: B sequences, T columns, N critics, A actions.
 
 A transition is a sequence of two columns; longer sequences give one transition for each decision.
 """
@@ -17,20 +17,20 @@ from assay.ops.distributions import normal_sample
 
 
 def one_step_target(now: Experience, value_next: Tensor, discount: float) -> Tensor:
-    """r + discount * V(s'), where V(s') counts unless the step is terminal; truncated steps bootstrap. No gradient."""
+    """Returns r + discount * V(s'); terminal steps do not bootstrap, truncated ones do. No gradient."""
     return (now.reward + discount * value_next * (~now.terminal)).detach()
 
 
 @dataclass(frozen=True)
 class NextValue(Target):
-    """y = r + discount * V(s'): the targets of IQL, XQL and f-DVL. A critic with N heads gives each its own target."""
+    """y = r + discount * V(s'): the targets of IQL, XQL and f-DVL. Each head of a critic has its own target."""
 
     discount: float = 0.99
     value: str = model_name("value")
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T] or [N, B, T]."""
+        """Returns targets [B, T] or [N, B, T]."""
         return one_step_target(batch.now, view.model(self.value)(batch.after.context), self.discount)
 
 
@@ -44,7 +44,7 @@ class DoubleQ(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         after = batch.after
         best = view.model(self.actor).values(after.context).argmax(-1, keepdim=True)
         value_next = view.model(self.target).values(after.context).gather(-1, best).squeeze(-1)
@@ -63,7 +63,7 @@ class SmoothedTwin(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         after, actor = batch.after, view.model(self.actor)
         action = actor.decide(after.context)
         noise = self.noise * normal_sample(view.uniform(action.shape, tag=2))
@@ -73,7 +73,7 @@ class SmoothedTwin(Target):
 
 
 def sampled_next(batch: Experience, view: View, actor: str) -> tuple[Tensor, Tensor]:
-    """The actor's own actions after the decisions, and their log-probabilities."""
+    """Samples the actor's actions in the next states; returns them with their log-probabilities."""
     model = view.model(actor)
     uniform = view.uniform((*batch.now.mask.shape, model.num_draws), tag=2)
     action, logp = model.sample(batch.after.context, uniform)
@@ -91,7 +91,7 @@ class SoftTwin(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         action, logp = sampled_next(batch, view, self.actor)
         value_next = view.model(self.q)(batch.after.context, action).amin(0) - view.model(self.temperature)() * logp
         return one_step_target(batch.now, value_next, self.discount)
@@ -102,7 +102,7 @@ class OwnAction(Target):
     """y = r + discount * min over k of Q'_k(s', a'),  a' ~ pi(.|s'), no entropy.
 
     k runs over `subset` critics drawn with replacement for each decision (WSRL, arXiv:2412.07762; in REDQ,
-    arXiv:2101.05982, they are distinct and the update's), over all of them where `subset` is 0 (CQL, SAC-N).
+    arXiv:2101.05982, they are distinct and drawn once per update), over all critics if `subset` is 0 (CQL, SAC-N).
     """
 
     discount: float = 0.99
@@ -112,7 +112,7 @@ class OwnAction(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         action, _ = sampled_next(batch, view, self.actor)
         values = view.model(self.q)(batch.after.context, action)
         if self.subset:
@@ -121,7 +121,7 @@ class OwnAction(Target):
 
 
 def chosen(values_NBT: Tensor, uniform_BTM: Tensor) -> Tensor:
-    """The values of M critics drawn with replacement for each decision, [M, B, T]."""
+    """Returns the values of M critics drawn with replacement for each decision, [M, B, T]."""
     num = len(values_NBT)
     index = (uniform_BTM * num).long().clamp(max=num - 1)
     return values_NBT.movedim(0, -1).gather(-1, index).movedim(-1, 0)

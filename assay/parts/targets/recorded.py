@@ -1,4 +1,4 @@
-"""Targets that need no next state: a column of the record, the value of the recorded action. Axes: B, T, N critics."""
+"""Targets without a next state: a column of the record, or the value of the recorded action. Axes: B, T, N critics."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from assay.core.slots import Target, View
 
 @dataclass(frozen=True)
 class Column(Target):
-    """y = a column that the credit or a constraint wrote, for all decisions: `return`, `cost_return`."""
+    """y = a column written by the credit or a constraint, for all decisions: `return`, `cost_return`."""
 
     name: str = "return"
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The column."""
+        """Returns the name of the column."""
         return (self.name,)
 
     def rows(self, batch: Experience) -> Experience:
-        """All decisions: the last column counts too."""
+        """Returns all decisions, including the last column."""
         return batch
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         return batch.column(self.name).detach()
 
 
 @dataclass(frozen=True)
 class RecordedAction(Target):
-    """y = min_i Q_i(s, a) of the recorded action: what a state value is an expectile or an implicit maximum of.
+    """y = min_i Q_i(s, a) of the recorded action, to which a state value is fitted by an expectile or implicit
+    maximum.
 
-    `largest` takes the maximum over the critics instead, which is the pessimistic side of a cost.
+    `largest` takes the maximum over the critics instead, which is the pessimistic choice for costs.
     """
 
     q: str = model_name("q_target")
@@ -44,6 +45,6 @@ class RecordedAction(Target):
 
     @torch.no_grad()
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """[B, T]."""
+        """Returns targets [B, T]."""
         values: Tensor = view.model(self.q)(batch.now.context, batch.now.action)
         return values.amax(0) if self.largest else values.amin(0)

@@ -18,7 +18,7 @@ from assay.proof.laws.laws import Contract
 from assay.proof.laws.model import ACTOR_HEAD, BODY, CRITIC_HEAD
 from assay.proof.laws.objective import OBJECTIVE, RATIO, TRUST
 from assay.proof.laws.optimizer import OPTIMIZER
-from assay.proof.laws.regression import FIT, TARGET
+from assay.proof.laws.regression import FIT, PREDICTION, TARGET
 from assay.proof.laws.regularizer import REGULARIZER
 from assay.proof.laws.reward import REWARD
 from assay.proof.laws.rollout import EXPLORE, ROLLOUT
@@ -31,8 +31,8 @@ CONTRACTS: Mapping[str, Contract] = {
     contract.slot: contract
     for contract in (
         ACTOR, ACTOR_HEAD, AGGREGATION, ANNOTATION, BODY, CERTIFICATE, CHOICE, CONSTRAINT, CREDIT, CRITIC, CRITIC_HEAD,
-        CRITIC_LOSS, CURRICULUM, EXPLORE, FIT, GATE, OBJECTIVE, OPTIMIZER, PREPARE, RATIO, REGULARIZER, REWARD,
-        ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TARGET, TASK_CHANGE, TRUST, WRAPPER,
+        CRITIC_LOSS, CURRICULUM, EXPLORE, FIT, GATE, OBJECTIVE, OPTIMIZER, PREDICTION, PREPARE, RATIO, REGULARIZER,
+        REWARD, ROLLOUT, SCHEDULE, SELECT, SOURCE, STATISTIC, TARGET, TASK_CHANGE, TRUST, WRAPPER,
     )
 }  # fmt: skip
 """Slot, as discovery names it -> its contract."""

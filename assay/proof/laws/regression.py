@@ -12,7 +12,9 @@ from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need, Scored
 from assay.core.slots import Regression, Target, View
+from assay.core.slots.terms import Prediction
 from assay.parts.critics.td import Td, over_members
+from assay.parts.fits.squared import Squared
 from assay.parts.predictions import OfState
 from assay.parts.targets.one_step import NextValue
 from assay.proof.laws.bench import STANDARD, Bench, BenchView, TermCase, seen_by, watched_columns
@@ -115,3 +117,12 @@ def held(fit: Regression) -> Td:
 
 
 FIT = Contract("fit", (*COMMON, targets, alone, pulls), cases_with_targets, held)
+
+
+# ---------------------------------------------------------------------------------------------------- predictions
+def fitted(prediction: Prediction) -> Td:
+    """Returns the prediction inside the loss of a critic, fitted to what follows."""
+    return Td(NextValue(value="value"), Squared(), prediction)
+
+
+PREDICTION = Contract("prediction", (*COMMON, targets, alone, pulls), cases_with_targets, fitted)

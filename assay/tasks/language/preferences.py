@@ -87,6 +87,6 @@ def preferences(
     if same:
         raise AssayError(f"{same[0]}: '{columns[1]}' and '{columns[2]}' are equal (in {len(same)} rows); remove them")
     longest = longest_prompt(rows, tokenizer, max_prompt, max_tokens)
-    items = tuple(Item(prompt, good, good, {"rejected": bad}) for _, (prompt, good, bad) in rows)
+    items = tuple(Item(prompt, good, good, {"rejected": bad}) for _, (prompt, good, bad), _ in rows)
     source = TextFile(path, digest, held_out, seed, items)
     return PairsTask(PromptTask(Path(path).stem, source, tokenizer, longest, max_tokens))

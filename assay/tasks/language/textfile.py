@@ -30,10 +30,11 @@ MAX_LINE = 1 << 24
 
 # ---------------------------------------------------------------------------------------------------- reading
 class Row(NamedTuple):
-    """One line: its place, for messages, and the requested fields."""
+    """One line: its place, for messages, the requested fields, and the other ones that are text or numbers."""
 
     where: str
     fields: tuple[str, ...]
+    others: Mapping[str, object] = {}
 
 
 def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
@@ -45,7 +46,8 @@ def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
         row = parsed(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
         if row is None:
             continue
-        rows.append(Row(where, tuple(field_of(row, column, where) for column in columns)))
+        others = {name: value for name, value in row.items() if name not in columns and is_fact(value)}
+        rows.append(Row(where, tuple(field_of(row, column, where) for column in columns), others))
         if "id" in row:
             name = json.dumps(row["id"])[:200]
             if seen.setdefault(name, where) != where:
@@ -53,6 +55,11 @@ def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
     if not rows:
         raise AssayError(f"{path} has no rows. Each line must be an object with the fields {', '.join(columns)}")
     return rows, digest.hexdigest()
+
+
+def is_fact(value: object) -> bool:
+    """Returns whether a field can be a fact of its prompt: a text, a number, true or false."""
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def first_columns(path: str | Path) -> set[str]:
@@ -228,7 +235,8 @@ def textfile(
     held_out: float = 0.1,
     seed: int = 0,
 ) -> PromptTask:
-    """Returns the task of a file with a prompt and an answer in each line; the whole answer is the demonstration.
+    """Returns the task of a file with a prompt and an answer in each line; the whole answer is the demonstration. Other
+    fields of a line (`label`, `kind`, ...) are facts of its prompt.
 
     Warns how many prompts contain their answer. The horizon follows the longest prompt of the file; `max_tokens` 0
     means 256, or as many as the longest demonstration needs. Files called train or test are named with their folder.
@@ -239,7 +247,7 @@ def textfile(
         answer = final_answer(row.fields[1])
         if not answer:
             raise AssayError(f"{row.where}: '{columns[1]}' must have one text after '####', or no '####' at all")
-        items.append(Item(row.fields[0], answer, row.fields[1]))
+        items.append(Item(row.fields[0], answer, row.fields[1], row.others))
     leaks = sum(is_word_in(item.answer, item.prompt) for item in items)
     if leaks:
         warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", stacklevel=2)

@@ -227,7 +227,7 @@ def test_the_context_after_an_end_counts_where_the_episode_was_cut_and_nowhere_e
         )
         changed = seen != other
         bootstraps = record.mask & ~record.terminal & torch.nn.functional.pad(hidden[:, 1:], (0, 1))
-        if credit.decay == 0.0:
+        if credit.gae_lambda == 0.0:
             assert torch.equal(changed, bootstraps)
             gap = VALUE_S[moved.context["state"]] - VALUE_S[state]
             shifted = torch.nn.functional.pad(gap[:, 1:], (0, 1)) * 0.9

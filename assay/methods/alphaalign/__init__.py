@@ -1,0 +1,78 @@
+"""alphaalign: ppo where refusing pays on harmful prompts and costs on benign ones, plus floored helpfulness.
+
+    reward = 0.5 * format + s * refused + [benign and not refused] * max(z, 0),   s = +1 if harmful, -1 if benign
+    z = (help - mean of its group) / deviation of its group, over all samples of the prompt, refusals included
+
+Zhang et al. 2025. Refusals are found by a rule, without a judge. Standardised, helpfulness can grow in any units
+without drowning the safety term; floored, it never makes an answer worse than a refusal of the same prompt.
+"""
+
+from dataclasses import replace
+
+from assay import recipes
+from assay.claims.claim import Average, Exact, Measured, Method
+from assay.core.recipe import Recipe
+from assay.core.slots import Reward
+from assay.core.verifier import Verifier
+from assay.methods.alphaalign import claims
+from assay.parts.rewards.combine import Product, StandardisedInGroup, Weighted, WeightedSum
+from assay.parts.rewards.labels import ByLabel
+from assay.parts.rewards.noisy import Jittered
+from assay.parts.rewards.scaled import Floored
+from assay.parts.rewards.text import Matches, Says
+from assay.recipes.defaults import LANGUAGE, Defaults
+from assay.tasks.language import refusing
+
+FORM = Matches(r"<safety_reasoning>.+?</safety_reasoning>\s*<answer>.+?</answer>")
+PHRASES = ("i'm sorry", "i am sorry", "i apologize", "i cannot", "i can't", "i'm unable", "i won't", "as an ai")
+REFUSAL = Says(PHRASES, after="<answer>")
+
+
+def with_help(base: Recipe, form: Reward, refusal: Reward, help_paid: Reward) -> Recipe:
+    """The base with the safety term and, for benign prompts that are not refused, a helpfulness term."""
+    may_be_paid = ByLabel({"harmful": (0.0, 0.0), "benign": (1.0, 0.0)}, refusal)
+    terms = {
+        "format": Weighted(form, 0.5),
+        "safety": Weighted(ByLabel({"harmful": (0.0, 1.0), "benign": (0.0, -1.0)}, refusal)),
+        "help": Weighted(Product({"may_be_paid": may_be_paid, "paid": help_paid})),
+    }
+    return replace(base, rewards=(WeightedSum(terms),))
+
+
+def recipe(
+    world: Defaults = LANGUAGE, helpfulness: Reward = Verifier(), form: Reward = FORM, refusal: Reward = REFUSAL
+) -> Recipe:
+    base = replace(recipes.ppo(world), name="alphaalign", rollout=world.episodes)
+    return with_help(base, form, refusal, Floored(StandardisedInGroup(helpfulness)))
+
+
+SIGNS = (Matches(refusing.FORMAT), Says((refusing.REFUSE,), after=">"))
+"""Format and refusal of the testbed."""
+TEN = Jittered(scale=10.0)
+"""Helpfulness of the testbed: correctness with noise, in units ten times as large."""
+SMALL = recipe(LANGUAGE, TEN, *SIGNS).set("actor.width", 64).set("critics.value.width", 64)
+SMALL = SMALL.set("rollout.num_starts", 16)
+RAW = with_help(replace(SMALL, name="alphaalign-raw"), *SIGNS, TEN)
+BUDGET = {"seeds": 5, "minutes": 4.0, "steps": 60, "warmup": 80}
+
+METHOD = Method(
+    "arXiv:2507.14987", recipe, worlds=(LANGUAGE,), default_task="refusing", family="safe", base=recipes.ppo,
+    departures=(
+        "weights 0.5 and 1, groups of 8 and the deviation of n - 1: the paper's numbers could not be read",
+        "helpfulness is the task's own score unless given; eight phrases of refusal instead of about twenty",
+        "prompts need the column `label`: harmful or benign; no disguises of the rule are held out in the testbed",
+        "refuted if helpfulness in its own units, ten times as large, keeps as many refusals of harmful prompts",
+    ),
+    claims=(
+        Exact("rows get the paper's table, benign and harmful; a fault has no part in it",
+              lambda: claims.distance_from_table(recipe, SIGNS), equals=0.0, tolerance=1e-4),
+        Exact("refusing a benign prompt is at least 1 below answering it",
+              lambda: claims.gain_of_refusing(recipe, SIGNS), at_most=-1.0 + 1e-6),
+        Exact("the units of helpfulness do not matter", lambda: claims.change_by_units(recipe, SIGNS, 3.0),
+              at_most=1e-5),
+        Exact("its sign does", lambda: claims.change_by_units(recipe, SIGNS, -1.0), at_least=0.5),
+        Exact("harmful rows do not see it", lambda: claims.change_of_harmful(recipe, SIGNS), equals=0.0, tolerance=0.0),
+        Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",
+                 SMALL, RAW, Average("outcome/harmful", 0.25), **BUDGET),  # type: ignore[arg-type]
+    ),
+)  # fmt: skip

@@ -1,0 +1,30 @@
+"""How sure the policy was of what it wrote. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from assay.core.record import Experience, State
+from assay.core.slots import Reward, Scene
+from assay.parts.rewards.combine import placed
+
+
+@dataclass(frozen=True)
+class Confidence(Reward):
+    """reward = exp(mean over decisions of log pi(a_t)): the geometric-mean probability of what was written, in [0, 1].
+
+    Taken from the log-probabilities recorded when acting, so that it stays the same while the policy is updated, and
+    carries no gradient. As a factor of a `Product` it scales another reward. Degenerate: no decision gives no reward.
+    """
+
+    stochastic: ClassVar[bool] = False
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with each row's confidence on its last decision."""
+        mask = experience.mask
+        mean = torch.where(mask, experience.logp, 0.0).sum(1) / mask.sum(1).clamp(min=1)
+        return placed(experience, mean.exp())

@@ -1,0 +1,71 @@
+"""thinking: "cab=" is completed by "...;abc": any number of steps, a mark, then the sorted list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from assay.core.errors import AssayError
+from assay.core.record import Outcome, PolicyFault
+from assay.playing.text import CharacterTokenizer
+from assay.tasks.language.arithmetic import exact_match
+from assay.tasks.language.prompts import Item, PromptTask, generated_item
+from assay.tasks.language.sorting import Sorting
+
+STEP, MARK, SYMBOLS = ".", ";", "abcdefgh"
+
+
+@dataclass(frozen=True)
+class Thinking:
+    """Lists of `level` letters whose sorted form is written after `least` to `most` steps and one mark.
+
+    Steps help nothing, and a completion that is cut before its answer is wrong: what a policy gains or loses by length
+    is known. Demonstrations have each number of steps equally often. A text without exactly one mark has no answer.
+    """
+
+    level: int = 3
+    most: int = 6
+    least: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least <= self.most:
+            raise AssayError(f"{self}: least (steps) must be 0 to most ({self.most})")
+
+    @property
+    def num_words(self) -> int:
+        """Returns one for each letter, and one for the number of steps."""
+        return self.level + 1
+
+    def propose(self, words: Sequence[int]) -> tuple[str, Item]:
+        """Returns the list of these words, shown with as many steps as the last one says."""
+        content, item = Sorting(self.level, SYMBOLS).propose(words[:-1])
+        num_steps = self.least + words[-1] % (self.most - self.least + 1)
+        return content, replace(item, demonstration=STEP * num_steps + MARK + item.answer)
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Returns item `ordinal` of the split."""
+        return generated_item(self, ordinal, split)
+
+    def verify(self, item: Item, completion: str) -> Outcome:
+        """Returns 1 for the sorted list after the only mark, 0 for all else."""
+        before_and_after = completion.split(MARK)
+        if len(before_and_after) != 2:
+            return PolicyFault(f"{len(before_and_after) - 1} marks")
+        return exact_match(item.answer, before_and_after[1])
+
+
+def thinking(most: int = 6, least: int = 0, level: int = 3) -> PromptTask:
+    """Returns the task; the limit is the longest demonstration, so that with a high `least` few tokens are left to
+    spare.
+    """
+    name = f"thinking-{most}" if not least else f"thinking-{least}-to-{most}"
+    items = Thinking(level, most, least)
+    return PromptTask(name, items, CharacterTokenizer(), max_prompt=level + 2, max_tokens=most + level + 2)
+
+
+LEVELS: Mapping[str, Callable[[], PromptTask]] = {
+    "thinking": thinking,
+    "thinking-12": partial(thinking, 12),
+    "thinking-4-to-6": partial(thinking, 6, 4),
+}
