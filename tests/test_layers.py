@@ -791,7 +791,7 @@ BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
         ({CREDIT: source("def process_x() -> None:", '    """P."""')}, {"assay/parts/credit/b.py: process_x"}),
         ({CREDIT: source("def f_v2() -> None:", '    """F."""')}, {"assay/parts/credit/b.py: f_v2"}),
     ],
-    "phrases": 92[({CREDIT: source("# mend it")}, {"assay/parts/credit/b.py: # mend it"})],
+    "phrases": [({CREDIT: source("# mend it")}, {"assay/parts/credit/b.py: # mend it"})],
 }
 
 
