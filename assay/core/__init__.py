@@ -1,1 +1,1 @@
-"""The record, spaces, slots, recipes and settings: what everything else is written in terms of."""
+"""The record, spaces, slots, recipes and settings that every other package builds on."""

@@ -1,6 +1,6 @@
-"""The difference of two recipes: which parts were swapped, added or left out, and which settings were changed.
+"""The difference of two recipes: parts that were swapped, added or left out, and settings that were changed.
 
-It is computed from the values, so that what a method changes is never typed twice.
+It is computed from the values, so the list of a method's changes cannot disagree with its code.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TERMS = ("objective", "regularizers", "critic")
 
 @dataclass(frozen=True)
 class Change:
-    """What stands at a path in one recipe and in the other; ABSENT where there is nothing."""
+    """The values at one path in the two recipes; ABSENT if a recipe has no value there."""
 
     path: tuple[str, ...]
     before: Any
@@ -36,7 +36,7 @@ class Change:
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """The fields of the recipe or of the stage in which it is: credit, rollout, objective, optimizer."""
+        """The fields of the recipe or stage that contain the path: credit, rollout, objective, optimizer."""
         if self.path[0] != "stages":
             return self.path[:1]
         if len(self.path) > 2:
@@ -46,24 +46,24 @@ class Change:
 
     @property
     def place(self) -> str:
-        """The path as it is shown: a stage by its name, and no class's name where the part itself was swapped."""
+        """The path for display: a stage by its name, and without the class name if the part itself was swapped."""
         known = {type(one).__name__ for one in (self.before, self.after)}
         shown = self.path[:-1] if self.path[-1].partition("-")[0] in known else self.path
         return ".".join(shown[1:] if shown[0] == "stages" and len(shown) > 2 else shown)
 
     @property
     def is_part(self) -> bool:
-        """Whether a part was swapped, added or left out; False for a changed setting of one that both have."""
+        """True if a part was swapped, added or left out; False if a setting of a part in both recipes changed."""
         return any(is_dataclass(one) and not is_schedule(one) for one in (self.before, self.after))
 
 
 def differences(before: Recipe, after: Recipe) -> list[Change]:
-    """What differs, in the order of a recipe's fields; names of recipes and stages are left out."""
+    """Returns the changes in the order of a recipe's fields, except names of recipes and stages."""
     return [change for change in below((), before, after) if change.path[-1] != "name"]
 
 
 def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
-    """The changes from one tree to another. A swapped part is one change, whatever its settings."""
+    """Returns the changes from one tree to another. A swapped part is one change, whatever its settings."""
     if same(before, after):
         return []
     if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -79,7 +79,9 @@ def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal; arrays, which have no single answer, are compared by their text."""
+    """Returns whether two values are equal. Arrays, whose comparison has no single truth value, are compared by their
+    repr.
+    """
     try:
         return bool(one == other)
     except (RuntimeError, ValueError):
@@ -87,12 +89,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def are_parts(items: tuple[Any, ...]) -> bool:
-    """Whether the elements of a tuple are parts."""
+    """Returns whether the elements of a tuple are parts."""
     return bool(items) and all(is_dataclass(item) for item in items)
 
 
 def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:
-    """Pairs of elements of the same name; where each side has one left over, these two are a pair."""
+    """Pairs elements of the same name. If each side has exactly one left over, these two are a pair."""
     mine, theirs = (
         dict(zip(numbered([own_name(item) for item in items]), items, strict=True)) for items in (before, after)
     )
@@ -104,9 +106,9 @@ def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, 
     return pairs
 
 
-# ---------------------------------------------------------------------------------------------------- words
+# ---------------------------------------------------------------------------------------------------- text
 def brief(value: Any) -> str:
-    """A part in one line: its class and the settings that are not its defaults."""
+    """Returns a part in one line: its class and the settings that differ from their defaults."""
     if isinstance(value, Recipe):
         return value.name
     if isinstance(value, Phase):
@@ -127,7 +129,7 @@ def brief(value: Any) -> str:
 
 
 def changed_settings(part: Any) -> list[str]:
-    """The settings of a part that differ from their defaults; those without a default always do."""
+    """Returns the settings that differ from their defaults; a setting without a default is always included."""
     told = []
     for one in fields(part):
         default = one.default_factory() if one.default_factory is not MISSING else one.default

@@ -2,6 +2,6 @@
 
 
 class AssayError(Exception):
-    """What a user can mend; the message names the field, the value and the fix."""
+    """An error the user can fix. The message names the field, the bad value and a valid one."""
 
     exit_code = 2

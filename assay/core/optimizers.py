@@ -1,4 +1,4 @@
-"""Optimizers: frozen parts that move flat tensors of parameters; what they remember is a state that is saved."""
+"""Optimizers: frozen parts that update flat tensors of parameters and keep a saved state."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from assay.core.slots import Optimizer, Schedule, number
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101); gradients are scaled down to
-    `clip_norm` first.
+    """Adam (arXiv:1412.6980) with decoupled weight decay (arXiv:1711.05101). Gradients are first clipped to the
+    global norm `clip_norm`.
 
-    Values of less than 32 bits (bfloat16) keep float32 masters beside their moments: steps move the masters, and the
-    values are their roundings, so that changes far below a value's precision add up. A value that somebody else has
-    written is no longer its master's rounding, and its master starts from it. A gradient of NaN changes nothing, bit
-    for bit, and is not counted; the host never waits for the answer.
+    Parameters of less than 32 bits (bfloat16) have float32 master weights in the optimizer state. Steps update the
+    masters, and the parameters are their roundings, so changes far below a parameter's precision add up. A parameter
+    that was overwritten from outside no longer equals its master's rounding; its master restarts from the new value.
+    A NaN gradient changes nothing, bit for bit, and is not counted as a step; the host never waits for that check.
     """
 
     is_steady: ClassVar[bool] = True
@@ -32,7 +32,7 @@ class Adam(Optimizer):
     clip_norm: float = 1.0
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """First and second moments, the number of steps, and masters where values are of low precision."""
+        """Returns zero moments, the step count 0, and master weights for parameters of low precision."""
         masters = [each.detach().to(widened(each)) for each in values]
         first, second = ([torch.zeros_like(each) for each in masters] for _ in range(2))
         state = {"first": first, "second": second, "steps": torch.zeros((), device=values[0].device)}
@@ -59,23 +59,24 @@ class Adam(Optimizer):
 
 
 def widened(value: Tensor) -> torch.dtype:
-    """float32, or wider where the value is."""
+    """Returns float32, or the value's own dtype if it is wider."""
     return torch.promote_types(value.dtype, torch.float32) if value.is_floating_point() else value.dtype
 
 
 def total(sums: Sums, name: str) -> tuple[float, float]:
-    """(sum, count) of a metric of this update; (0, 0) where no loss gave it."""
+    """Returns (sum, count) of a metric of this update; (0, 0) if no loss reported it."""
     entries = sums.get(name, [])
     return sum(float(value) for value, _ in entries), sum(float(count) for _, count in entries)
 
 
 @dataclass(frozen=True)
 class Traced(Optimizer):
-    """Eligibility traces in front of an optimizer: z <- decay * z + g, and the inner one descends along delta * z.
+    """Eligibility traces in front of an optimizer: z <- decay * z + g; the inner optimizer descends along delta * z.
 
     g is the gradient of minus an output (a value, a log-probability), delta the mean of the metric `td_error`, decay
-    discount * lambda. z is emptied before a decision that the metric `trace_cut` marks and after one that ends an
-    episode (`episode_over`). Assumes one decision an update; without one nothing moves. decay 0 is TD(0).
+    discount * lambda. z is set to zero before a decision that the metric `trace_cut` marks and after one that ends an
+    episode (`episode_over`). Assumes one decision per update; an update without one changes nothing. decay 0 is
+    TD(0).
     """
 
     inner: Optimizer
@@ -85,15 +86,15 @@ class Traced(Optimizer):
 
     @property
     def learning_rate(self) -> float | Schedule:
-        """The inner one's."""
+        """The learning rate of the inner optimizer."""
         return self.inner.learning_rate
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """Empty traces, and the inner state."""
+        """Returns zero traces and the inner optimizer's state."""
         return {"trace": [torch.zeros_like(each) for each in values], "inner": self.inner.init(values)}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Moves the traces, then the values."""
+        """Updates the traces, then the values, in place."""
         delta, decisions = total(sums, "td_error")
         if not decisions:
             return
@@ -120,11 +121,11 @@ class ObGD(Optimizer):
     clip_norm: ClassVar[float] = 0.0
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         return {}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """One bounded step, in place."""
+        """Takes one bounded step, in place."""
         delta, decisions = total(sums, "td_error")
         length = sum(float(each.abs().sum()) for each in gradients)
         if not length or not delta:
@@ -138,17 +139,17 @@ class ObGD(Optimizer):
 
 @dataclass(frozen=True)
 class Descent(Optimizer):
-    """p <- p - learning_rate * g. At rate 1, with g = p - a mean, p becomes that mean at once."""
+    """p <- p - learning_rate * g. At rate 1, with g = p - mean, one step sets p to that mean."""
 
     learning_rate: float | Schedule = 1.0
     clip_norm: float = 0.0
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """Nothing to remember."""
+        """Returns an empty state."""
         return {}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """One step, in place."""
+        """Takes one step, in place."""
         for value, gradient in zip(values, gradients, strict=True):
             value.sub_(gradient, alpha=number(self.learning_rate))
 
@@ -157,18 +158,18 @@ class Descent(Optimizer):
 class Averaging(Optimizer):
     """p <- p - learning_rate * (k / n) * g: with g = p - mean of k samples, p is the mean of all n samples so far.
 
-    k is the metric `samples` of the update. The first samples replace whatever p was.
+    k is the metric `samples` of the update. The first samples replace the initial p.
     """
 
     learning_rate: float | Schedule = 1.0
     clip_norm: ClassVar[float] = 0.0
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """No samples yet."""
+        """Returns a state with zero samples."""
         return {"samples": 0.0}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Moves the means, in place."""
+        """Updates the means, in place."""
         new = total(sums, "samples")[1]
         if not new:
             return

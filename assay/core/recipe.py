@@ -1,4 +1,4 @@
-"""A recipe: a frozen record of parts. It is a value: replace a part and you have another method."""
+"""A recipe: a frozen record of parts. Replacing a part gives another method."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from assay.core.slots import (
 from assay.core.verifier import Verifier
 
 WITH_STATE = ("sources", "rollout", "curriculum", "rewards", "select", "credit", "constraints")
-"""Slots of a recipe whose parts have a saved state; paths of `Phase.data` begin with one."""
+"""Slots of a recipe whose parts have a saved state; every path of `Phase.data` begins with one of them."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One optimizer step: which models it trains, on the sum of which terms, how often (every `every`-th update).
+    """One optimizer step: trains the models `trains` on the sum of its terms, every `every`-th update.
 
-    A stage with a `source` of its own learns from that one, apart from the others: a critic from replay, say, beside
-    an actor that learns from what is fresh. Stages with equal sources share its batches.
+    A stage with its own `source` trains on that source only: for example a critic on replay beside an actor on fresh
+    experience. Stages with equal sources share their batches.
     """
 
     name: str
@@ -64,17 +64,16 @@ class Stage:
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """What its terms declare."""
+        """Columns and scores that its terms declare."""
         return frozenset().union(*(term.needs for term in self.terms))
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A second set of a model's parameters that follows it: copy <- copy + rate * (model - copy), every `every`
-    updates.
+    """A target network or frozen reference of a model: copy <- copy + rate * (model - copy), every `every` updates.
 
-    rate 0 never moves (a reference), rate 1 copies (DQN), 0.005 follows slowly (Polyak averaging). With a `gate` it
-    follows only when, and only those of its members for which, the gate says so.
+    rate 0 never changes it (a reference policy), rate 1 is a hard update (DQN), 0.005 is Polyak averaging. With a
+    `gate` the copy is updated only if the gate allows it, member by member for an ensemble.
     """
 
     of: str
@@ -85,12 +84,12 @@ class Copy:
 
 @dataclass(frozen=True)
 class Phase:
-    """What happens before a recipe: another recipe for some steps, in the same task or in a changed one.
+    """A phase before a recipe: another recipe for some steps, in the same task or in a changed one.
 
-    `hands` says which weights go on to later phases and under which name or names: a model, or part of one ("actor" ->
-    "actor.members.0"). What is handed to a model twice is there as it was handed last. `data` says which states of its
-    parts go on, and under which name ("sources.0" -> "replay"): offline data, memories, tables. Parts of later phases
-    find them in `scene.handed` when they are initialised; a hash of each is in the run folder.
+    `hands` maps the weights that later phases receive to their name or names there: a model, or part of one ("actor"
+    -> "actor.members.0"). If two phases give the same name, the later one wins. `data` maps the states of its parts
+    that later phases receive to a name ("sources.0" -> "replay"): offline datasets, replay memories, tables. Parts of
+    later phases read them from `scene.handed` when they are initialised; a hash of each is in the run folder.
     """
 
     name: str
@@ -102,34 +101,36 @@ class Phase:
 
     @property
     def handed(self) -> list[tuple[str, str]]:
-        """(own, theirs) of all that it hands on."""
+        """(own name, name in later phases) of all weights that it passes on."""
         pairs = ((own, (names,) if isinstance(names, str) else names) for own, names in self.hands.items())
         return [(own, name) for own, names in pairs for name in names]
 
 
 @dataclass(frozen=True)
 class Feed:
-    """A source and the stages that learn from its batches."""
+    """A source and the stages that train on its batches."""
 
     source: Source
     stages: tuple[Stage, ...]
 
     def needs(self, recipe: Recipe) -> frozenset[Need | Annotation]:
-        """What a batch must carry: for the recipe's own source also what credit and constraints read."""
+        """Returns what a batch must contain; for the recipe's own source this includes what credit and constraints
+        read.
+        """
         own = frozenset().union(*(stage.needs for stage in self.stages))
         return recipe.needs if self.source == recipe.source else own
 
     def copies(self, recipe: Recipe) -> dict[str, Copy]:
-        """The copies of models that its stages train; they follow after each of its batches."""
+        """Returns the target networks of the models its stages train; they are updated after each of its batches."""
         trained = {name for stage in self.stages for name in stage.trains}
         return {name: copy for name, copy in recipe.copies.items() if copy.of in trained}
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a method is made of. `steps` is the budget that its defaults were chosen for; `before` are the phases of a
-    program, each with its own budget, whose last phase is the recipe itself. `behaviour` is the model that gathers: the
-    actor, or a copy of it that lags behind.
+    """The parts of a method. `steps` is the budget its defaults were chosen for. `before` are earlier phases
+    (pretraining), each with its own budget; the recipe itself is the last phase. `behaviour` is the acting policy:
+    the actor, or a lagging copy of it.
     """
 
     name: str
@@ -151,8 +152,8 @@ class Recipe:
     wrapper: Wrapper | None = None
 
     def policy(self, models: Mapping[str, Any]) -> Any:
-        """Who acts once training is over: the actor in the frame in which it learned, or what the wrapper puts around
-        it and the other trained models.
+        """Returns the policy to deploy: the actor with the observation change it was trained with (`frame`), then the
+        recipe's `wrapper`, if any, around it and the other trained models.
         """
         who, frame = "actor" if self.wrapper is None else self.wrapper.actor, frame_of(self.rollout)
         framed = models if frame is None else {**models, who: frame.around({**models, "actor": models[who]})}
@@ -160,14 +161,14 @@ class Recipe:
 
     @property
     def models(self) -> set[str]:
-        """Names of its models, copies included."""
+        """Names of its models, target networks included."""
         return {"actor", *self.critics, *self.copies}
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
-        """Sources with the stages that learn from them, in the order of the stages.
+        """Sources with the stages that train on them, in the order of the stages.
 
-        The recipe's own source is always among them, even where no stage is left to it.
+        The recipe's own source is always included, even if no stage uses it.
         """
         sources: list[Source] = []
         stages: list[list[Stage]] = []
@@ -183,22 +184,22 @@ class Recipe:
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """What any of its parts declares."""
+        """Everything that its parts declare as needed."""
         parts: tuple[Transform | Stage, ...] = (*self.credit, *self.constraints, *self.stages)
         return frozenset().union(*(part.needs for part in parts))
 
     def set(self, path: str, value: Any) -> Recipe:
-        """The recipe with one setting changed; `path` is any unambiguous end of the setting's full path."""
+        """Returns the recipe with one setting changed. `path` is any unambiguous end of the setting's full path."""
         full = find_setting(self, path)
         result = cast(Recipe, changed(self, full, coerced(".".join(full), read(self, full), value)))
-        if full[0] == "actor":  # critics on the actor's network are built as it is
+        if full[0] == "actor":  # critics that share the actor's network are built like it
             critics = {name: followed(model, self.actor, result.actor) for name, model in self.critics.items()}
             result = replace(result, critics=critics)
         return result.share_models(self) if full[0] in ("actor", "critics") else result
 
     def share_models(self, old: Recipe) -> Recipe:
-        """The recipe, with models that its phases had in common with `old` changed as they were changed here: what is
-        handed from phase to phase keeps one shape.
+        """Returns the recipe with the models that its phases shared with `old` changed as they were changed here, so
+        that weights passed between phases keep one shape.
         """
 
         def shared(phase: Phase) -> Phase:
@@ -211,12 +212,12 @@ class Recipe:
         return replace(self, before=tuple(shared(phase) for phase in self.before)) if self.before else self
 
     def at(self, progress: Progress) -> Recipe:
-        """The recipe with every schedule replaced by its value now; its phases are left out."""
+        """Returns the recipe with every schedule replaced by its current value and without its phases."""
         alone = replace(self, before=()) if self.before else self
         return cast(Recipe, resolved(alone, progress)) if has_schedule(alone) else alone
 
     def check(self) -> None:
-        """Refuses combinations that cannot work, before compute is spent."""
+        """Raises AssayError for combinations that cannot work, before compute is spent."""
         models = self.models
         self.check_phases()
         self.check_slots()
@@ -224,44 +225,47 @@ class Recipe:
         for name, copy in self.copies.items():
             if copy.of not in models - set(self.copies):
                 raise AssayError(
-                    f"copies.{name} copies '{copy.of}', which is no model of this recipe ({', '.join(sorted(models))})"
+                    f"copies.{name} copies '{copy.of}', which is not a model of this recipe "
+                    f"({', '.join(sorted(models))})"
                 )
         if self.behaviour not in models:
-            raise AssayError(f"behaviour is '{self.behaviour}', no model of this recipe ({', '.join(sorted(models))})")
+            raise AssayError(
+                f"behaviour is '{self.behaviour}', which is not a model of this recipe ({', '.join(sorted(models))})"
+            )
         for stage in self.stages:
             for name in stage.trains:
                 if name not in models - set(self.copies):
                     raise AssayError(
-                        f"stage '{stage.name}' trains '{name}', which is no model of this recipe "
+                        f"stage '{stage.name}' trains '{name}', which is not a model of this recipe "
                         f"({', '.join(sorted(models))})"
                     )
         self.check_models()
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
-                "a part needs state values, but the recipe has no critic 'value'; add critics={'value': ...}"
+                "a part needs state values, but the recipe has no critic 'value'. Add critics={'value': ...}"
             )
         for need in self.needs:
             if not isinstance(need, Need) and need.model not in models:
                 raise AssayError(
-                    f"the column '{need.column}' is computed by the model '{need.model}', which is no model of this "
+                    f"the column '{need.column}' is computed by the model '{need.model}', which is not a model of this "
                     f"recipe ({', '.join(sorted(models))})"
                 )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
-            raise AssayError("a part needs a reference policy; add copies={'reference': Copy(of='actor')}")
+            raise AssayError("a part needs a reference policy. Add copies={'reference': Copy(of='actor')}")
 
     def check_models(self) -> None:
-        """Refuses a term or a wrapper that reads a model which the recipe lacks."""
+        """Raises AssayError if a term or a wrapper reads a model that the recipe lacks."""
         parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
         reads = [(where, name) for where, term in parts for name in models_read(term)]
         for where, name in (*reads, *(("wrapper", name) for name in (self.wrapper.reads if self.wrapper else ()))):
             if name not in self.models:
                 raise AssayError(
-                    f"{where} reads '{name}', which is no model of this recipe ({', '.join(sorted(self.models))}). "
-                    "Add it to critics or copies, or give the part the name of another model"
+                    f"{where} reads '{name}', which is not a model of this recipe ({', '.join(sorted(self.models))}). "
+                    "Add it to critics or copies, or set the part to another model's name"
                 )
 
     def check_slots(self) -> None:
-        """Refuses a part in a slot that it was not declared for."""
+        """Raises AssayError if a part is in a slot that it does not inherit."""
         listed: list[tuple[str, Any, type | tuple[type, ...]]] = [
             *(("rewards", part, Reward) for part in self.rewards),
             *(("credit", part, (Prepare, Credit)) for part in self.credit),
@@ -282,7 +286,7 @@ class Recipe:
                 raise AssayError(f"{place} holds {type(part).__name__}, {is_a}. Put a {names} there")
 
     def check_columns(self) -> None:
-        """Refuses a part that reads a column which no earlier part of the recipe writes."""
+        """Raises AssayError if a part reads a column that no earlier part of the recipe writes."""
         known = {name for feed in self.feeds for name in feed.source.writes}
         known |= {need.column for need in self.needs if not isinstance(need, Need)}
         known |= set(self.rollout.writes) if self.rollout else set()
@@ -295,25 +299,26 @@ class Recipe:
                 check_reads(term, term.reads, known)
 
     def check_phases(self) -> None:
-        """Refuses phases of one name, and hands that no model gives or takes."""
+        """Raises AssayError for repeated phase names and for weights that no model gives or receives."""
         names = [phase.name for phase in self.before]
         for place, phase in enumerate(self.before):
             if names.count(phase.name) > 1 or not phase.name.replace("-", "").isalnum():
                 raise AssayError(
-                    f"before: the phase name '{phase.name}' must be letters, digits and '-', different for each phase"
+                    f"before: the phase name '{phase.name}' is invalid or taken. Use letters, digits and '-'"
                 )
             if phase.steps < 1:
-                raise AssayError(f"before.{phase.name}.steps is {phase.steps}; give at least 1")
+                raise AssayError(f"before.{phase.name}.steps is {phase.steps}. Use at least 1")
             phase.recipe.check()
             for path in phase.data:
                 if path.split(".")[0] not in WITH_STATE:
                     raise AssayError(
-                        f"before.{phase.name}.data gives the state '{path}'; a path begins with {', '.join(WITH_STATE)}"
+                        f"before.{phase.name}.data gives the state '{path}'. "
+                        f"Begin it with one of {', '.join(WITH_STATE)}"
                     )
             later = self.models.union(*(after.recipe.models for after in self.before[place + 1 :]))
             for own, theirs in phase.handed:
                 if own.split(".")[0] not in phase.recipe.models:
-                    raise AssayError(f"before.{phase.name}.hands gives '{own}', which is no model of that phase")
+                    raise AssayError(f"before.{phase.name}.hands gives '{own}', which is not a model of that phase")
                 if theirs.split(".")[0] not in later:
                     raise AssayError(f"before.{phase.name}.hands gives '{theirs}', which no later phase has")
 
@@ -323,6 +328,6 @@ def check_reads(part: Any, reads: tuple[str, ...], known: set[str]) -> None:
     for name in reads:
         if not is_given(name) and name not in known:
             raise AssayError(
-                f"{type(part).__name__} reads the column '{name}', which no earlier part of this recipe writes; "
+                f"{type(part).__name__} reads the column '{name}', which no earlier part of this recipe writes. "
                 f"{writers_of(name)}"
             )

@@ -1,10 +1,10 @@
-"""The one record of what happened, and the small values that parts hand to each other.
+"""The record of experience, and the small values that parts exchange.
 
 Axes: B sequences, T decisions, A action dimensions, K costs.
 
-A column with `mask` false is not a decision of this actor: a prompt token, padding, a tool's output, the column
-that holds an episode's final observation. The context after decision t is column t + 1, in every world: a
-transition of replay is a sequence of two columns, one decision and what followed it.
+A column with `mask` false is not a decision of this actor: a prompt token, padding, a tool's output, the column with
+an episode's final observation. The context after decision t is column t + 1, in every world: a replay transition is a
+sequence of two columns, the decision and its successor.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from assay.core.errors import AssayError
 from assay.core.spaces import Context
 
 Sums = dict[str, list[tuple[Tensor, Tensor]]]
-"""(sum, count) of each metric, one entry for each loss; added up when the step is over."""
+"""(sum, count) of each metric, one entry per loss; summed at the end of the step."""
 
 State = dict[str, Any]
-"""What a part remembers: a tree of dicts, lists, tensors, numbers and text. It is saved with the run."""
+"""The state of a part: a tree of dicts, lists, tensors, numbers and text. It is saved with the run."""
 
 
 class Need(Enum):
-    """What a part reads besides the record; nothing is computed that no part of the recipe declares."""
+    """Inputs that a part declares besides the record; the engine computes only those that some part declares."""
 
     LOGP = "log-probability of each recorded decision under the current policy"
     ENTROPY = "entropy of each decision's distribution"
     LOGITS = "the whole distribution of each decision"
     HIDDEN = "last hidden state of each decision"
-    VALUE = "column `value`: the state value before each decision, by the critic `value`"
-    REFERENCE = "column `logp_ref`: log-probability under the copy named `reference`"
+    VALUE = "column `value`: the state value before each decision, from the critic `value`"
+    REFERENCE = "column `logp_ref`: log-probability under the frozen model `reference`"
 
 
 class Origin(IntEnum):
-    """Where a sequence came from; the values of the column `source`."""
+    """Origin of a sequence: the values of the column `source`."""
 
     POLICY = 0
     OLDER_SELF = 1
@@ -53,14 +53,14 @@ class Origin(IntEnum):
 # ---------------------------------------------------------------------------------------------------- outcomes
 @dataclass(frozen=True)
 class Score:
-    """A verifier's number."""
+    """The score a verifier gave."""
 
     value: float
 
 
 @dataclass(frozen=True)
 class PolicyFault:
-    """The policy's own failure (no answer, too long, its code timed out); trains with `value`."""
+    """A failure of the policy (no answer, too long, its code timed out); trains with reward `value`."""
 
     kind: str
     value: float = 0.0
@@ -68,7 +68,7 @@ class PolicyFault:
 
 @dataclass(frozen=True)
 class InfraFault:
-    """The infrastructure's failure. Never a number: the sequence leaves training and is counted."""
+    """A failure of the infrastructure, never a number: the sequence is excluded from training and counted."""
 
     kind: str
 
@@ -79,13 +79,13 @@ Outcome = Score | PolicyFault | InfraFault
 # ---------------------------------------------------------------------------------------------------- the record
 @dataclass(frozen=True)
 class Experience:
-    """B sequences of up to T decisions, the same columns for tokens and torques.
+    """B sequences of up to T decisions, with the same columns for language and control.
 
-    `logp` is under whoever acted, as recorded when acting. A scalar outcome sits on the last decision of `reward`.
-    Terminal steps do not bootstrap, truncated ones do; where both are set the task ended the episode (terminal) by
-    cutting it (truncated). Columns that are None are absent: no `group` means that each row is its own group.
-    In a game a row is what one player did: `player` [B] says which, and the rows of a game share `episode`.
-    `extra` holds what parts add under their own names, each [B] or [B, T, ...].
+    `logp` is under the acting policy, as recorded when acting. A scalar outcome is on the last decision of `reward`.
+    Terminal steps do not bootstrap, truncated ones do; if both are set, the task itself ended the episode (terminal)
+    by cutting it (truncated). Columns that are None are absent: without `group`, each row is its own group. In a game
+    a row holds one player's decisions: `player` [B] is its number, and the rows of a game share `episode`. `extra`
+    holds columns that parts add under their own names, each [B] or [B, T, ...].
     """
 
     context: Context
@@ -117,39 +117,39 @@ class Experience:
 
     @cached_property
     def num_decisions(self) -> Tensor:
-        """How many decisions it holds, computed once."""
+        """The number of decisions (cached)."""
         return self.mask.sum()
 
     @cached_property
     def weight(self) -> Tensor:
-        """The mask as numbers: 1 for a decision, 0 elsewhere; computed once."""
+        """The mask as numbers: 1 for a decision, 0 elsewhere (cached)."""
         return self.mask.to(self.reward.dtype)
 
     @cached_property
     def now(self) -> Experience:
-        """All columns but the last; made once."""
+        """Columns 0..T-2, the `s` of each transition (cached); `after` holds the matching `s'`."""
         return self.columns(0, self.num_columns - 1)
 
     @cached_property
     def after(self) -> Experience:
-        """All columns but the first: what followed each column of `now`; made once."""
+        """Columns 1..T-1, the `s'` of each transition in `now` (cached)."""
         return self.columns(1, self.num_columns)
 
     def column(self, name: str) -> Tensor:
-        """A column that a part added; says which are there when it is missing."""
+        """Returns a column of `extra`; the error for a missing one lists the columns there are."""
         if name not in self.extra:
             there = ", ".join(sorted(self.extra)) or "none"
             raise AssayError(
-                f"this experience has no column '{name}' (added so far: {there}); put the part that writes it earlier"
+                f"this experience has no column '{name}' (columns so far: {there}). Put the part that writes it earlier"
             )
         return self.extra[name]
 
     def add(self, columns: Mapping[str, Tensor]) -> Experience:
-        """The same record with these extra columns."""
+        """Returns the record with these extra columns."""
         return self.with_columns(extra={**self.extra, **columns})
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Experience:
-        """Applies `change` to every tensor."""
+        """Returns the record with `change` applied to every tensor."""
         changed: dict[str, Any] = {}
         for name in COLUMNS:
             value = self.__dict__[name]
@@ -160,23 +160,23 @@ class Experience:
         return self.with_columns(**changed)
 
     def with_columns(self, **columns: Any) -> Experience:
-        """`dataclasses.replace` for the hot path: the same record with these fields."""
+        """Returns the record with these fields replaced: a fast `dataclasses.replace` for the hot path."""
         new = object.__new__(Experience)
         new.__dict__.update({name: self.__dict__[name] for name in COLUMNS}, **columns)
         return new
 
     def rows(self, index: Tensor | slice) -> Experience:
-        """The sequences at `index`."""
+        """Returns the sequences at `index`."""
         if isinstance(index, Tensor) and index.dtype == torch.int64:
             return self.map(lambda column: column.index_select(0, index))
         return self.map(lambda column: column[index])
 
     def own(self) -> Experience:
-        """The sequences that the policy itself acted: all of them where nobody says otherwise."""
+        """Returns the sequences sampled by the policy itself: all of them if there is no column `source`."""
         return self if self.source is None else self.rows(self.source == int(Origin.POLICY))
 
     def to(self, device: torch.device | str) -> Experience:
-        """The record on another device; it remembers what it was in the host's memory."""
+        """Returns the record on another device; it keeps a reference to the CPU record it came from."""
         moved = self.map(lambda column: column.to(device))
         if self.mask.device.type == "cpu":
             moved.__dict__["on_cpu"] = self
@@ -184,11 +184,13 @@ class Experience:
 
     @cached_property
     def on_cpu(self) -> Experience:
-        """The record in the host's memory, for which nobody waits where it came from there."""
+        """Returns the record on the CPU, without a transfer if it came from there."""
         return self if self.mask.device.type == "cpu" else self.to("cpu")
 
     def per_decision(self) -> Iterator[tuple[str, Tensor]]:
-        """Names and tensors of all columns that have the axis T ('context.' and 'extra.' before mapped ones)."""
+        """Returns names and tensors of all columns with the axis T, those of mappings prefixed by 'context.' and
+        'extra.'.
+        """
         for f in fields(self):
             value = getattr(self, f.name)
             if f.name in ("context", "extra"):
@@ -199,11 +201,13 @@ class Experience:
                 yield f.name, value
 
     def columns(self, start: int, stop: int) -> Experience:
-        """Columns start..stop of the axis T; per-sequence columns stay."""
+        """Returns columns start..stop of the axis T; columns per sequence are unchanged."""
         return self.map(lambda column: column[:, start:stop] if column.dim() >= 2 else column)
 
     def trim(self) -> Experience:
-        """Drops trailing columns in which no sequence has a context (column `valid`, else `mask` and one after)."""
+        """Returns the record without trailing columns in which no sequence has a context (column `valid`, else `mask`
+        and one after).
+        """
         if "valid" in self.context:
             used = self.context["valid"].any(0)
         else:
@@ -217,7 +221,7 @@ COLUMNS = tuple(f.name for f in fields(Experience))
 
 
 def concatenate(parts: Sequence[Experience]) -> Experience:
-    """One record of all sequences; shorter ones are padded at the end with zeros and mask false."""
+    """Returns one record of all sequences; shorter ones are padded at the end with zeros and mask false."""
     if len(parts) == 1:
         return parts[0]
     longest = max(part.num_columns for part in parts)
@@ -236,7 +240,7 @@ def concatenate(parts: Sequence[Experience]) -> Experience:
 
 
 def pad(experience: Experience, num_columns: int) -> Experience:
-    """The same decisions with T = num_columns: zeros and mask false at the end."""
+    """Returns the same decisions with T = num_columns: zeros and mask false at the end."""
     missing = num_columns - experience.num_columns
     if missing == 0:
         return experience
@@ -252,7 +256,7 @@ def pad(experience: Experience, num_columns: int) -> Experience:
 # ---------------------------------------------------------------------------------------------------- results of parts
 @dataclass(frozen=True)
 class Loss:
-    """A term's value: a sum with its gradient, the count it is to be divided by, and metrics as (sum, count)."""
+    """A term's value: a sum with gradient, the count to divide it by, and metrics as (sum, count)."""
 
     sum: Tensor
     count: Tensor
@@ -261,7 +265,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Regressed:
-    """What a fit says about each decision: its loss and predicted value [..., B, T], and more numbers by name."""
+    """The result of a regression for each decision: loss and predicted value [..., B, T], and more metrics by name."""
 
     loss: Tensor
     value: Tensor
@@ -270,10 +274,10 @@ class Regressed:
 
 @dataclass(frozen=True)
 class Fit:
-    """What an update asks of a grown module: R decisions, what it saw [R, F], and d loss / d output there [R, P]."""
+    """Training data of one update for a grown module: R decisions with inputs [R, F] and d loss / d output [R, P]."""
 
     name: str
-    """The model that it belongs to."""
+    """Name of the model that contains the module."""
     module: Any
     inputs: Tensor
     gradient: Tensor
@@ -281,7 +285,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Certified:
-    """What a certificate says of a trained policy: whether it holds, in a sentence and in numbers."""
+    """A certificate's verdict on a trained policy: whether it holds, in a sentence and in numbers."""
 
     holds: bool
     statement: str
@@ -290,7 +294,9 @@ class Certified:
 
 @dataclass(frozen=True)
 class Scored:
-    """What the actor says about the recorded decisions under its current parameters; None where nobody asked."""
+    """The actor's scores of the recorded decisions under its current parameters; None for those that were not
+    requested.
+    """
 
     logp: Tensor
     entropy: Tensor | None = None
@@ -300,19 +306,19 @@ class Scored:
 
 @dataclass(frozen=True)
 class Draw:
-    """Where randomness comes from: coordinates of a hash, never a stream. `at` adds a coordinate."""
+    """A source of randomness: coordinates of a hash, never a stream. `at` adds a coordinate."""
 
     seed: int
     path: tuple[int, ...] = ()
 
     def at(self, *coordinates: int) -> Draw:
-        """The draw one level below."""
+        """Returns the draw with these coordinates appended."""
         return Draw(self.seed, self.path + coordinates)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is: loop steps done and planned, updates and decisions so far."""
+    """The progress of a run: loop steps done and planned, updates and decisions so far."""
 
     step: int = 0
     num_steps: int = 1
@@ -321,5 +327,5 @@ class Progress:
 
     @property
     def fraction(self) -> float:
-        """0 at the start, 1 at the end."""
+        """The share of the run that is done: 0 at the start, 1 at the end."""
         return min(1.0, self.step / max(1, self.num_steps))

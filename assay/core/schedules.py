@@ -1,4 +1,4 @@
-"""Settings that move with progress; each stands where a number stands."""
+"""Schedules: settings that change with progress; each can replace a number."""
 
 from __future__ import annotations
 
@@ -11,40 +11,42 @@ from assay.core.slots import Schedule
 
 @dataclass(frozen=True)
 class Linear(Schedule):
-    """From `start` to `end` over the first `share` of the run, then `end`."""
+    """Goes linearly from `start` to `end` over the first `share` of the run, then stays at `end`."""
 
     start: float
     end: float
     share: float = 1.0
 
     def at(self, progress: Progress) -> float:
-        """Its value now."""
+        """Returns its current value."""
         done = min(1.0, progress.fraction / self.share)
         return self.start + (self.end - self.start) * done
 
 
 @dataclass(frozen=True)
 class WarmUp(Schedule):
-    """0 to `value` over the first `share` of the run, then `value`."""
+    """Goes linearly from 0 to `value` over the first `share` of the run, then stays at `value`."""
 
     value: float
     share: float = 0.05
 
     def at(self, progress: Progress) -> float:
-        """Its value now; never exactly 0, so that the first step counts."""
+        """Returns its current value; never exactly 0, so that the first step counts."""
         return self.value * min(1.0, (progress.fraction + 1.0 / max(1, progress.num_steps)) / self.share)
 
 
 @dataclass(frozen=True)
 class Delayed(Schedule):
-    """0 during the first `share` of the run, then `value`: a policy that waits until its critics have learned."""
+    """0 during the first `share` of the run, then `value`: for example a policy that is frozen until its critics are
+    trained.
+    """
 
     value: float
     share: float = 0.2
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"value": 1.0},)
 
     def at(self, progress: Progress) -> float:
-        """Its value now."""
+        """Returns its current value."""
         return 0.0 if progress.fraction < self.share else self.value
 
 
@@ -57,15 +59,15 @@ class Scaled(Schedule):
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"schedule": Delayed(1.0), "factor": 0.5},)
 
     def at(self, progress: Progress) -> float:
-        """Its value now."""
+        """Returns its current value."""
         return self.factor * self.schedule.at(progress)
 
 
 def with_peak(value: float | Schedule, peak: float) -> float | Schedule:
-    """Returns a number or schedule with the same shape whose largest value is `peak`.
+    """Returns a number or schedule with the same shape and the maximum `peak`.
 
     Linear, WarmUp and Delayed keep their class, so that their settings keep their names; any other schedule is scaled
-    by a factor found at a thousand moments of a run. What is 0 all the time stays 0.
+    by a factor found at a thousand points of a run. A schedule that is always 0 stays 0.
     """
     if isinstance(value, int | float):
         return peak if value else value

@@ -1,4 +1,4 @@
-"""Parts as trees: every setting by its path, read, changed, parsed, resolved and described."""
+"""Parts as trees: lists, reads, changes, parses, resolves and describes every setting by its path."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from assay.core.record import Progress
 
 
 def children(value: Any) -> list[tuple[str, Any]]:
-    """The named parts directly below: fields, entries, and elements of tuples (named by their own or their class's
-    name; the second of a class in one tuple is Class-2). A field that follows another part has no settings of its own.
+    """Returns the named parts directly below: fields, entries, and elements of tuples (named by their own or their
+    class's name; the second of a class in one tuple is Class-2). A field that follows another part has no settings of
+    its own.
     """
     if is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name)) for f in fields(value) if f.init and "follows" not in f.metadata]
@@ -27,12 +28,12 @@ def children(value: Any) -> list[tuple[str, Any]]:
 
 
 def own_name(part: Any) -> str:
-    """A part's own name where it has one (stages and phases do), else its class's."""
+    """Returns the part's own name if it has one (stages and phases do), else its class name."""
     return getattr(part, "name", None) or type(part).__name__
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """The names, each different: a, b, a -> a, b, a-2."""
+    """Returns the names made unique: a, b, a -> a, b, a-2."""
     seen: Counter[str] = Counter()
     result = []
     for name in names:
@@ -42,12 +43,14 @@ def numbered(names: Sequence[str]) -> list[str]:
 
 
 def model_name(default: str | tuple[str, ...]) -> Any:
-    """A setting of a part that names a model which the part reads, or several."""
+    """Returns a dataclass field for a setting that names the model, or models, the part reads."""
     return field(default=default, metadata={"names_models": True})
 
 
 def models_read(part: Any) -> list[str]:
-    """Names of all models that a part, and the parts inside it, read by their settings; in order, each once."""
+    """Returns the names of all models that a part and the parts inside it read by their settings; in order, each
+    once.
+    """
     own = [one.name for one in fields(part) if one.metadata.get("names_models")] if is_dataclass(part) else []
     found: list[str] = []
     for name, value in children(part):
@@ -57,7 +60,7 @@ def models_read(part: Any) -> list[str]:
 
 
 def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """Every setting by its full path, in order; a schedule is a setting, and so are its own numbers."""
+    """Returns every setting by its full path, in order; a schedule is a setting, and so are its own numbers."""
     below = children(value)
     if not below:
         return {above: value} if not is_dataclass(value) else {}
@@ -68,7 +71,7 @@ def settings(value: Any, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], A
 
 
 def read(value: Any, path: tuple[str, ...]) -> Any:
-    """The part or setting at a full path."""
+    """Returns the part or setting at a full path."""
     for name in path:
         value = dict(children(value))[name]
     return value
@@ -81,15 +84,16 @@ RENAMED = {
     "decay": "gae_lambda",
     "sharpness": "inverse_temperature",
 }
-"""Settings of version 0.1 under the names that they have now; the old ones are refused with the new one named."""
+"""Settings of version 0.1 and their current names; an old name is an error that names the new one."""
 SYNONYMS = {"num_prompts": "num_starts"}
-"""Other words that mean a setting: a prompt is the start of a completion."""
+"""Synonyms of settings: a prompt is the start of a completion."""
 
 
 def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
-    """The one full path that `path` can mean: its words in order, the last one at the end; a full path means itself.
+    """Returns the one full path that `path` can mean: its words in order, the last one at the end; a full path means
+    itself.
 
-    A setting of the recipe itself goes before one of its phases.
+    A setting of the recipe itself takes precedence over one of its phases.
     """
     words = path.split(".")
     words[-1] = SYNONYMS.get(words[-1], words[-1])
@@ -102,12 +106,14 @@ def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
         return matches[0]
     if matches:
         options = ", ".join(".".join(full) for full in matches)
-        raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'; it can mean {options}")
+        raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'. Use one of {options}")
     raise AssayError(why_unknown(recipe, words, known))
 
 
 def why_unknown(recipe: Any, words: list[str], known: Iterable[tuple[str, ...]]) -> str:
-    """What to say about a path that is no setting: that it is a part, which setting is near, or where all are."""
+    """Returns the error text for a path that is not a setting: it is a part, a similar setting exists, or how to list
+    all settings.
+    """
     path = ".".join(words)
     inner = [full for full in inner_paths(recipe) if full[-1] == words[-1] and is_subsequence(words, full)]
     if inner:
@@ -117,34 +123,34 @@ def why_unknown(recipe: Any, words: list[str], known: Iterable[tuple[str, ...]])
         swap = f"replace(recipe, {full[0]}=...)" if full[0] != "stages" else "replace(recipe, stages=(...))"
         return f"'{path}' is a part of recipe '{recipe.name}', not a number. Swap it in Python: {swap}.{settable}"
     if words[-1] in RENAMED:
-        return f"the setting '{words[-1]}' is called '{RENAMED[words[-1]]}' since version 0.2; write that"
+        return f"the setting '{words[-1]}' is called '{RENAMED[words[-1]]}' since version 0.2. Use the new name"
     names = [".".join(full) for full in known]
     near = get_close_matches(path, names, 1, 0.6)
     near = near or [name for name in names if name.rsplit(".", 1)[-1] in get_close_matches(words[-1], last(names), 1)]
     meant = f" Did you mean '{near[0]}'?" if near else ""
-    return f"recipe '{recipe.name}' has no setting '{path}'.{meant} assay show {recipe.name} --all lists them"
+    return f"recipe '{recipe.name}' has no setting '{path}'.{meant} assay show {recipe.name} --all lists all settings"
 
 
 def last(names: Iterable[str]) -> list[str]:
-    """The last words of paths."""
+    """Returns the last words of the paths."""
     return [name.rsplit(".", 1)[-1] for name in names]
 
 
 def inner_paths(value: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
-    """The paths of all parts, and of all tuples and mappings of parts, that are not settings themselves."""
+    """Returns the paths of all parts, and of all tuples and mappings of parts, that are not settings themselves."""
     below = children(value)
     own = [above] if above and (below or is_dataclass(value)) and not is_schedule(value) else []
     return [*own, *(path for name, item in below for path in inner_paths(item, (*above, name)))]
 
 
 def is_subsequence(words: list[str], full: tuple[str, ...]) -> bool:
-    """Whether `words` occur in `full` in this order."""
+    """Returns whether `words` occur in `full` in this order."""
     rest = iter(full)
     return all(word in rest for word in words)
 
 
 def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
-    """A copy of the tree with the value at `path` replaced."""
+    """Returns a copy of the tree with the value at `path` replaced."""
     if not path:
         return new
     if isinstance(value, Mapping):
@@ -155,7 +161,7 @@ def changed(value: Any, path: tuple[str, ...], new: Any) -> Any:
 
 
 def followed(value: Any, old: Any, new: Any) -> Any:
-    """The tree with `new` in those fields that follow another part (metadata `follows`) and held `old`."""
+    """Returns the tree with `new` in those fields that follow another part (metadata `follows`) and contained `old`."""
     if not is_dataclass(value) or isinstance(value, type):
         return value
     below = {f.name: (getattr(value, f.name), "follows" in f.metadata) for f in fields(value) if f.init}
@@ -168,7 +174,7 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number", tuple:
 
 
 def coerced(path: str, old: Any, new: Any) -> Any:
-    """`new` as a value of the same kind as `old`; text is parsed, what does not fit is refused."""
+    """Returns `new` as a value of the type of `old`. Text is parsed; a value of another type raises AssayError."""
     kind = float if is_schedule(old) else type(old)
     text = isinstance(new, str)
     try:
@@ -182,14 +188,14 @@ def coerced(path: str, old: Any, new: Any) -> Any:
             return tuple(inner(word) for word in words if str(word).strip())
     except (TypeError, ValueError):
         wanted = next(words for known, words in KINDS.items() if issubclass(kind, known))
-        raise AssayError(f"{path} is {old!r}, so '{new}' does not fit: give {wanted}") from None
+        raise AssayError(f"{path} is {old!r}, so '{new}' has the wrong type. Use {wanted}") from None
     if text and not issubclass(kind, str):
-        raise AssayError(f"{path} is a part ({kind.__name__}); it can be replaced in Python, not on the command line")
+        raise AssayError(f"{path} is a part ({kind.__name__}), not a number. Replace it in Python: `replace`")
     return new
 
 
 def parsed_number(value: Any, kind: type) -> Any:
-    """An int or a float; a fraction is no int."""
+    """Returns an int or a float; a fraction is not an int."""
     if isinstance(value, bool):
         raise ValueError
     result = float(value)
@@ -199,7 +205,7 @@ def parsed_number(value: Any, kind: type) -> Any:
 
 
 def parsed_bool(value: Any) -> bool:
-    """true/false, yes/no, 1/0."""
+    """Parses true/false, yes/no, 1/0."""
     words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
     if isinstance(value, bool):
         return value
@@ -209,17 +215,17 @@ def parsed_bool(value: Any) -> bool:
 
 
 def is_schedule(value: Any) -> bool:
-    """Whether a value moves with progress (a recipe, which has `at` too, is none)."""
+    """Returns whether a value is a schedule (a recipe, which also has `at`, is not)."""
     return is_dataclass(value) and callable(getattr(value, "at", None)) and getattr(value, "stages", None) is None
 
 
 def has_schedule(value: Any) -> bool:
-    """Whether anything in the tree moves with progress."""
+    """Returns whether the tree contains a schedule."""
     return is_schedule(value) or any(has_schedule(item) for _, item in children(value))
 
 
 def resolved(value: Any, progress: Progress) -> Any:
-    """The tree with schedules replaced by numbers."""
+    """Returns the tree with schedules replaced by numbers."""
     if is_schedule(value):
         return value.at(progress)
     for name, item in children(value):
@@ -229,7 +235,7 @@ def resolved(value: Any, progress: Progress) -> Any:
 
 
 def describe(value: Any) -> Any:
-    """A part as JSON: its class and settings, all the way down; fields that a repr leaves out are left out."""
+    """Returns a part as JSON: its class and settings, recursively, without fields that its repr leaves out."""
     if is_dataclass(value) and not isinstance(value, type):
         shown = [f.name for f in fields(value) if f.init and f.repr]
         return {"part": type(value).__name__} | {name: describe(getattr(value, name)) for name in shown}

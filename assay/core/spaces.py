@@ -1,4 +1,4 @@
-"""Spaces: what is observed, what is decided, and how long an episode can be."""
+"""Spaces: observations, actions, and the length of an episode."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from torch import Tensor
 from assay.core.errors import AssayError
 
 Context = Mapping[str, Tensor]
-"""What is seen before a decision, by name: `observation`, `tokens`, `goal`, ..."""
+"""The input of a decision, by name: `observation`, `tokens`, `goal`, ..."""
 
 
 @dataclass(frozen=True)
 class Discrete:
-    """One of `n` choices, numbered from 0."""
+    """One of `n` discrete actions, numbered from 0."""
 
     n: int
 
@@ -48,10 +48,10 @@ Space = Discrete | Box | Vocabulary
 
 @dataclass(frozen=True)
 class Spec:
-    """What a model must know of a task to be built: what is seen, what is decided, how long an episode can be.
+    """The facts of a task that a model is built from: observation space, action space, length of an episode.
 
-    Where there is a `goal`, contexts have two more keys of that space: `goal`, what is asked for, and `achieved`, where
-    the observation stands in the space of goals. Whoever reads the observation reads the goal with it.
+    With a `goal`, contexts have two more keys of that space: `goal`, the desired goal, and `achieved`, the
+    observation's place in goal space. Models that read the observation read the goal with it.
     """
 
     observation: Space
@@ -62,4 +62,4 @@ class Spec:
 
     def __post_init__(self) -> None:
         if self.goal is not None and not isinstance(self.observation, Box):
-            raise AssayError(f"goals go with observation vectors, this task has {self.observation}; give coordinates")
+            raise AssayError(f"goals need observation vectors, not {self.observation}. Use a Box observation")

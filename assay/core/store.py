@@ -57,7 +57,7 @@ class RunLocked(AssayError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One verified checkpoint; `skipped` says why newer ones were refused."""
+    """One verified checkpoint; `skipped` lists why newer ones were rejected."""
 
     step: int
     tree: Any
@@ -67,9 +67,9 @@ class Checkpoint:
 
 
 def save(folder: Path, step: int, tree: Tree, *, facts: Mapping[str, JSON], keep: int = 2) -> Path:
-    """Write the tree as the newest checkpoint of the folder, then prune to the newest `keep` whole ones.
-    A tree that cannot be stored raises TypeError or ValueError naming the place in it, before the disk is touched.
-    A full or failing disk raises CheckpointError; what was half written is removed, whole checkpoints are intact.
+    """Saves the tree as the newest checkpoint of the folder, then prunes to the newest `keep` complete ones.
+    A tree that cannot be stored raises TypeError or ValueError naming the place, before the disk is touched.
+    A full or failing disk raises CheckpointError; partial files are removed, complete checkpoints stay intact.
     """
     if type(step) is not int or step < 0 or keep < 1:
         raise ValueError(f"step must be an int of at least 0 and keep at least 1, got step={step!r}, keep={keep!r}")
@@ -98,8 +98,8 @@ def save(folder: Path, step: int, tree: Tree, *, facts: Mapping[str, JSON], keep
 
 
 def _retire_others(final: Path, step: int, keep: int) -> None:
-    """Remove what is superseded by `final` or older than the newest `keep` whole ones.
-    After a power cut a half deleted one may be back under its old name; it is older and will not match its manifest.
+    """Removes checkpoints that `final` supersedes and those older than the newest `keep` complete ones.
+    After a power cut a half-deleted one may reappear under its old name; it is older and fails its manifest.
     """
     num_kept = 1
     for other, _, path in _listing(final.parent):
@@ -114,8 +114,8 @@ def _retire_others(final: Path, step: int, keep: int) -> None:
 
 
 def load(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint of which every byte is as saved; None where there is none at all.
-    Raises CheckpointError where there are some and none is valid. Nothing is deleted or repaired here.
+    """Returns the newest checkpoint that passes verification; None if the folder has no checkpoints.
+    Raises CheckpointError if there are some and none is valid. Deletes and repairs nothing.
     """
     listing, skipped = _listing(Path(folder)), list[str]()
     for _, _, path in listing:
@@ -131,8 +131,8 @@ def load(folder: Path) -> Checkpoint | None:
 
 
 def load_path(path: Path) -> Checkpoint:
-    """The checkpoint in this folder, verified; raises CheckpointError naming the file and what differs.
-    Leaves that were the same memory when saved are so again; all are on the CPU, in memory that is not the file's.
+    """Returns the verified checkpoint in this folder; raises CheckpointError naming the file and what differs.
+    Leaves that shared memory when saved share it again; all are on the CPU, in memory separate from the file.
     """
     path = Path(path)
     try:
@@ -150,10 +150,10 @@ def load_path(path: Path) -> Checkpoint:
 
 
 def _read_manifest(path: Path) -> Any:
-    """The manifest, if it is whole and the files it names have the sizes it says."""
+    """Returns the manifest if it is complete and the files it names have the recorded sizes."""
     file, name = path / MANIFEST, STEP_NAME.fullmatch(path.name)
     if not file.is_file():
-        raise CheckpointError(f"{file} is missing, so nothing in {path.name} can be trusted")
+        raise CheckpointError(f"{file} is missing, so {path.name} cannot be verified")
     encoded = json.loads(file.read_bytes())
     if encoded.get("format") != FORMAT:
         raise CheckpointError(f"{file} has format {encoded.get('format')!r}, this version reads {FORMAT}")
@@ -171,7 +171,7 @@ def _read_manifest(path: Path) -> Any:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Replace a file at once: a reader, or a run killed at any moment, sees the old text or the new one."""
+    """Replaces a file atomically: a reader, or a run killed at any moment, sees the old text or the new one."""
     with _temporary(Path(path), re.escape(os.path.basename(path))) as temp:
         _write_file(temp, [text.encode()])
         os.rename(temp, path)
@@ -179,17 +179,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: JSON) -> None:
-    """`write_text` of indented JSON; floats are exact, and nan and the infinities are {"$": ["float", "nan"]}."""
+    """Writes indented JSON by `write_text`; floats are exact, nan and the infinities are {"$": ["float", "nan"]}."""
     write_text(path, json.dumps(_encode(value, "", None), indent=1) + "\n")
 
 
 def fingerprint(value: JSON) -> str:
-    """Sixteen hex digits that depend on the value alone, not on the order of its keys."""
+    """Returns sixteen hex digits that depend on the value alone, not on the order of its keys."""
     return _digest(_encode(value, "", None))[:16]
 
 
 def difference(a: Tree, b: Tree) -> list[str]:
-    """The paths at which two trees differ in type, dtype, shape or any bit, except that nan equals nan.
+    """Returns the paths at which two trees differ in type, dtype, shape or any bit, except that nan equals nan.
     Tuples equal lists, parameters equal tensors, and devices are not compared, since none of these is stored.
     """
     return list(_differences(a, b, ""))
@@ -228,7 +228,7 @@ class _Arrays:
         self._name_of: dict[tuple[object, ...], str] = {}
 
     def add(self, leaf: Any, path: str) -> str:
-        """The name under which the leaf is stored, taken from its path in the tree."""
+        """Returns the name under which the leaf is stored, taken from its path in the tree."""
         is_odd = isinstance(leaf, torch.Tensor) and (leaf.layout != torch.strided or leaf.is_meta)
         if type(leaf) not in PLAIN or is_odd or str(leaf.dtype).removeprefix("torch.") not in DTYPES:
             what = f"tree at {path or 'its root'} is a {type(leaf).__name__} of {leaf.dtype}"
@@ -246,7 +246,7 @@ class _Arrays:
 
 
 def _encode(node: Any, path: str, arrays: _Arrays | None) -> Any:
-    """The tree as plain JSON values; arrays are collected where a collector is given and refused where not."""
+    """Returns the tree as plain JSON values; arrays go to the collector, or raise TypeError without one."""
     if node is None or type(node) in (bool, int):
         return node
     if type(node) is float:
@@ -281,8 +281,8 @@ def _decode(node: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
 
 
 def _tensor_blocks(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memoryview]:
-    """A safetensors file: the header, then each tensor in turn, widest elements first so that each is aligned.
-    Written here and not by safetensors, whose writer needs every tensor contiguous and returns one copy of them all.
+    """Yields a safetensors file: the header, then each tensor, widest elements first so that each is aligned.
+    Written here because the writer of safetensors needs contiguous tensors and returns one copy of them all.
     """
     names = sorted(tensors, key=lambda name: -tensors[name].itemsize)
     header, end = {}, 0
@@ -297,7 +297,7 @@ def _tensor_blocks(tensors: Mapping[str, torch.Tensor]) -> Iterator[bytes | memo
 
 
 def _as_tensor(leaf: Any) -> torch.Tensor:
-    """The same memory as a tensor; a copy where it is not in C order, not writable, or of a negative stride."""
+    """Returns the same memory as a tensor; a copy if it is not in C order, not writable, or of a negative stride."""
     if isinstance(leaf, torch.Tensor):
         return leaf.detach()
     array = np.require(leaf, None, ["C", "W"])
@@ -305,7 +305,7 @@ def _as_tensor(leaf: Any) -> torch.Tensor:
 
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements in C order on the CPU; strides of 1 even where one element has another, which reshape would keep."""
+    """Returns the elements in C order on the CPU, with stride 1 even for one element, which reshape would not give."""
     return tensor.cpu().resolve_conj().resolve_neg().contiguous().as_strided((tensor.numel(),), (1,))
 
 
@@ -314,7 +314,7 @@ def _digest(encoded: Any) -> str:
 
 
 def _write_file(path: Path, blocks: Iterable[bytes | memoryview]) -> dict[str, Any]:
-    """Write a new file through to the disk; its size and sha256."""
+    """Writes a new file and fsyncs it; returns its size and sha256."""
     digest, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
@@ -338,14 +338,14 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _listing(folder: Path) -> list[tuple[int, int, Path]]:
-    """Step, generation and path of everything named like a checkpoint, newest first."""
+    """Returns step, generation and path of everything named like a checkpoint, newest first."""
     matches = map(STEP_NAME.fullmatch, os.listdir(folder) if os.path.lexists(folder) else [])
     return sorted(((int(name[1]), int(name[2] or 0), folder / name[0]) for name in matches if name), reverse=True)
 
 
 @contextmanager
 def _temporary(target: Path, family: str) -> Iterator[Path]:
-    """A unique name beside the target, removed if anything fails; first clears what earlier processes left."""
+    """Yields a unique name beside the target and removes it on failure; first deletes leftovers of dead processes."""
     temp = target.with_name(f".tmp-{os.getpid()}-{os.urandom(4).hex()}-{target.name}")
     leftover = re.compile(rf"\.(?:tmp|dead)-(\d+)-[0-9a-f]+-{family}")
     try:
@@ -359,7 +359,7 @@ def _temporary(target: Path, family: str) -> Iterator[Path]:
         with suppress(OSError):
             _remove(temp)
         if isinstance(error, OSError):
-            what = f"{target} could not be written completely, what was whole before still is"
+            what = f"{target} could not be written completely; earlier complete files are intact"
             raise CheckpointError(f"{what}: {error.filename or temp}: {error.strerror or error}") from error
         raise
 
@@ -370,8 +370,8 @@ def _remove(path: Path) -> None:
 
 @contextmanager
 def lock(folder: Path) -> Iterator[None]:
-    """Hold the run folder, into which one process at a time may save; raises RunLocked where another live one does.
-    An flock, so the kernel drops it when the process dies, however it dies; forked workers do not inherit it.
+    """Locks the run folder, into which one process at a time may save; raises RunLocked if it is locked.
+    An flock, so the kernel releases it when the process dies for any reason; forked workers do not inherit it.
     """
     path = Path(folder) / LOCK
     os.makedirs(path.parent, exist_ok=True)
@@ -382,7 +382,7 @@ def lock(folder: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 1000, 0).decode(errors="replace") or "a process that has only just started"
-            raise RunLocked(f"{folder} is in use by {holder}: wait for it, stop it, or choose another folder") from None
+            raise RunLocked(f"{folder} is in use by {holder}. Wait for it, stop it, or choose another folder") from None
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"process {os.getpid()} on {os.uname().nodename} since {time.strftime('%F %T')}".encode())
         yield
@@ -391,7 +391,7 @@ def lock(folder: Path) -> Iterator[None]:
 
 
 def _release_locks(*descriptors: int) -> None:
-    """Close these lock files, or all; what a forked child has closed already is left alone."""
+    """Closes these lock files, or all; skips those that a forked child has closed already."""
     for descriptor in set(descriptors or _held) & _held:
         _held.discard(descriptor)
         os.close(descriptor)

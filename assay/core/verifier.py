@@ -1,4 +1,4 @@
-"""The task's own verdict as a reward part."""
+"""The reward part that uses the task's own rewards."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ VERIFIED = "reward/verifier"
 
 @dataclass(frozen=True)
 class Verifier(Reward):
-    """Puts the task's rewards on experience: the verifier's outcome of each completion, or the rewards of the steps.
+    """Adds the task's rewards to experience: the verifier's outcome of each completion, or the rewards of the steps.
 
-    The first reward part of a recipe unless it has its own. Writes `score` [B], the task's own number of each row, and
-    keeps its rewards as the column `reward/verifier`: rows that have it are not verified again. A row with an
-    infrastructure fault leaves training.
+    The first reward part of a recipe by default. Writes `score` [B], the task's own score of each row, and keeps its
+    rewards as the column `reward/verifier`: rows that have it are not verified again. A row with an infrastructure
+    fault is excluded from training.
     """
 
     stochastic: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("score", VERIFIED)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns verified experience; what was verified before is only restored."""
+        """Returns the experience with rewards; rewards that were verified before are restored from their column."""
         if VERIFIED in experience.extra:
             return experience.with_columns(reward=experience.extra[VERIFIED])
         judged = scene.task.judge(experience, scene.split)
-        is_verified = judged.reward is not experience.reward  # rewards of steps are there already: nothing to keep
+        is_verified = judged.reward is not experience.reward  # step rewards are in the record already: nothing to keep
         return judged.add({VERIFIED: judged.reward}) if is_verified else judged

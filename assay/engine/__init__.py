@@ -1,1 +1,1 @@
-"""The loop, the engine, and what they use: batching, placement, guards, evaluation."""
+"""The training loop, the engine, and their batching, placement, guards and evaluation."""

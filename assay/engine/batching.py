@@ -1,4 +1,4 @@
-"""Which rows of a batch go through the models together."""
+"""Splits a batch into micro-batches."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay.ops import packing
 
 
 def units(batch: Experience, together: frozenset[str]) -> Tensor:
-    """A label for each row, equal for rows that have equal values of a named column."""
+    """Returns a label for each row, equal for rows that have equal values of a named column."""
     label = torch.arange(len(batch))
     for name in sorted(together):
         column = getattr(batch, name)
@@ -28,9 +28,9 @@ def units(batch: Experience, together: frozenset[str]) -> Tensor:
 
 
 def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: int) -> list[Tensor]:
-    """Row indices of micro-batches of at most `tokens` columns x rows, and of at most `rows` rows (0: any number); or
-    of one unit where it alone is more. The longest come first: what is too much for the memory fails at once. A batch
-    without rows is one part without rows.
+    """Returns row indices of micro-batches of at most `tokens` columns x rows and at most `rows` rows (0: no limit);
+    a unit that alone exceeds them is its own micro-batch. The longest come first, so that running out of memory fails
+    at once. A batch without rows is one part without rows.
     """
     if not len(batch):
         return [torch.empty(0, dtype=torch.int64)]
@@ -46,7 +46,7 @@ def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: in
     sizes = Counter(names)
     for place, name in enumerate(names):
         if place and name == names[place - 1]:
-            continue  # its unit's first row has decided
+            continue  # placed with its unit's first row
         size = sizes[name]
         held = place - begin + size
         if found and (held > room or held * lengths[begin] > tokens):
@@ -58,9 +58,9 @@ def by_length(batch: Experience, together: frozenset[str], tokens: int, rows: in
 
 
 def by_reach(batch: Experience, together: frozenset[str], tokens: int, rows: int) -> list[Tensor]:
-    """Row indices of micro-batches whose packed tokens are at most `tokens`, a shared prompt counted once in each, and
-    of at most `rows` rows (0: any number); or of one unit where it alone is more. Rows with one prompt stand together;
-    they are parted where a micro-batch is full.
+    """Returns row indices of micro-batches of at most `tokens` packed tokens, a shared prompt counted once in each,
+    and at most `rows` rows (0: no limit); a unit that alone exceeds them is its own micro-batch. Rows with one prompt
+    are neighbours; they are split where a micro-batch is full.
     """
     if not len(batch):
         return [torch.empty(0, dtype=torch.int64)]
@@ -85,13 +85,15 @@ def by_reach(batch: Experience, together: frozenset[str], tokens: int, rows: int
 
 
 def widen(column: Tensor, num_columns: int) -> Tensor:
-    """[b, t, ...] with zeros up to `num_columns`; a column without the axis T as it is."""
+    """Returns [b, t, ...] padded with zeros to `num_columns`; a column without the axis T is returned unchanged."""
     missing = num_columns - column.shape[1] if column.dim() > 1 else 0
     return torch.cat([column, column.new_zeros(len(column), missing, *column.shape[2:])], 1) if missing else column
 
 
 def whole_units(batch: Experience, together: frozenset[str], size: int) -> Iterator[Tensor]:
-    """Row indices of micro-batches of about `size` rows that keep equal values of the named columns in one part."""
+    """Returns row indices of micro-batches of about `size` rows that keep equal values of the named columns in one
+    part.
+    """
     label = units(batch, together)
     start: list[Tensor] = []
     held = 0

@@ -1,7 +1,8 @@
-"""The engine: models, their copies and optimizers, and one optimizer step on the terms of a stage.
+"""The engine: models, their target networks and optimizers, and one optimizer step on the terms of a stage.
 
-Every term gives a sum and a count. The engine divides by the count of the whole update batch, so that micro-batches,
-padding and row order cannot change an update. A gradient that is not finite never reaches an optimizer.
+Every term returns a sum and a count. The engine divides by the count of the whole update batch, so that
+micro-batches, padding and row order cannot change an update. A gradient that is not finite never reaches an
+optimizer.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ONE = torch.ones(())
 
 
 def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
-    """What `View.sampled` returns: the actor's reparameterised decisions in the columns of `batch.now`."""
+    """Computes `View.sampled`: the actor's reparameterised decisions in the columns of `batch.now`."""
     actor, now = view.model("actor"), batch.now
     action, logp = actor.sample(now.context, view.uniform((*now.mask.shape, actor.num_draws), tag=1))
     return action, logp
@@ -41,7 +42,7 @@ def own_decisions(view: View, batch: Experience) -> tuple[Tensor, Tensor]:
 
 @dataclass
 class StageView:
-    """What a term may look at: the models, and the actor's scores of the batch, computed once."""
+    """The models, and the actor's scores of the batch, computed once: everything that a term may use."""
 
     models: Mapping[str, nn.Module]
     batch: Experience
@@ -50,7 +51,7 @@ class StageView:
 
     @cached_property
     def scored(self) -> Scored:
-        """The actor on the batch."""
+        """The actor's scores of the batch."""
         scored: Scored = self.model("actor").score(self.batch, self.needs)
         return scored
 
@@ -60,14 +61,14 @@ class StageView:
         return own_decisions(self, self.batch)
 
     def model(self, name: str) -> Any:
-        """A model by name."""
+        """Returns a model by name."""
         if name not in self.models:
-            raise AssayError(f"a term asks for the model '{name}'; this recipe has {', '.join(self.models)}")
+            raise AssayError(f"a term asks for the model '{name}', but this recipe has only {', '.join(self.models)}")
         return self.models[name]
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Uniform numbers of this update and tag; a row keeps its numbers in whichever micro-batch it is."""
-        # By the row's number in the whole batch, not by its place here: micro-batches must not change an update.
+        """Returns uniform numbers of this update and tag; a row has the same numbers in every micro-batch split."""
+        # By the row's index in the whole batch, not in the micro-batch: micro-batches must not change an update.
         row = self.batch.column("row").cpu().numpy().reshape(-1, 1)
         rest = np.arange(int(np.prod(shape[1:])))[None]
         values = random.as_open_float32(random.uniform(self.draw.at(tag), row, rest)).reshape(tuple(shape))
@@ -75,7 +76,7 @@ class StageView:
 
 
 class Engine:
-    """Models, copies and optimizers of a recipe for one task."""
+    """Models, target networks and optimizers of a recipe for one task."""
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
@@ -84,7 +85,7 @@ class Engine:
         specs = {"actor": recipe.actor, **recipe.critics}
         self.models: dict[str, nn.Module] = {}
         for index, (name, model) in enumerate(specs.items()):
-            # A seed of its own for every model: one more critic leaves the actor's first weights as they are.
+            # Every model has its own seed: one more critic leaves the actor's initial weights unchanged.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(random.seed_for_torch(Draw(seed, (6, index))))
                 self.models[name] = model.build(spec).to(placement.device)
@@ -112,17 +113,17 @@ class Engine:
         self.updates = 0
 
     def check_growth(self, stage: Stage) -> None:
-        """Refuses a stage whose model grows, but whose optimizer only moves parameters."""
+        """Raises AssayError if a stage's model grows but its optimizer only updates parameters."""
         growing = [name for name in stage.trains if self.flats[name].grown]
         if growing and not isinstance(stage.optimizer, Grower):
             raise AssayError(
                 f"stage '{stage.name}' trains '{growing[0]}', which is stepped by the gradient of its outputs; "
-                f"{type(stage.optimizer).__name__} moves parameters only: set optimizer=Boost()"
+                f"{type(stage.optimizer).__name__} updates parameters only. Set optimizer=Boost()"
             )
 
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:
-        """Weights, optimizers, update count."""
+        """Returns weights, optimizer states and the update count."""
         return {
             "models": {name: flat.snapshot() for name, flat in self.flats.items()},
             "optimizers": self.optimizers,
@@ -131,7 +132,7 @@ class Engine:
         }
 
     def restore(self, state: State) -> None:
-        """Overwrites all of it in place."""
+        """Overwrites weights, optimizer states and the update count in place."""
         for name, flat in self.flats.items():
             flat.restore(state["models"][name])
         for name, mine in self.optimizers.items():
@@ -142,11 +143,11 @@ class Engine:
 
     @torch.no_grad()
     def load(self, weights: Mapping[str, Tensor], recipe: Recipe) -> None:
-        """Starts models from weights under their full names ("actor.layers.0.weight"); copies follow what they copy,
-        unless weights are there for them too.
+        """Initialises models from weights under their full names ("actor.layers.0.weight"). Target networks copy
+        their models, unless there are weights for them too.
         """
         copies = recipe.copies
-        for name in sorted(self.flats, key=lambda name: name in copies):  # copies last: they follow what was loaded
+        for name in sorted(self.flats, key=lambda name: name in copies):  # copies last: they copy what was loaded
             flat = self.flats[name]
             if name in copies:
                 flat.follow(self.flats[copies[name].of], 1.0)
@@ -154,8 +155,8 @@ class Engine:
                 given = weights.get(f"{name}.{own}")
                 if given is not None and given.shape != place.shape:
                     raise AssayError(
-                        f"the weight {name}.{own} was handed on with shape {list(given.shape)}, this model's is "
-                        f"{list(place.shape)}; give both phases the same model"
+                        f"the weight {name}.{own} of an earlier phase has shape {list(given.shape)}, this model's is "
+                        f"{list(place.shape)}. Use the same model in both phases"
                     )
                 if given is not None:
                     place.copy_(given)
@@ -167,8 +168,8 @@ class Engine:
     # ------------------------------------------------------------------------------------------------ columns
     @torch.no_grad()
     def annotate(self, experience: Experience, needs: frozenset[Need | Annotation]) -> Experience:
-        """Adds the columns that parts declared and that are not there yet: `value`, `logp_ref`, those of annotations;
-        and `row`, the place in this batch, from which a row has its random numbers in whichever micro-batch it is.
+        """Adds the columns that parts declared and that are missing: `value`, `logp_ref`, those of annotations; and
+        `row`, the index in this batch, which gives a row the same random numbers in every micro-batch split.
         """
         columns = {"row": torch.arange(len(experience), device=experience.mask.device)}
         if Need.VALUE in needs and "value" not in experience.extra:
@@ -185,12 +186,12 @@ class Engine:
     def model(self, name: str) -> Any:
         """Returns the model called `name`."""
         if name not in self.models:
-            raise AssayError(f"a part asks for the model '{name}'; this recipe has {', '.join(self.models)}")
+            raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(self.models)}")
         return self.models[name]
 
     @torch.no_grad()
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
-        """function(model, rows) on each micro-batch, put together where the record is."""
+        """Evaluates function(model, rows) on each micro-batch and concatenates the results on the record's device."""
         model, home, num = self.model(name), experience.mask.device, experience.num_columns
         parts = [function(model, part) for part in self.micro_batches(experience, None)]
         if not self.at_once:
@@ -200,7 +201,9 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
-        """Parts of at most `micro_batch` rows, on the models' device; rows that belong together are not separated."""
+        """Returns parts of at most `micro_batch` rows, on the models' device; rows that belong together are not
+        separated.
+        """
         size = self.placement.micro_batch
         if self.at_once:
             index = self.split(batch, together or frozenset(), self.at_once, size)
@@ -212,11 +215,13 @@ class Engine:
         else:
             parts = (batch.rows(slice(first, first + size)) for first in range(0, len(batch), size))
         is_elsewhere = batch.mask.device.type != torch.device(self.placement.device).type
-        # All parts move before the first is used: a copy from the host's memory waits for the device.
+        # All parts are copied before the first is used: a copy from the host waits for the device.
         yield from [part.to(self.placement.device) for part in parts] if is_elsewhere else parts
 
     def update(self, stage: Stage, batch: Experience) -> Update:
-        """One optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked, applied."""
+        """Takes one optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked,
+        applied.
+        """
         result = Update(stage.name, batch)
         gradients, fits = self.slopes(stage, batch, result)
         if gradients:
@@ -226,10 +231,10 @@ class Engine:
         return result
 
     def slopes(self, stage: Stage, batch: Experience, result: Update) -> tuple[list[Tensor], list[Fit]]:
-        """The gradient of each trained model as one flat tensor, added up over micro-batches, and what is asked of
+        """Returns the gradient of each trained model as one flat tensor, summed over micro-batches, and the fits of
         modules that grow. Both are empty if no term has a gradient.
         """
-        # Counts are of the whole batch: a micro-batch that divided by its own would weigh its rows differently.
+        # Counts are of the whole batch: a micro-batch that divided by its own would weight its rows differently.
         counts = self.counts(stage, batch)
         parameters = [tensor for name in stage.trains for tensor in self.flats[name].tensors]
         growing = [(name, module) for name in stage.trains for module in self.flats[name].grown.values()]
@@ -250,17 +255,17 @@ class Engine:
                 filled = [torch.zeros_like(output) if slope is None else slope for slope, (*_, output) in slopes]
                 fits.append(fits_of(outputs, filled, part.mask))
             if total is None:
-                # Made here and not before the loop: a stage that only measures takes no memory for a gradient.
+                # Made here and not before the loop: a stage that only measures allocates no gradient.
                 total = Gradient([self.flats[name] for name in stage.trains])
             total.add(gradients[: len(parameters)])
         return ([], []) if total is None else (total.flat, merged(fits))
 
     def counts(self, stage: Stage, batch: Experience) -> list[Tensor]:
-        """What the sum of each of the stage's terms is divided by."""
+        """Returns the denominator of each of the stage's terms."""
         return [term.count(batch) for term in stage.terms]
 
     def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], result: Update) -> Tensor | None:
-        """The stage's loss on one micro-batch, divided by the whole batch's counts; None without terms."""
+        """Returns the stage's loss on one micro-batch, divided by the whole batch's counts; None without terms."""
         view = self.view(stage, part)
         total: Tensor | None = None
         with self.autocast():
@@ -277,22 +282,22 @@ class Engine:
         return total
 
     def value(self, term: Term, part: Experience, view: StageView) -> Loss:
-        """One term's loss."""
+        """Returns one term's loss."""
         return term(part, view)
 
     def leaks(self, term: Term, value: Loss, view: StageView) -> bool:
-        """Whether a term's loss has a gradient at masked decisions. Checked in a run's first update only: the answer
-        depends on the code, not on the data, and costs a backward pass.
+        """Returns whether a term's loss has a gradient at masked decisions. Checked in a run's first update only: the
+        answer depends on the code, not on the data, and costs a backward pass.
         """
         return self.updates == 0 and Need.LOGP in term.needs and leaks(value.sum, view.scored.logp, view.batch.mask)
 
     def view(self, stage: Stage, part: Experience) -> StageView:
-        """What the stage's terms look at on one micro-batch."""
+        """Returns the view of the stage's terms on one micro-batch."""
         return StageView(self.models, part, stage.needs, self.draw.at(self.updates))
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
-        """Clips and steps by one flat gradient for each model. One that is not finite becomes NaN everywhere, which a
-        steady optimizer ignores; it never reaches another.
+        """Clips and steps with one flat gradient per model. A gradient that is not finite becomes NaN everywhere,
+        which a steady optimizer ignores; other optimizers are not called with it.
         """
         self.clip(stage, [*gradients, *(fit.gradient for fit in fits)], result)
         if fits or not isinstance(stage.optimizer, Steady):
@@ -307,7 +312,7 @@ class Engine:
                 stage.optimizer.grow(fits, state)
 
     def clip(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
-        """Scales the gradients down to a joint norm of `clip_norm`, in place, and records the norm before that."""
+        """Scales the gradients down to a global norm of `clip_norm`, in place, and records the norm before clipping."""
         norm = torch.stack([g.norm() for g in gradients]).norm() if len(gradients) > 1 else gradients[0].norm()
         result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
         scale = clip_scale(norm, stage.optimizer.clip_norm)
@@ -316,8 +321,8 @@ class Engine:
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> Sums:
-        """Moves the copies that are due at this update, as stages are due, and counts the update; says how much of a
-        gated copy went.
+        """Updates the target networks that are due and counts the update; logs the share of a gated one that was
+        updated.
         """
         sums: Sums = {}
         for name, copy in copies.items():
@@ -332,23 +337,24 @@ class Engine:
         return sums
 
     def autocast(self) -> contextlib.AbstractContextManager[Any]:
-        """Mixed precision, where the placement asks for it."""
+        """Returns the context of mixed precision, if the placement asks for it."""
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
 
 
 def clip_scale(norm: Tensor, limit: float) -> Tensor:
-    """What a gradient of this norm is multiplied by: min(1, limit / norm), without limit at 0; NaN if it is not finite.
+    """Returns the factor for a gradient of this norm: min(1, limit / norm), 1 if the limit is 0; NaN if the norm is
+    not finite.
 
-    All on the device: to ask whether a norm is finite would make the host wait for every update. In float64, so that
+    Computed on the device: checking a norm on the host would wait for the device at every update. In float64, so that
     limit / norm has one rounding when it becomes float32.
     """
     return torch.where(norm.isfinite(), ((limit or torch.inf) / norm.double()).clamp(max=1.0), torch.nan)
 
 
 def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
-    """Whether the loss has a gradient at decisions that the mask leaves out."""
+    """Returns whether the loss has a gradient at masked decisions."""
     if not loss.requires_grad or not logp.requires_grad:
         return False
     (slope,) = torch.autograd.grad(loss, logp, retain_graph=True, allow_unused=True, materialize_grads=True)
@@ -356,7 +362,7 @@ def leaks(loss: Tensor, logp: Tensor, mask: Tensor) -> bool:
 
 
 def overwrite(mine: State, saved: Mapping[str, Any]) -> None:
-    """Takes a saved state over: tensors in place, the rest as it is."""
+    """Copies a saved state into `mine`: tensors in place, other values replaced."""
     for name, value in saved.items():
         if isinstance(value, Mapping):
             overwrite(mine[name], value)

@@ -1,4 +1,4 @@
-"""How good a policy is: held-out starts, the same ones for every method and seed."""
+"""Evaluation of a policy on held-out starts, the same ones for every method and seed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from assay.core.slots import Certificate, GameTask, Models, PairedTask, Reward, 
 from assay.core.spaces import Vocabulary
 
 PROMPTS, EPISODES = 256, 20
-"""Held-out starts of one evaluation, for token tasks and for control."""
+"""Held-out starts of one evaluation, for language tasks and for control tasks."""
 FIRST_CERTIFIED = 1_000_000
-"""The held-out start with which certificates begin, far from those of evaluations."""
+"""The first held-out start of certificates, far from those of evaluations."""
 
 
 def default_starts(task: Task) -> int:
-    """How many starts an evaluation uses unless told; as many for each regime of an uncertain task."""
+    """Returns the default number of starts of an evaluation; for an uncertain task, as many for each regime."""
     if isinstance(task, UncertainTask):
         return EPISODES * len(task.regimes)
     return PROMPTS if isinstance(task.spec.action, Vocabulary) else EPISODES
@@ -30,11 +30,12 @@ def default_starts(task: Task) -> int:
 def scores(
     actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
 ) -> np.ndarray:
-    """Score of each (start, sample), [num * samples], on split 1.
+    """Returns the score of each (start, sample), [num * samples], on split 1.
 
-    Unless told, a token policy is scored as it samples (temperature 1), which is what training improves, and a control
-    policy by its mode. A player is scored as it samples too: where strategies are mixed, the mode is another strategy.
-    Preference pairs are scored by whether the policy finds the chosen completion likelier than the rejected one.
+    By default a token policy is evaluated with its samples (temperature 1), which is what training improves, and a
+    control policy with its mode. Players of games are evaluated with their samples too: the mode of a mixed strategy
+    is another strategy. Preference pairs score 1 if the policy finds the chosen completion likelier than the rejected
+    one.
     """
     return outcomes(actor, task, num=num, samples=samples, greedy=greedy)[0]
 
@@ -43,8 +44,8 @@ def scores(
 def outcomes(
     actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """`scores`, and where the task has costs `evaluation_cost`: what an episode costs, all costs added, on average;
-    where it is uncertain `evaluation_worst`: the mean score under the regime with the smallest one.
+    """Returns `scores`; for a task with costs also `evaluation_cost`, the mean total cost of an episode; for an
+    uncertain task also `evaluation_worst`, the mean score under the worst regime.
     """
     if isinstance(task, PairedTask):
         return pair_scores(actor, task, 64 if num is None else num), {}
@@ -73,7 +74,7 @@ def certified(
     models: Models,
     states: Sequence[State],
 ) -> Certified:
-    """What a certificate says of a policy that acts as it does in training (samples), on held-out starts of its own;
+    """Returns a certificate's verdict on a policy that acts as in training (samples), on held-out starts of its own;
     the recipe's rewards write the costs.
     """
     starts = FIRST_CERTIFIED + np.arange(certificate.num_starts, dtype=np.int64)
@@ -85,7 +86,7 @@ def certified(
 
 
 def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:
-    """1 where log pi(chosen) > log pi(rejected), else 0, for each held-out pair."""
+    """Returns 1 if log pi(chosen) > log pi(rejected), else 0, for each held-out pair."""
     pairs = task.pairs(np.arange(num, dtype=np.int64), 1).to(next(actor.parameters()).device)
     logp = actor.score(pairs, frozenset({Need.LOGP})).logp.sum(1)
     result: np.ndarray = (logp[0::2] > logp[1::2]).double().cpu().numpy()

@@ -1,5 +1,5 @@
-"""A model as the engine sees it: parameters in one flat tensor, modules that grow beside them, and what an update asks
-of those.
+"""A model as the engine uses it: parameters in one flat tensor, modules that grow, and the fits of an update for
+those.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from assay.core.slots import Grown
 
 
 class Flat:
-    """A model's trained parameters as views into one tensor: optimizer, clipping and copies work on it at once; and
-    beside them its modules that grow, which have none. Parameters that are frozen (those below an adapter) stay where
-    they are: nothing steps, follows or saves them.
+    """A model's trained parameters as views into one tensor, so that optimizers, clipping and target networks need
+    one operation each; and its modules that grow, which have no parameters. Frozen parameters (those below an
+    adapter) stay where they are: they are not stepped, copied to target networks, or saved.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -29,34 +29,34 @@ class Flat:
         self.values = joined([tensor.detach() for tensor in self.tensors], device)
         self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
         for tensor, place in zip(self.tensors, self.split(self.values), strict=True):
-            tensor.data = place  # through .data the parameter stays the leaf that modules and autograd know
+            tensor.data = place  # through .data the parameter stays the same leaf for modules and autograd
 
     def split(self, values: Tensor) -> list[Tensor]:
-        """Views of a flat tensor, one for each parameter."""
+        """Returns views of a flat tensor, one for each parameter."""
         parts = values.split([tensor.numel() for tensor in self.tensors])
         return [part.view_as(tensor) for part, tensor in zip(parts, self.tensors, strict=True)]
 
     def snapshot(self) -> State:
-        """Parameters and growth by name."""
+        """Returns parameters and growth by name."""
         growth = {name: module.growth() for name, module in self.grown.items()}
         return {**dict(zip(self.names, self.split(self.values), strict=True)), **growth}
 
     def restore(self, state: State) -> None:
-        """Overwrites the parameters in place, and grows again what had grown."""
+        """Overwrites the parameters in place and restores the growth."""
         for name, place in zip(self.names, self.split(self.values), strict=True):
             place.copy_(state[name])
         for name, module in self.grown.items():
             module.regrow(state[name])
 
     def follow(self, other: Flat, rate: float) -> None:
-        """Goes a share of the way to another model of the same kind; all of it at rate 1."""
+        """Updates this model towards another of the same kind: values <- values + rate * (other - values)."""
         self.values.lerp_(other.values, rate)  # one kernel for all parameters; exactly the other's at rate 1
         for mine, theirs in zip(self.grown.values(), other.grown.values(), strict=True):
             mine.follow(theirs, rate)
 
     def follow_where(self, goes: Tensor, other: Flat, rate: float) -> None:
-        """`follow`, if the answer is yes; with an answer for each member, those along the first axis of every parameter
-        that may go. What is grown has no members.
+        """Calls `follow` if `goes` is true; with one flag per member, updates those members along the first axis of
+        every parameter. Grown modules have no members.
         """
         if not goes.dim():
             if bool(goes):
@@ -68,8 +68,10 @@ class Flat:
 
 
 def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
-    """The model, with the frozen parameters of another of the same kind in place of its own: they never differ."""
-    # A target network of a model with adapters would otherwise hold the whole base model a second time.
+    """Returns the model with the frozen parameters of another of the same kind in place of its own: they never
+    differ.
+    """
+    # Otherwise a target network of a model with adapters would hold the whole base model a second time.
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
         if not theirs.requires_grad:
             mine.data = theirs.data
@@ -77,8 +79,8 @@ def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
 
 
 class Gradient:
-    """The gradient of several models, one flat tensor for each, in which micro-batches are added up: in float32 or
-    wider, because bfloat16 would lose what they add. What has no gradient has zeros.
+    """The gradient of several models, one flat tensor each, accumulated over micro-batches in float32 or wider,
+    because sums in bfloat16 would lose small terms. Parameters without a gradient have zeros.
     """
 
     def __init__(self, models: Sequence[Flat]) -> None:
@@ -89,7 +91,9 @@ class Gradient:
         self.is_empty = True
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
-        """Those of one micro-batch, one for each parameter; the first are copied, so that they keep their bits."""
+        """Adds the gradients of one micro-batch, one per parameter; the first are copied, so that they keep their
+        bits.
+        """
         there = [(place, own) for place, own in zip(self.places, gradients, strict=True) if own is not None]
         if there:
             # One call for all parameters: small models spend more time on launching kernels than in them.
@@ -99,8 +103,8 @@ class Gradient:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Copies of all that a model has learned, parameters and growth, by full names; what is frozen beside trained
-    parameters was not learned.
+    """Returns copies of everything a model has learned, parameters and growth, by full names; frozen parameters next
+    to trained ones are excluded.
     """
     named = dict(model.named_parameters())
     learned = {name: tensor for name, tensor in named.items() if tensor.requires_grad} or named
@@ -114,13 +118,13 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
 
 
 def joined(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
-    """All numbers in one row; an empty row of none, on `device`."""
+    """Returns all numbers in one flat tensor on `device`; an empty one if there are none."""
     return torch.cat([tensor.reshape(-1) for tensor in tensors]) if tensors else torch.empty(0, device=device)
 
 
 def fits_of(outputs: Sequence[tuple[str, Any, Tensor, Tensor]], gradients: Sequence[Tensor], mask: Tensor) -> list[Fit]:
-    """What each recorded (model, module, inputs, outputs) is asked for; outputs are of the batch's first columns, and
-    where the mask is false nothing was decided.
+    """Returns the fit of each recorded (model, module, inputs, outputs); outputs belong to the batch's first columns,
+    and only decisions (mask true) are included.
     """
     fits = []
     for (name, module, inputs, output), gradient in zip(outputs, gradients, strict=True):
@@ -130,7 +134,7 @@ def fits_of(outputs: Sequence[tuple[str, Any, Tensor, Tensor]], gradients: Seque
 
 
 def merged(parts: Sequence[Sequence[Fit]]) -> list[Fit]:
-    """The fits of all micro-batches as one for each module."""
+    """Returns the fits of all micro-batches as one for each module."""
     by_module: dict[int, list[Fit]] = {}
     for fit in (fit for part in parts for fit in part):
         by_module.setdefault(id(fit.module), []).append(fit)

@@ -1,4 +1,4 @@
-"""Guards: what every run watches by default, so that wrong maths cannot hide behind a plausible curve.
+"""Guards: default checks of every run, so that wrong maths cannot hide behind a plausible learning curve.
 
 A guard looks at a `Moment` of the loop and raises alarms. `stop` alarms end the run (its state is saved first), the
 others are logged, shown, and counted. Each message says what is wrong, where, and what to do.
@@ -23,7 +23,7 @@ from assay.ops import groups
 
 @dataclass(frozen=True)
 class Alarm:
-    """One finding."""
+    """One finding of a guard."""
 
     guard: str
     message: str
@@ -38,7 +38,7 @@ class GuardError(AssayError):
 
 @dataclass(frozen=True)
 class Moment:
-    """The loop after gathering (`metrics` empty) or after its updates."""
+    """The state of the loop after gathering (`metrics` empty) or after its updates."""
 
     recipe: Recipe
     progress: Progress
@@ -53,23 +53,23 @@ class Watch(Protocol):
     """A guard: `gathered` sees fresh experience before credit, `updated` sees the step's metrics."""
 
     def init(self) -> State:
-        """What it remembers."""
+        """Returns the guard's initial state."""
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Looks at fresh experience."""
+        """Checks fresh experience."""
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Looks at what the updates did."""
+        """Checks the step's updates."""
 
 
 @dataclass(frozen=True)
 class SampledEqualsTrained:
-    """The log-probabilities recorded when sampling equal those that training computes from the same weights.
+    """Checks that log-probabilities recorded when sampling equal those that training computes from the same weights.
 
-    Checked on `rows` sequences after every hand-over, on eight times as many at step 0. A gap here means stale weights,
-    another temperature, top-p left on, or a shifted mask: ratios and KL would silently be wrong. Where a rollout says
-    that it narrows (`Narrowed`), what it noted of the model itself is compared (`logp_model`). Weights in bfloat16
-    have `narrow` times the limits: two orders of summing them differ by 0.007 on average (Qwen3-0.6B's shape).
+    Checked on `rows` sequences at every step, on eight times as many at step 0. A gap means stale weights, another
+    temperature, top-p left on, or a shifted mask: ratios and KL would silently be wrong. For a rollout that truncates
+    sampling (`Narrowed`), the recorded log-probability of the model itself is compared (`logp_model`). Weights in
+    bfloat16 have `narrow` times the limits: two orders of summation differ by 0.007 on average (Qwen3-0.6B's shape).
     """
 
     rows: int = 8
@@ -78,12 +78,12 @@ class SampledEqualsTrained:
     narrow: float = 20.0
 
     def init(self) -> State:
-        """Nothing."""
+        """Returns an empty state."""
         return {}
 
     @torch.no_grad()
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Compares both on some rows."""
+        """Compares recorded and recomputed log-probabilities on some rows."""
         fresh = moment.fresh
         if fresh is None or Need.LOGP not in moment.recipe.needs:
             return []
@@ -101,34 +101,34 @@ class SampledEqualsTrained:
         text = (
             f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
             f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight "
-            "hand-over, "
+            "transfer, "
             "temperature, top-p, masks and dtype of the actor"
         )
         return [Alarm("sampled equals trained", text, stop=True)]
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Nothing."""
+        """Checks nothing."""
         return []
 
 
 @dataclass(frozen=True)
 class SaneRewards:
-    """Rewards are finite, one for each decision, and not constant for `patience` steps in a row."""
+    """Checks that rewards are finite, one for each decision, and not constant for `patience` steps in a row."""
 
     patience: int = 5
 
     def init(self) -> State:
-        """Steps in a row with one value only."""
+        """Returns the number of steps in a row with one value only, 0."""
         return {"constant": 0}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Looks at the rewards."""
+        """Checks the rewards."""
         fresh = moment.fresh
         if fresh is None:
             return []
         if fresh.reward.shape != fresh.mask.shape:
             text = (
-                f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}: one "
+                f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}. Return one "
                 f"reward for each decision"
             )
             return [Alarm("sane rewards", text, stop=True)]
@@ -138,7 +138,8 @@ class SaneRewards:
             return [
                 Alarm(
                     "sane rewards",
-                    f"rewards of rows {rows} are not finite at step {moment.progress.step}; mend the reward",
+                    f"rewards of rows {rows} are NaN or infinite at step {moment.progress.step}. "
+                    "Fix the reward function",
                     stop=True,
                 )
             ]
@@ -155,27 +156,29 @@ class SaneRewards:
         return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Nothing."""
+        """Checks nothing."""
         return []
 
 
 @dataclass(frozen=True)
 class LiveGroups:
-    """Some advantage is not zero: at least `least` of the groups, else an alarm after `patience` steps in a row."""
+    """Checks that at least `least` of the groups have an advantage that is not zero; else raises an alarm after
+    `patience` steps in a row.
+    """
 
     least: float = 0.05
     patience: int = 5
 
     def init(self) -> State:
-        """Steps in a row below the limit."""
+        """Returns the number of steps in a row below the limit, 0."""
         return {"below": 0}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Nothing."""
+        """Checks nothing."""
         return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Looks at the share of groups without advantage."""
+        """Checks the share of groups without advantage."""
         share = moment.metrics.get("zero_advantage_groups")
         if share is None:
             return []
@@ -192,20 +195,22 @@ class LiveGroups:
 
 @dataclass(frozen=True)
 class EffectiveSamples:
-    """(sum ratio)^2 / (n * sum ratio^2) stays above `least`: below it a few decisions carry the whole update."""
+    """Checks that (sum ratio)^2 / (n * sum ratio^2) stays above `least`: below it a few decisions dominate the
+    update.
+    """
 
     least: float = 0.3
 
     def init(self) -> State:
-        """Nothing."""
+        """Returns an empty state."""
         return {}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Nothing."""
+        """Checks nothing."""
         return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Looks at the ratios of the step's updates."""
+        """Checks the ratios of the step's updates."""
         share = moment.metrics.get("effective_samples")
         if share is None or share >= self.least:
             return []
@@ -219,21 +224,21 @@ class EffectiveSamples:
 
 @dataclass(frozen=True)
 class WeightsMove:
-    """After an update with a gradient the weights that sample have changed, with learning rate 0 they have not; and
-    they are finite: a finite gradient times a step size may still be more than a number holds.
+    """Checks that the sampling weights change after an update with a gradient, do not change at learning rate 0, and
+    are finite: a finite gradient times a step size may still overflow.
     """
 
     def init(self) -> State:
-        """The last checksum of the actor."""
+        """Returns the last checksum of the actor."""
         return {"checksum": None}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Remembers what sampled."""
+        """Stores the checksum of the weights that sampled."""
         state["checksum"] = checksum(moment.actor)
         return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Compares with what will sample next."""
+        """Compares with the weights that sample next."""
         before = state["checksum"]
         if before is None:
             return []
@@ -245,7 +250,7 @@ class WeightsMove:
         norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
         after = checksum(moment.actor)
         if not math.isfinite(after):
-            text = f"the actor's weights are not finite after step {moment.progress.step}: lower the learning rate"
+            text = f"the actor's weights are not finite after step {moment.progress.step}. Lower the learning rate"
             return [Alarm("weights move", text, stop=True)]
         if not any(norm > 0 for norm in norms) or before != after:
             return []
@@ -257,12 +262,12 @@ class WeightsMove:
 
 
 def is_zero(value: Any) -> bool:
-    """Whether a setting is the number 0."""
+    """Returns whether a setting is the number 0."""
     return isinstance(value, int | float) and value == 0
 
 
 def checksum(actor: Any) -> float:
-    """A number that changes with the weights, and with what has grown."""
+    """Returns a number that changes with the weights and with everything that has grown."""
     grown = [tensor for module in actor.modules() if isinstance(module, Grown) for tensor in module.growth().values()]
     return float(
         sum(
@@ -274,16 +279,16 @@ def checksum(actor: Any) -> float:
 
 @dataclass(frozen=True)
 class FiniteSteps:
-    """No gradient that is not finite is applied; after `patience` skipped updates in a row the run stops."""
+    """Counts updates skipped because of a gradient that is not finite; stops the run after `patience` in a row."""
 
     patience: int = 3
 
     def init(self) -> State:
-        """Skipped updates in a row, and in all."""
+        """Returns the skipped updates in a row and in total, 0."""
         return {"in_a_row": 0, "total": 0}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Nothing."""
+        """Checks nothing."""
         return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
@@ -300,22 +305,22 @@ class FiniteSteps:
 
 @dataclass(frozen=True)
 class MaskedDecisions:
-    """No loss has a gradient at a decision that the mask leaves out: prompts, padding, tool output, other players."""
+    """Checks that no loss has a gradient at a masked decision: prompts, padding, tool output, other players."""
 
     def init(self) -> State:
-        """Nothing."""
+        """Returns an empty state."""
         return {}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Nothing."""
+        """Checks nothing."""
         return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Looks at what the first update found."""
+        """Checks the result of the first update's test."""
         if not moment.leaks:
             return []
         terms = ", ".join(dict.fromkeys(moment.leaks))
-        text = f"{terms} trains on masked decisions (step {moment.progress.step}): multiply its loss by batch.mask"
+        text = f"{terms} trains on masked decisions (step {moment.progress.step}). Multiply its loss by batch.mask"
         return [Alarm("masked decisions", text, stop=True)]
 
 

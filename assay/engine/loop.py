@@ -1,4 +1,6 @@
-"""The one loop. It knows no method: it draws starts, gathers, rewards, credits, and steps the recipe's stages."""
+"""The training loop, the same for all methods: draws starts, gathers, rewards, credits, and steps the recipe's
+stages.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,12 @@ from assay.engine.updates import Update
 from assay.ops import groups
 
 REWARDED = "rewarded"
-"""Column [B]: the row went through the recipe's rewards."""
+"""Column [B]: the recipe's rewards were applied to the row."""
 
 
 @dataclass
 class Step:
-    """What one pass of the loop did."""
+    """The result of one pass of the loop."""
 
     progress: Progress
     metrics: dict[str, float] = field(default_factory=dict)
@@ -48,9 +50,7 @@ class Step:
 
 
 class Loop:
-    """A recipe at work on a task. All that it remembers is in `snapshot`; randomness is a function of (seed,
-    ordinal).
-    """
+    """Trains a recipe on a task. Its whole state is in `snapshot`; randomness is a function of (seed, ordinal)."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Loop:
         self.begin({})
 
     def begin(self, handed: Mapping[str, Any]) -> None:
-        """Sets every part's state to that of a new run; `handed` are the states that earlier phases handed on."""
+        """Sets every part's state to that of a new run; `handed` are the states from earlier phases."""
         recipe = self.recipe
         scene = Scene(self.task, self.engine, Draw(self.seed), self.progress, handed=handed)
         self.states = {
@@ -86,16 +86,16 @@ class Loop:
 
     @property
     def actor(self) -> Any:
-        """Who gathers and learns."""
+        """The actor that gathers and is trained."""
         return self.engine.models["actor"]
 
     @property
     def policy(self) -> Any:
-        """Who is evaluated and handed out."""
+        """The policy to evaluate and deploy."""
         return self.recipe.policy(self.engine.models)
 
     def step(self) -> Step:
-        """Gather, reward, credit, update, observe: one pass."""
+        """Runs one pass: gather, reward, credit, update, observe."""
         recipe, step = self.recipe.at(self.progress), Step(self.progress)
         draw = Draw(self.seed, (self.progress.step,))
         scene = Scene(self.task, self.engine, draw, self.progress)
@@ -130,16 +130,16 @@ class Loop:
         faults: tuple[str, ...] = (),
         leaks: tuple[str, ...] = (),
     ) -> None:
-        """Counts the step, and shows the guards its metrics and what was wrong with its updates."""
+        """Counts the step and runs the guards on its metrics and the faults of its updates."""
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
         self.watch(recipe, step, "updated", fresh, faults, leaks)
 
     def gather(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
-        """Fresh, rewarded experience; gathers again where the recipe's selection asks for more.
+        """Returns fresh, rewarded experience; gathers again while the recipe's selection asks for more.
 
-        Selection keeps at most as many groups as one round has, in a game as many starts with all their players. Where
-        it keeps none, nothing is left to learn from: the step has no decisions.
+        Selection keeps at most as many groups as one round has, in a game as many starts with all their players. If
+        it keeps none, the step has no decisions.
         """
         assert recipe.rollout is not None
         who = self.engine.models[recipe.behaviour]
@@ -182,8 +182,8 @@ class Loop:
         return fresh
 
     def prepare(self, recipe: Recipe, fresh: Experience, scene: Scene, step: Step) -> Experience:
-        """Adds the columns that parts need, then shaping, credit and constraints in order; last, the curriculum sees
-        how its starts went and what credit they got.
+        """Adds the columns that parts need, then applies shaping, credit and constraints in order; last, the
+        curriculum observes the rewards and credit of its starts.
         """
         with step.timed("credit"):
             fresh = self.engine.annotate(fresh, recipe.needs)
@@ -206,7 +206,7 @@ class Loop:
         leaks: tuple[str, ...] = (),
         actor: Any = None,
     ) -> None:
-        """Shows the moment to every guard; `actor` is who gathered, where that is not the actor."""
+        """Runs every guard on the moment; `actor` is the policy that gathered, if it is not the actor."""
         who = self.actor if actor is None else actor
         moment = Moment(recipe, step.progress, who, fresh, step.metrics, faults, leaks)
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
@@ -214,7 +214,7 @@ class Loop:
 
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:
-        """Everything the run remembers, as a tree of plain values."""
+        """Returns the whole state of the run, as a tree of plain values."""
         return {
             "engine": self.engine.snapshot(),
             "states": frozen(self.states),
@@ -223,9 +223,9 @@ class Loop:
         }
 
     def restore(self, state: State) -> None:
-        """Goes on exactly where `snapshot` was taken."""
+        """Resumes exactly where `snapshot` was taken."""
         if state["seed"] != self.seed:
-            raise AssayError(f"the checkpoint is of seed {state['seed']}, this run has seed {self.seed}")
+            raise AssayError(f"the checkpoint has seed {state['seed']}, this run has {self.seed}. Use the same seed")
         self.engine.restore(state["engine"])
         self.states = thawed(self.states, state["states"])
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
@@ -234,7 +234,8 @@ class Loop:
 def learn(
     engine: Engine, recipe: Recipe, draw: Draw, batches: Callable[[int, Feed, Draw], Iterable[Experience]]
 ) -> tuple[list[Update], list[Sums]]:
-    """Steps every stage that is due on each of the recipe's batches, and moves the target networks after each batch.
+    """Steps every stage that is due on each of the recipe's batches, and updates the target networks after each
+    batch.
 
     `batches(place, feed, draw)` yields the annotated batches of one feed. Returns the updates and the step's metrics.
     """
@@ -255,7 +256,7 @@ def learn(
 
 
 def frozen(value: Any) -> Any:
-    """A state tree with live objects (simulations) replaced by their snapshots."""
+    """Returns a state tree with live objects (simulations) replaced by their snapshots."""
     if isinstance(value, dict):
         return {name: frozen(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -264,7 +265,7 @@ def frozen(value: Any) -> Any:
 
 
 def thawed(mine: Any, saved: Any) -> Any:
-    """The saved tree; live objects of mine take their snapshots back."""
+    """Returns the saved tree with the live objects of `mine` restored from their snapshots."""
     if callable(getattr(mine, "restore", None)) and not isinstance(mine, dict):
         mine.restore(saved)
         return mine
@@ -276,7 +277,7 @@ def thawed(mine: Any, saved: Any) -> Any:
 
 
 def sampled_decisions(fresh: Experience) -> int:
-    """How many decisions the policy itself sampled, hinted ones included."""
+    """Returns the number of decisions that the policy itself sampled, hinted ones included."""
     if fresh.source is None:
         return int(fresh.mask.sum())
     ours = (fresh.source == int(Origin.POLICY)) | (fresh.source == int(Origin.HINTED))
@@ -285,14 +286,14 @@ def sampled_decisions(fresh: Experience) -> int:
 
 # ---------------------------------------------------------------------------------------------------- rewarded rows
 def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
-    """Rewards rows while they are gathered, marks that they were, and notes how many."""
+    """Computes rewards of rows while they are gathered, marks the rows, and notes how many there were."""
     fresh = reward(rows)
     peeks.append(len(fresh))
     return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
 
 
 def unmarked(fresh: Experience) -> Experience:
-    """The rows without the mark; AssayError if a rollout rewarded some of its rows only."""
+    """Returns the rows without the mark; raises AssayError if a rollout rewarded only some of its rows."""
     if REWARDED not in fresh.extra or not bool(fresh.extra[REWARDED].all()):  # joining drops columns some rows lack
         raise AssayError("the rollout rewarded some of its rows and not others. Pass all rows through scene.reward")
     return fresh.with_columns(extra={name: value for name, value in fresh.extra.items() if name != REWARDED})
@@ -300,7 +301,7 @@ def unmarked(fresh: Experience) -> Experience:
 
 # ---------------------------------------------------------------------------------------------------- metrics
 def means(found: Sequence[Sums]) -> dict[str, float]:
-    """(sum, count) metrics of all updates as means."""
+    """Returns (sum, count) metrics of all updates as means."""
     sums: Sums = {}
     for name, entries in chain.from_iterable(some.items() for some in found):
         sums.setdefault(name, []).extend(entries)
@@ -310,20 +311,20 @@ def means(found: Sequence[Sums]) -> dict[str, float]:
 
 
 def averages(numbers: Mapping[str, Sequence[Sequence[float]]]) -> dict[str, float]:
-    """Sums over counts of each metric's entries; and the effective share of samples from the ratios."""
+    """Returns sums over counts of each metric's entries, and the effective share of samples from the ratios."""
     result = {
         name: sum(value for value, _ in some) / max(1.0, sum(count for _, count in some))
         for name, some in numbers.items()
     }
-    squared = result.pop("ratio_squared", None)  # a mean of squares says little alone: it becomes (E r)^2 / E r^2
+    squared = result.pop("ratio_squared", None)  # not shown by itself: it becomes (E r)^2 / E r^2
     if squared:
         result["effective_samples"] = result["ratio"] ** 2 / squared
     return result
 
 
 def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
-    """Single numbers, read all at once from each device that they are on."""
-    # One transfer a device: each number read alone would make the host wait for it.
+    """Reads single numbers, with one transfer per device."""
+    # One transfer per device: reading each number alone would make the host wait each time.
     by_device: dict[torch.device, list[int]] = {}
     for place, tensor in enumerate(tensors):
         by_device.setdefault(tensor.device, []).append(place)
@@ -336,8 +337,8 @@ def numbers_of(tensors: Sequence[Tensor]) -> list[float]:
 
 
 def outcome_metrics(fresh: Experience) -> dict[str, float]:
-    """Reward and length of what the policy itself just did, of the episodes that ended; `longest` is how many decisions
-    the longest row has, for which the others wait.
+    """Returns reward and length of the policy's own finished episodes; `longest` is the number of decisions of the
+    longest row, which bounds the step's time.
     """
     decisions = fresh.mask.sum()
     rows = ((fresh.terminal | fresh.truncated) & fresh.mask).any(1)
@@ -361,7 +362,7 @@ def outcome_metrics(fresh: Experience) -> dict[str, float]:
 
 
 def credit_metrics(fresh: Experience) -> dict[str, float]:
-    """Share of groups without advantage, and the spread of advantages."""
+    """Returns the share of groups without advantage, and the spread of advantages."""
     if "advantage" not in fresh.extra:
         return {}
     advantage, mask = fresh.extra["advantage"], fresh.mask

@@ -1,4 +1,4 @@
-"""What this machine is, and how PyTorch should run small models on it."""
+"""Describes this machine and configures PyTorch for small models on it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import torch
 from assay.ops.bfloat16 import lacks_bfloat16
 
 SMALL = 800_000
-"""Models with fewer parameters run on one thread, since their layers are too small to share, and without oneDNN."""
+"""Models with fewer parameters run on one thread, since their layers are too small to split, and without oneDNN."""
 
 
 def describe_machine() -> dict[str, Any]:
-    """Machine and versions, for run folders and verdicts."""
+    """Returns machine and versions, for run folders and verdicts."""
     return {
         "python": sys.version.split()[0],
         "torch": str(torch.__version__),
@@ -33,9 +33,9 @@ def describe_machine() -> dict[str, Any]:
 
 @contextmanager
 def tuned(num_parameters: int, threads: int | None = None, *, bfloat16: bool = False) -> Iterator[int]:
-    """Threads and oneDNN set for models of this size, and put back afterwards; gives the number of threads.
+    """Sets threads and oneDNN for models of this size and restores them afterwards; yields the number of threads.
 
-    `bfloat16`: they compute in it on the CPU (`Engine.bfloat16`), which not every CPU's oneDNN can.
+    `bfloat16`: the models compute in it on the CPU (`Engine.bfloat16`), which not every CPU's oneDNN supports.
     """
     before = torch.get_num_threads(), torch.backends.mkldnn.enabled
     chosen = threads if threads is not None else (1 if num_parameters < SMALL else before[0])

@@ -1,7 +1,7 @@
-"""Memory that a run takes at least, from its settings: asked before anything is allocated.
+"""Lower bounds of a run's memory, from its settings, checked before anything is allocated.
 
-A system that overcommits grants any request, and ends the process once the memory is used. So what cannot fit is
-refused here. Estimates are lower bounds: recorded rows, replay, batches, weights with their gradients.
+A system that overcommits grants any request and kills the process once the memory is used up, so plans that cannot
+fit are rejected here. Estimates cover recorded rows, replay, batches, weights with their gradients.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLAGS = 3 + 4 + 4  # mask, terminal, truncated; reward and log-probability in fl
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes that a setting asks for, together with those of the same part that multiply it."""
+    """Bytes that a setting needs, together with those of the same part that multiply it."""
 
     path: str
     value: Any
@@ -33,18 +33,18 @@ class Estimate:
 
 
 def check_memory(recipe: Any, spec: Spec, num_steps: int, device: str = "cpu") -> None:
-    """AssayError where the recipe's settings ask for more memory than this machine has available."""
+    """Raises AssayError if the recipe's settings need more memory than this machine has available."""
     found, room = estimates(recipe, spec, num_steps, device), available_memory()
     total = sum(each.bytes for each in found)
     if room is None or total <= room:
         return
     most = max(found, key=lambda each: each.bytes)
     what = f"the run takes at least {gib(total)} GiB, most of it for {most.path} = {most.value}"
-    raise AssayError(f"not enough memory: {what}, and {gib(room)} GiB are available; lower {most.path}")
+    raise AssayError(f"not enough memory: {what}, and {gib(room)} GiB are available. Lower {most.path}")
 
 
 def estimates(recipe: Any, spec: Spec, num_steps: int, device: str = "cpu") -> list[Estimate]:
-    """What rollout, sources and models take at least, one entry a part."""
+    """Returns lower bounds for rollout, sources and models, one entry per part."""
     found, gathered = [], 0
     for path, part in parts_below(recipe.rollout, "rollout"):
         sizes = whole_numbers(part, ROWS)
@@ -57,7 +57,7 @@ def estimates(recipe: Any, spec: Spec, num_steps: int, device: str = "cpu") -> l
     for place, feed in enumerate(recipe.feeds):
         for path, part in parts_below(feed.source, "source" if not place else f"feed {place + 1}"):
             held = whole_numbers(part, ("capacity",))
-            if held:  # rings grow with what is gathered
+            if held:  # ring buffers grow with the gathered rows
                 rows = min(held["capacity"], gathered * num_steps)
                 found.append(named(path, held, rows * 2 * column_bytes(spec)))
             drawn = whole_numbers(part, ("batch",))
@@ -74,13 +74,13 @@ def estimates(recipe: Any, spec: Spec, num_steps: int, device: str = "cpu") -> l
 
 
 def named(path: str, sizes: dict[str, Any], bytes: int) -> Estimate:
-    """The estimate under the name of its largest setting."""
+    """Returns the estimate under the name of its largest setting."""
     largest = max(sizes, key=lambda name: max(sizes[name]) if isinstance(sizes[name], tuple) else sizes[name])
     return Estimate(f"{path}.{largest}", sizes[largest], bytes)
 
 
 def parts_below(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """A part and those inside it, each with its path."""
+    """Yields a part and those inside it, each with its path."""
     if is_dataclass(value):
         yield path, value
     for name, item in children(value):
@@ -88,14 +88,16 @@ def parts_below(value: Any, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def whole_numbers(part: Any, names: tuple[str, ...]) -> dict[str, int]:
-    """Those of the settings that the part has, where they are positive integers."""
+    """Returns those of the named settings that the part has and that are positive integers."""
     found = {name: getattr(part, name, None) for name in names}
     return {name: value for name, value in found.items() if type(value) is int and value > 0}
 
 
 # ---------------------------------------------------------------------------------------------------- models
 def layer_sizes(part: Any, spec: Spec) -> dict[str, Any]:
-    """The settings that decide the size of a model's layers: of a transformer for tokens, else of a perceptron."""
+    """Returns the settings that determine the size of a model's layers: of a transformer for tokens, else of a
+    perceptron.
+    """
     if isinstance(spec.action, Vocabulary):
         sizes = whole_numbers(part, ("width", "layers"))
         return sizes if len(sizes) == 2 else {}
@@ -105,7 +107,9 @@ def layer_sizes(part: Any, spec: Spec) -> dict[str, Any]:
 
 
 def num_weights(sizes: dict[str, Any], spec: Spec) -> int:
-    """Of the matrices: 12 W² a layer and the vocabulary's W in a transformer; of neighbours in a perceptron."""
+    """Returns the number of matrix weights: 12 W² per layer and W per word in a transformer; products of neighbours
+    in a perceptron.
+    """
     if "hidden" in sizes:
         widths = (numbers(spec.observation), *sizes["hidden"])
         return sum(before * after for before, after in zip(widths, widths[1:], strict=False))
@@ -115,28 +119,30 @@ def num_weights(sizes: dict[str, Any], spec: Spec) -> int:
 
 # ---------------------------------------------------------------------------------------------------- bytes
 def numbers(space: Space) -> int:
-    """How many numbers a value of the space is."""
+    """Returns how many numbers a value of the space has."""
     return space.size if isinstance(space, Box) else 1
 
 
 def column_bytes(spec: Spec) -> int:
-    """Of one decision in a record: float32 vectors, int64 choices, reward, log-probability and flags."""
+    """Returns the bytes of one decision in a record: float32 vectors, int64 actions, reward, log-probability and
+    flags.
+    """
     spaces = [spec.observation, spec.action] + ([spec.goal, spec.goal] if spec.goal is not None else [])
     return FLAGS + sum(4 * space.size if isinstance(space, Box) else 8 for space in spaces)
 
 
 def gib(count: int) -> str:
-    """Bytes in GiB for a sentence; numbers may be larger than a float holds."""
+    """Formats bytes as GiB; the count may be larger than a float can represent."""
     return f"{count >> 30:,}" if count >= 10 << 30 else f"{count / 2**30:.1f}"
 
 
 def available_memory() -> int | None:
-    """Bytes that can be had without taking them from others, in this container; None where the system does not say."""
+    """Returns the bytes of memory and swap available in this container; None if the system does not report them."""
     rooms = []
     try:
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines() if ":" in line)
         rooms.append(sum(int(lines[name].split()[0]) for name in ("MemAvailable", "SwapFree")) * 1024)
-    except (OSError, KeyError, ValueError):  # no Linux: all memory there is
+    except (OSError, KeyError, ValueError):  # not Linux: the total memory
         try:
             rooms.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
         except (AttributeError, OSError, ValueError):

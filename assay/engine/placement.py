@@ -1,4 +1,4 @@
-"""Where and how the models of a recipe run."""
+"""Device, precision and micro-batches of a recipe's models."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch.utils.checkpoint import checkpoint
 from assay.core.slots import Layered, Packing
 
 AT_ONCE = 16_384
-"""Tokens that go through models on a GPU at once, where a placement does not say."""
+"""Default of tokens per micro-batch on a GPU."""
 
 
 @dataclass(frozen=True)
 class Placement:
     """Where and how a recipe runs; changes speed, never the maths.
 
-    `micro_batch`: rows that go through the models at once (0: all). `precision`: bfloat16 runs the models under
-    autocast, parameters and optimizer stay float32. `tokens`: columns x rows that go through the models at once (0: no
-    limit, on a GPU 16,384 where `micro_batch` says nothing); rows of similar length then go together, so that few
-    columns are padding. `recompute`: layers keep their inputs only and run again in the backward pass. `compiled`:
-    layers are compiled. `packed`: rows stand behind each other where a model can take them so, and what rows of a group
-    begin with goes through it once; `tokens` then counts what goes through (None: on a GPU in half precision).
+    `micro_batch`: rows per micro-batch (0: all). `precision`: bfloat16 runs the models under autocast, parameters and
+    optimizer stay float32. `tokens`: maximum tokens per micro-batch, padding included (0: no limit; on a GPU 16,384
+    unless `micro_batch` is set); rows are then sorted by length, so that few columns are padding. `recompute`:
+    gradient checkpointing of the layers. `compiled`: torch.compile the layers. `packed`: rows are concatenated
+    without padding if the model supports it, and a group's shared prefix is computed once; `tokens` then counts
+    packed tokens (None: on a GPU in half precision).
     """
 
     device: str = "cpu"
@@ -37,24 +37,24 @@ class Placement:
 
     @property
     def is_on_gpu(self) -> bool:
-        """Whether models are not in the host's memory."""
+        """Whether the models are on a device other than the CPU."""
         return torch.device(self.device).type != "cpu"
 
     @property
     def at_once(self) -> int:
-        """Tokens that go through the models at once; 0 for no limit."""
+        """Maximum tokens per micro-batch; 0 for no limit."""
         return self.tokens or (AT_ONCE if self.is_on_gpu and not self.micro_batch else 0)
 
 
 def arrange(model: nn.Module, placement: Placement) -> bool:
-    """Makes a model's layers run as the placement says; whether rows will be packed."""
+    """Configures a model's layers as the placement says; returns whether rows will be packed."""
     narrow = placement.precision or next(model.parameters(), torch.empty(0)).dtype
-    is_fast = placement.is_on_gpu and narrow.itemsize < 4  # the kernel for packs is of half precision
+    is_fast = placement.is_on_gpu and narrow.itemsize < 4  # the kernel for packed rows needs half precision
     is_wanted = is_fast if placement.packed is None else placement.packed
     is_packed = is_wanted and isinstance(model, Packing) and model.pack()
     for layer in (one for part in model.modules() if isinstance(part, Layered) for one in part.layers()):
         if placement.recompute:
             layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
         if placement.compiled:
-            layer.compile(dynamic=True if is_packed else None)  # packs have as many lengths as there are
+            layer.compile(dynamic=True if is_packed else None)  # packed rows have many different lengths
     return is_packed

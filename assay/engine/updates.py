@@ -1,4 +1,4 @@
-"""What one optimizer step did, and why one was refused."""
+"""The result of one optimizer step, and the origin of a fault."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from assay.core.record import Experience, Sums
 
 @dataclass
 class Update:
-    """What one optimizer step did: (sum, count) metrics, and what was wrong with it.
+    """The result of one optimizer step: (sum, count) metrics and faults.
 
-    `fault` says why a step was refused (its gradient is not finite), `leaks` names terms whose loss moves with
-    decisions that the mask leaves out. A step without any decision is skipped and no fault. On a GPU a fault becomes
-    known when the update is settled; until then it keeps its batch, in which can be seen what was not finite.
+    `fault` says why a step was skipped (its gradient is not finite), `leaks` names terms whose loss has a gradient at
+    masked decisions. A step without any decision is skipped and is not a fault. On a GPU a fault becomes known when
+    the update is settled; until then it keeps its batch, in which the origin can be found.
     """
 
     stage: str = ""
@@ -25,7 +25,7 @@ class Update:
     leaks: list[str] = field(default_factory=list)
 
     def settle(self) -> None:
-        """Reads the gradient's norm, for which the host waits; one that is not finite is a fault and no metric."""
+        """Reads the gradient's norm, for which the host waits; a norm that is not finite is a fault, not a metric."""
         batch, name = self.batch, f"gradient_norm/{self.stage}"
         self.batch = None  # settled once; and the batch's memory is free
         if batch is not None and name in self.sums and not bool(torch.isfinite(self.sums[name][0][0])):
@@ -34,7 +34,7 @@ class Update:
 
 
 def origin_of_fault(batch: Experience, sums: Sums) -> str:
-    """Where numbers that are not finite can be seen: columns of the batch and losses."""
+    """Returns where numbers that are not finite occur: columns of the batch and losses."""
     columns = [
         f"column {name} has {int((~torch.isfinite(column[batch.mask])).sum())}"
         for name, column in batch.per_decision()

@@ -1,4 +1,4 @@
-"""Where an actor of tokens holds the decoder that works for it on a GPU."""
+"""Holds the GPU sampler of a token actor."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Held:
-    """A sampler (`assay.sampling.Sampler`) of one actor, made when it is first needed; empty elsewhere than on a GPU.
+    """The sampler (`assay.sampling.Sampler`) of one actor, created on first use; empty unless the actor is on a GPU.
 
-    The actor holds it, not a table beside: so both are freed together, and the engine frees its cache through the actor
-    without loading a kernel.
+    The actor owns it, so both are freed together, and the engine can free its cache through the actor without loading
+    a kernel.
     """
 
     def __init__(self) -> None:
@@ -21,4 +21,4 @@ class Held:
             self.held.release()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Held:
-        return Held()  # pages and graphs belong to one set of weights: a copy of the actor begins without them
+        return Held()  # pages and graphs belong to one set of weights: a copy of the actor starts without them

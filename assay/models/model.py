@@ -28,7 +28,7 @@ SMALL, FEW = Transformer(16, 1, 2), Bins(-1.0, 1.0, 11)
 
 @dataclass(frozen=True)
 class Policy(ActorSpec):
-    """An actor: what a body reads, decided by a head."""
+    """An actor: a body with an actor head."""
 
     body: Body = Perceptron()
     head: ActorHead = Distribution()
@@ -43,13 +43,13 @@ class Policy(ActorSpec):
     )
 
     def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
+        """Returns the module for this task."""
         return self.head.on(self.body, spec)
 
 
 @dataclass(frozen=True)
 class Critic(CriticSpec):
-    """A critic: what a body reads, judged by a head."""
+    """A critic: a body with a critic head."""
 
     body: Body = Perceptron()
     head: CriticHead = Value()
@@ -68,28 +68,28 @@ class Critic(CriticSpec):
     )
 
     def build(self, spec: Spec) -> nn.Module:
-        """The module for this task."""
+        """Returns the module for this task."""
         return self.head.on(self.body, spec)
 
 
 class Exponential(nn.Module):
-    """A positive number exp(log_value) that is learned."""
+    """A learned positive number exp(log_value)."""
 
     def __init__(self, initial: float) -> None:
         super().__init__()
         self.log_value = nn.Parameter(torch.tensor(initial).log())
 
     def forward(self) -> Tensor:
-        """The number."""
+        """Returns the number."""
         return self.log_value.exp()
 
 
 @dataclass(frozen=True)
 class Temperature(CriticSpec):
-    """SAC's temperature: a learned positive number, which needs no body."""
+    """SAC's temperature: a learned positive number without a body."""
 
     initial: float = 1.0
 
     def build(self, spec: Spec) -> nn.Module:
-        """The module; the task does not matter."""
+        """Returns the module, the same for every task."""
         return Exponential(self.initial)

@@ -1,7 +1,7 @@
-"""bfloat16 on a CPU that has no instructions for it: torch then computes without oneDNN, and so do we from the start.
+"""bfloat16 on a CPU without instructions for it: torch then computes without oneDNN, and here from the start.
 
-At the first large product torch finds that oneDNN cannot do it, warns, turns oneDNN off for the rest of the process and
-goes on. Numbers of one run would depend on when that happens, so we turn it off before anything is computed.
+At the first large product torch finds that oneDNN cannot do it, warns, and turns oneDNN off for the rest of the
+process. The numbers of a run would depend on when that happens, so oneDNN is turned off before anything is computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import nn
 
 @cache
 def lacks_bfloat16() -> bool:
-    """Whether torch turns oneDNN off at a large product of bfloat16 matrices on this CPU."""
+    """Returns whether torch turns oneDNN off at a large product of bfloat16 matrices on this CPU."""
     before, square = torch.backends.mkldnn.enabled, torch.ones(256, 256, dtype=torch.bfloat16)
     torch.backends.mkldnn.enabled = True  # type: ignore[assignment]
     try:
@@ -31,7 +31,7 @@ def lacks_bfloat16() -> bool:
 
 
 def uses_bfloat16(models: Iterable[nn.Module], precision: torch.dtype | None, device: str | torch.device) -> bool:
-    """Whether the models compute in bfloat16 on the CPU: by their weights, or by autocast."""
+    """Returns whether the models compute in bfloat16 on the CPU: by their weights, or by autocast."""
     if torch.device(device).type != "cpu":
         return False
     weights = (weight.dtype for model in models for weight in model.parameters())
@@ -39,6 +39,6 @@ def uses_bfloat16(models: Iterable[nn.Module], precision: torch.dtype | None, de
 
 
 def prepare_bfloat16() -> None:
-    """Turns oneDNN off where this CPU has no bfloat16 instructions; call it before computing in bfloat16."""
+    """Turns oneDNN off if this CPU has no bfloat16 instructions; call it before computing in bfloat16."""
     if lacks_bfloat16():
         torch.backends.mkldnn.enabled = False  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""What decoding gives and where it ends; the same for a paged sampler and for an actor's own cache."""
+"""Results of decoding and their stop conditions; the same for a paged sampler and for an actor's own cache."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from assay.core.errors import AssayError
 
 
 class Written(NamedTuple):
-    """B results of up to N tokens: tokens and their log-probabilities [B, N], tokens of each [B], whether it ended by
-    its own decision (end token, stop string) and not at its limit [B]; where a narrowing made the behaviour another
-    than the model, what the model itself says of the tokens [B, N].
+    """B completions of up to N tokens: tokens and their log-probabilities [B, N], number of tokens [B], and whether
+    each ended by its own decision (end token, stop string) and not at its limit [B]. If sampling is truncated (top-k,
+    top-p), also the log-probabilities under the model itself [B, N].
     """
 
     tokens: Tensor
@@ -25,18 +25,19 @@ class Written(NamedTuple):
     logp_model: Tensor | None = None
 
     def rows(self, index: Tensor) -> Written:
-        """The results at `index`."""
+        """Returns the completions at `index`."""
         model = None if self.logp_model is None else self.logp_model[index]
         return Written(self.tokens[index], self.logp[index], self.length[index], self.has_ended[index], model)
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A result ends with the first token after which the text of its last `reach` tokens contains one of `strings`.
+    """A completion ends with the first token after which the text of its last `reach` tokens contains one of
+    `strings`.
 
-    So where it ends depends on its own tokens alone, not on how often somebody looks. Assumes that every token adds to
-    the text (a special token inside a stop string hides it) and that text is decoded piece by piece, up to what is
-    spoilt at the ends. No strings: nothing ends.
+    So the end depends on the completion's own tokens alone, not on how often it is checked. Assumes that every token
+    adds to the text (a special token inside a stop string hides it) and that text is decoded piece by piece, up to
+    broken characters at the ends. Without strings nothing stops.
     """
 
     decode: Callable[[Sequence[int]], str]
@@ -45,20 +46,20 @@ class Stop:
 
     def __post_init__(self) -> None:
         if not all(self.strings):
-            raise AssayError(f"stop strings are {self.strings}: one of them is empty and would end everything; drop it")
+            raise AssayError(f"stop strings are {self.strings}: an empty one would end every completion. Remove it")
 
     @cached_property
     def reach(self) -> int:
-        """The most tokens that a stop string can take, a byte each, and one before it."""
+        """The most tokens that a stop string can take, one per byte, plus one before it."""
         return 1 + max((len(string.encode()) for string in self.strings), default=0)
 
     def is_in(self, tokens: Sequence[int]) -> bool:
-        """Whether their text contains a stop string."""
+        """Returns whether their text contains a stop string."""
         text = self.decode(tokens)
         return any(string in text for string in self.strings)
 
     def first(self, tokens: Sequence[int], since: int = 0) -> int | None:
-        """How many tokens there are when a stop string is complete, the first time after `since` of them."""
+        """Returns the number of tokens at which a stop string is first complete, after `since` of them."""
         if len(tokens) <= since or not self.is_in(tokens[max(0, since - self.reach) :]):
             return None
         ends = range(since + 1, len(tokens) + 1)

@@ -12,37 +12,39 @@ LOG_TWO = math.log(2.0)
 
 
 def categorical_sample(logits_NV: Tensor, uniform_N: Tensor) -> Tensor:
-    """The category whose interval of the cumulative distribution contains `uniform`; never one of probability 0."""
+    """Returns the category whose interval of the cumulative distribution contains `uniform`; never one of probability
+    0.
+    """
     cumulative = logits_NV.softmax(-1).cumsum(-1)
     # Scaling by the last entry makes the total exactly one, whatever the rounding of the sum.
     point = uniform_N.to(cumulative.dtype).unsqueeze(-1) * cumulative[..., -1:]
     found = torch.searchsorted(cumulative, point, right=True)
-    # Where rounding puts the point at the total, the last category that can be: the first to reach the total.
+    # If rounding puts the point at the total, take the last possible category: the first to reach the total.
     return torch.minimum(found, torch.searchsorted(cumulative, cumulative[..., -1:].contiguous())).squeeze(-1)
 
 
 def categorical_logp(logits: Tensor, action: Tensor) -> Tensor:
-    """log softmax(logits)[action]."""
+    """Returns log softmax(logits)[action]."""
     return logits.gather(-1, action.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
 
 
 def categorical_entropy(logits: Tensor) -> Tensor:
-    """-sum p log p; categories of logit -inf count nothing."""
+    """Returns -sum p log p; categories of logit -inf contribute 0."""
     log_prob = logits.log_softmax(-1)
     return -(log_prob.exp() * log_prob.masked_fill(log_prob == -math.inf, 0.0)).sum(-1)
 
 
 def normal_sample(uniform: Tensor) -> Tensor:
-    """Standard normal numbers by the inverse distribution function."""
+    """Returns standard normal numbers by the inverse distribution function."""
     return torch.special.ndtri(uniform.double()).to(uniform.dtype)
 
 
 def normal_logp(value: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """Log-density of independent normals, summed over the last axis."""
+    """Returns the log-density of independent normals, summed over the last axis."""
     scaled = (value - mean) * (-log_std).exp()
     return (-0.5 * scaled.square() - log_std - HALF_LOG_TWO_PI).sum(-1)
 
 
 def log_tanh_slope(latent: Tensor) -> Tensor:
-    """log(1 - tanh(x)^2), stable for large |x|."""
+    """Returns log(1 - tanh(x)^2), stable for large |x|."""
     return 2.0 * (LOG_TWO - latent - torch.nn.functional.softplus(-2.0 * latent))

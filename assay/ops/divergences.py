@@ -13,15 +13,15 @@ from torch import Tensor
 
 
 def k1(log_ratio: Tensor) -> Tensor:
-    """log p - log q."""
+    """Returns log p - log q."""
     return log_ratio
 
 
 def k2(log_ratio: Tensor) -> Tensor:
-    """(log p - log q)^2 / 2."""
+    """Returns (log p - log q)^2 / 2."""
     return 0.5 * log_ratio.square()
 
 
 def k3(log_ratio: Tensor) -> Tensor:
-    """q/p - 1 + log p - log q; computed with expm1, so that it is exactly 0 at equality."""
+    """Returns q/p - 1 + log p - log q; computed with expm1, so that it is exactly 0 at equality."""
     return torch.expm1(-log_ratio) + log_ratio

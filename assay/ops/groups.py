@@ -1,4 +1,4 @@
-"""Statistics inside groups of rows, whatever their sizes. Axes: B rows, G groups."""
+"""Statistics inside groups of rows, of any sizes. Axes: B rows, G groups."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from assay.core.record import Experience
 class Groups:
     """Rows by group: `index` [B] in 0..num-1, `size` [G] in rows.
 
-    `share` [B]: what a row weighs in statistics. The rows of an episode share a weight of one; a row without a decision
-    (an infrastructure fault) has left training and weighs nothing.
+    `share` [B]: the weight of a row in statistics. The rows of an episode share a weight of one; a row without a
+    decision (an infrastructure fault) is excluded from training and has weight 0.
     """
 
     index: Tensor
@@ -25,7 +25,7 @@ class Groups:
 
 
 def groups_of(label: Tensor | None, num_rows: int, device: torch.device) -> Groups:
-    """Groups by equal labels; without labels every row is alone."""
+    """Returns groups by equal labels; without labels every row is its own group."""
     if label is None:
         index, num = torch.arange(num_rows, device=device), num_rows
     else:
@@ -36,19 +36,21 @@ def groups_of(label: Tensor | None, num_rows: int, device: torch.device) -> Grou
 
 
 def total(value: Tensor, groups: Groups) -> Tensor:
-    """Sum of `value` [B] in each group, [G]."""
+    """Returns the sum of `value` [B] in each group, [G]."""
     return value.new_zeros(groups.num).index_add_(0, groups.index, value)
 
 
 def mean(value: Tensor, groups: Groups) -> Tensor:
-    """Mean over the episodes of each row's group, [B]; 0 where the group has none."""
+    """Returns the mean over the episodes of each row's group, [B]; 0 if the group has none."""
     share = groups.share.to(value.dtype)
     weight = total(share, groups)
     return (total(value * share, groups) / torch.where(weight > 0, weight, 1.0))[groups.index]
 
 
 def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
-    """Mean over the other episodes of the group, [B]; 0 for a group of one. Rows of one episode have one value."""
+    """Returns the mean over the other episodes of the group, [B]; 0 for a group of one. Rows of one episode have one
+    value.
+    """
     share = groups.share.to(value.dtype)
     others = total(share, groups)[groups.index] - 1
     rest = total(value * share, groups)[groups.index] - value
@@ -56,7 +58,7 @@ def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
 
 
 def deviation(value: Tensor, groups: Groups) -> Tensor:
-    """Standard deviation (n - 1) over the episodes of each row's group, [B]; 0 for a group of one."""
+    """Returns the standard deviation (n - 1) over the episodes of each row's group, [B]; 0 for a group of one."""
     share = groups.share.to(value.dtype)
     centred = value - mean(value, groups)
     variance = total(centred.square() * share, groups) / (total(share, groups) - 1).clamp(min=1)
@@ -64,7 +66,9 @@ def deviation(value: Tensor, groups: Groups) -> Tensor:
 
 
 def differs(value: Tensor, groups: Groups) -> Tensor:
-    """Bool [B]: whether the group's episodes have different values; exact, where a deviation may round to above 0."""
+    """Returns bool [B]: whether the group's episodes have different values. Exact, while a deviation may round to
+    above 0.
+    """
     there = groups.share > 0
     largest, smallest = (
         value.new_full((groups.num,), -torch.inf).scatter_reduce(0, groups.index, one, "amax")
@@ -74,7 +78,7 @@ def differs(value: Tensor, groups: Groups) -> Tensor:
 
 
 def row_groups(experience: Experience) -> Groups:
-    """Groups by the column `group`."""
+    """Returns groups by the column `group`."""
     groups = groups_of(experience.group, len(experience), experience.mask.device)
     there = experience.mask.any(1).to(groups.share.dtype)
     if experience.episode is not None:
@@ -84,7 +88,9 @@ def row_groups(experience: Experience) -> Groups:
 
 
 def episode_label(experience: Experience) -> Tensor | None:
-    """[B]: equal for the rows of one episode and, in a game, of one player: what players earn is not added up."""
+    """Returns labels [B], equal for the rows of one episode and, in a game, of one player: rewards of players are not
+    added up.
+    """
     if experience.episode is None or experience.player is None:
         return experience.episode
     _, episode = torch.unique(experience.episode, return_inverse=True)
@@ -92,18 +98,18 @@ def episode_label(experience: Experience) -> Tensor | None:
 
 
 def episode_groups(experience: Experience) -> Groups:
-    """Rows by episode (and player): several segments can belong to one episode."""
+    """Returns rows by episode (and player): several segments can belong to one episode."""
     return groups_of(episode_label(experience), len(experience), experience.mask.device)
 
 
 def game_groups(experience: Experience) -> Groups:
-    """Rows by the column `episode` alone: all players of a game together."""
+    """Returns rows by the column `episode` alone: all players of a game together."""
     return groups_of(experience.episode, len(experience), experience.mask.device)
 
 
 def linked_groups(experience: Experience) -> Groups:
-    """Rows that belong together when some are left out: those of a group and, in a game, of all groups that share an
-    episode with it. Numbered by the lowest group among them; without players they are the groups.
+    """Returns rows that are kept or dropped together: those of a group and, in a game, of all groups that share an
+    episode with it. Labels are the lowest group number among them; without players they are the groups.
     """
     by_group = row_groups(experience)
     if experience.episode is None or experience.player is None:
@@ -117,18 +123,18 @@ def linked_groups(experience: Experience) -> Groups:
 
 
 def lowest(value_B: Tensor, groups: Groups) -> Tensor:
-    """The smallest of the group's values, on each of its rows, [B]."""
+    """Returns the smallest of the group's values, on each of its rows, [B]."""
     least = value_B.new_zeros(groups.num).scatter_reduce(0, groups.index, value_B, "amin", include_self=False)
     return least[groups.index]
 
 
 def any_of(is_so_B: Tensor, groups: Groups) -> Tensor:
-    """Bool [B]: whether it is so for a row of the group."""
+    """Returns bool [B]: whether it is true for any row of the group."""
     return total(is_so_B.long(), groups)[groups.index] > 0
 
 
 def over_episode(row_total_B: Tensor, experience: Experience) -> Tensor:
-    """Each row's number summed over all rows of its episode (and player), [B]."""
+    """Returns each row's number summed over all rows of its episode (and player), [B]."""
     if experience.episode is None:
         return row_total_B
     episodes = episode_groups(experience)
@@ -136,5 +142,5 @@ def over_episode(row_total_B: Tensor, experience: Experience) -> Tensor:
 
 
 def outcome(experience: Experience) -> Tensor:
-    """Total reward of each row's whole episode, [B]."""
+    """Returns the total reward of each row's whole episode, [B]."""
     return over_episode((experience.reward * experience.mask).sum(1), experience)

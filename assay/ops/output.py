@@ -1,14 +1,14 @@
-"""Log-probabilities of given tokens together with the output layer that makes their logits.
+"""Log-probabilities of given tokens, fused with the output layer that computes their logits.
 
-Axes: N tokens, W width, V vocabulary. With l = W h, p = softmax(l), chosen token c, slope g of log p_c and e of the
-entropy H:
+Axes: N tokens, W width, V vocabulary. With l = W h, p = softmax(l), chosen token c, gradient g of log p_c and e of
+the entropy H:
 
     log p_c = l_c - log sum exp l,   H = log sum exp l - sum p l
     dl = g (1_c - p) - e p (log p + H),   dh = W^T dl,   dW = dl h^T
 
-Logits are made in blocks, in float32 or wider, and forgotten: [N, V] is never in memory. The backward pass takes any
-slope and makes the logits again, so that forward and backward are four products of 2 N V W operations; three would be
-enough only where [N, V] is kept or the slope is known beforehand. Second derivatives are not there.
+Logits are computed in blocks, in float32 or wider, and discarded: [N, V] is never in memory. The backward pass takes
+any gradient and recomputes the logits, so that forward and backward are four products of 2 N V W operations; three
+would suffice only with [N, V] kept or the gradient known beforehand. There are no second derivatives.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 AT_ONCE = 1 << 24
-"""Logits that plain PyTorch makes at once."""
+"""Logits that plain PyTorch computes at once."""
 BLOCK, TOKENS = 4096, 8192
-"""Words and tokens whose slopes are in memory at once on a GPU."""
+"""Words and tokens whose gradients are in memory at once on a GPU."""
 
 
 About = tuple[Tensor, Tensor, Tensor, Tensor | None, Tensor]
-"""Of each token: itself, its log-sum-exp, the slope of its log-probability, that of its entropy, its entropy."""
+"""For each token: its id, log-sum-exp, gradient of its log-probability, gradient of its entropy, entropy."""
 
 
 def given_logp(
     hidden_NW: Tensor, weight_VW: Tensor, token_N: Tensor, with_entropy: bool = False
 ) -> tuple[Tensor, Tensor | None]:
-    """(log-probability [N], entropy [N] where asked for) of each token under the logits `weight @ hidden`.
+    """Returns (log-probability [N], entropy [N] if requested) of each token under the logits `weight @ hidden`.
 
-    float32, or float64 where the inputs are. Assumes one type of both matrices and no bias; N = 0 gives nothing.
+    float32, or float64 if the inputs are. Assumes one dtype of both matrices and no bias; N = 0 gives empty tensors.
     """
     logp, entropy = GivenLogp.apply(hidden_NW, weight_VW, token_N, with_entropy)
     return logp, entropy if with_entropy else None
 
 
 class GivenLogp(torch.autograd.Function):
-    """The function above with its own backward pass."""
+    """`given_logp` with its own backward pass."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor]:
-        """By Triton where it can, else in plain PyTorch; keeps one number a token."""
+        """Computes with Triton if possible, else in plain PyTorch; keeps one number per token."""
         hidden, weight = hidden.contiguous(), weight.contiguous()
         measure = compiled().measured if is_fast(hidden, weight) else measured
         chosen, total, mean = measure(hidden, weight, token, with_entropy)
@@ -60,7 +60,7 @@ class GivenLogp(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, slope: Tensor, entropy_slope: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Logits again, block by block."""
+        """Recomputes the logits, block by block."""
         hidden, weight, token, total, entropy = ctx.saved_tensors
         about: About = (token, total, slope.to(total), entropy_slope if ctx.with_entropy else None, entropy)
         with_weight = ctx.needs_input_grad[1]
@@ -73,7 +73,7 @@ class GivenLogp(torch.autograd.Function):
 
 # ---------------------------------------------------------------------------------------------------- plain PyTorch
 def measured(hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """(chosen logit, log-sum-exp, mean logit where asked for), each [N]."""
+    """Returns (chosen logit, log-sum-exp, mean logit if requested), each [N]."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     found = [torch.empty(0, 3, dtype=wide, device=hidden.device)]
     for some, chosen in chunks(hidden, weight, token):
@@ -86,7 +86,9 @@ def measured(hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) 
 
 
 def by_tokens(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) -> tuple[Tensor, Tensor | None]:
-    """Slopes of hidden states and weights, some tokens at a time; the weights' are summed in float32 or wider."""
+    """Returns gradients of hidden states and weights, a chunk of tokens at a time; those of weights are summed in
+    float32 or wider.
+    """
     wide = torch.promote_types(hidden.dtype, torch.float32)
     d_hidden = torch.empty_like(hidden)
     d_weight = torch.zeros_like(weight, dtype=wide) if with_weight else None
@@ -103,7 +105,7 @@ def by_tokens(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) -
 
 
 def rows_of(about: About, part: slice) -> About:
-    """The same of some tokens."""
+    """Returns the same values for some of the tokens."""
     token, total, slope, entropy_slope, entropy = about
     return token[part], total[part], slope[part], None if entropy_slope is None else entropy_slope[part], entropy[part]
 
@@ -111,7 +113,7 @@ def rows_of(about: About, part: slice) -> About:
 def logit_slopes(
     logits: Tensor, token: Tensor, total: Tensor, slope: Tensor, entropy_slope: Tensor | None, entropy: Tensor
 ) -> Tensor:
-    """dl of the formula above, [n, V]."""
+    """Returns dl of the formula above, [n, V]."""
     log_prob = logits.sub_(total.unsqueeze(1))
     factor = -slope.unsqueeze(1)
     if entropy_slope is not None:
@@ -121,14 +123,14 @@ def logit_slopes(
 
 
 def products(some: Tensor, weight: Tensor) -> Tensor:
-    """Logits in float32 or wider; on a GPU they are not rounded in between."""
+    """Returns logits in float32 or wider; on a GPU they are not rounded in between."""
     if some.is_cuda and some.dtype in (torch.bfloat16, torch.float16):
         return torch.mm(some, weight.t(), out_dtype=torch.float32)
     return torch.mm(some, weight.t()).to(torch.promote_types(some.dtype, torch.float32))
 
 
 def chunks(hidden: Tensor, weight: Tensor, token: Tensor) -> Any:
-    """Tokens whose logits are at most AT_ONCE numbers."""
+    """Returns chunks of tokens whose logits are at most AT_ONCE numbers."""
     num = max(1, AT_ONCE // len(weight))
     return zip(hidden.split(num), token.split(num), strict=True) if len(hidden) else ()
 
@@ -136,7 +138,7 @@ def chunks(hidden: Tensor, weight: Tensor, token: Tensor) -> Any:
 # ---------------------------------------------------------------------------------------------------- on a GPU
 @cache
 def compiled() -> Any:
-    """The kernels; only where Triton is there."""
+    """Imports the kernels; requires Triton."""
     from assay.ops import triton_output
 
     return triton_output
@@ -144,7 +146,7 @@ def compiled() -> Any:
 
 @cache
 def has_triton() -> bool:
-    """Whether the kernels can be imported."""
+    """Returns whether the kernels can be imported."""
     try:
         return compiled() is not None
     except ImportError:
@@ -152,14 +154,14 @@ def has_triton() -> bool:
 
 
 def is_fast(hidden: Tensor, weight: Tensor) -> bool:
-    """Whether the kernels take these: 16 bits on a GPU, rows that the copy engine can fetch."""
+    """Returns whether the kernels support these tensors: 16 bits on a GPU, rows that the copy engine can fetch."""
     fits = hidden.is_cuda and hidden.dtype in (torch.bfloat16, torch.float16) and hidden.dtype == weight.dtype
     aligned = hidden.shape[1] % 64 == 0 and hidden.data_ptr() % 16 == 0 and weight.data_ptr() % 16 == 0
     return fits and aligned and len(hidden) > 0 and has_triton()
 
 
 def word_blocks(num: int, tile: int = 128) -> list[tuple[int, int]]:
-    """Ranges of about BLOCK words, whole tiles but for the last: no block is much smaller than the others."""
+    """Returns ranges of about BLOCK words, whole tiles except the last: no block is much smaller than the others."""
     tiles = -(-num // tile)
     many = max(1, round(num / BLOCK))
     edges = [tiles * place // many * tile for place in range(many)] + [num]
@@ -167,9 +169,10 @@ def word_blocks(num: int, tile: int = 128) -> list[tuple[int, int]]:
 
 
 def by_words(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) -> tuple[Tensor, Tensor | None]:
-    """Slopes of hidden states and weights, a block of words at a time: each is summed in float32 and rounded once.
+    """Returns gradients of hidden states and weights, a block of words at a time: each is summed in float32 and
+    rounded once.
 
-    Besides the results: 4 N W bytes for the sum, and the slopes of TOKENS x BLOCK.
+    Besides the results it needs 4 N W bytes for the sum, and the gradients of TOKENS x BLOCK.
     """
     num = TOKENS
     blocks = word_blocks(len(weight))
@@ -199,5 +202,5 @@ def by_words(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) ->
 
 
 def add_product(into: Tensor, left: Tensor, right: Tensor) -> None:
-    """into += left @ right, the sum in float32."""
+    """Computes into += left @ right, the sum in float32."""
     torch.addmm(into, left, right, out_dtype=torch.float32, out=into)

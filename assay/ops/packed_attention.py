@@ -1,9 +1,10 @@
-"""Attention over packed rows with shared prompts. Axes: N packed tokens, M keys, H heads, K heads of keys, E head size.
+"""Attention over packed rows with shared prompts. Axes: N packed tokens, M keys, H heads, K heads of keys, E head
+size.
 
-A piece that follows a shared prompt has more keys than queries: the prompt, then itself. The causal mask of a kernel
-for sequences of many lengths ends at both their ends, so that each query sees the whole prompt and its own piece up
-to itself. Keys and values of prompts are copied for that, layer by layer and only while the kernel runs; what is big,
-the states between layers and the products that make them, is there once.
+A piece that follows a shared prompt has more keys than queries: the prompt, then itself. The causal mask of the
+varlen kernel is aligned at the ends of both, so each query sees the whole prompt and its own piece up to itself. Keys
+and values of prompts are copied for that, layer by layer and only while the kernel runs; the large tensors, the
+states between layers and the products that compute them, exist once.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from assay.ops.packing import Pack, sees
 
 FAST = (torch.bfloat16, torch.float16)
 LARGEST_HEAD = 256
-"""What the kernel can do."""
+"""The largest head size of the kernel."""
 
 
 def plan(pack: Pack, is_fast: bool, device: torch.device) -> dict[str, Tensor]:
-    """The arguments of `attend` besides queries, keys and values, for all layers."""
+    """Returns the arguments of `attend` besides queries, keys and values, for all layers."""
     if not is_fast:
         return {"allowed": sent(sees(pack.piece_N, pack.follows_N), device)}
     longest = torch.tensor([int(some.diff().max()) for some in (pack.begin, pack.begin_key)])
@@ -31,12 +32,12 @@ def plan(pack: Pack, is_fast: bool, device: torch.device) -> dict[str, Tensor]:
 
 
 def sent(tensor: Tensor, device: torch.device) -> Tensor:
-    """On the device, without waiting for what the device has to do before."""
+    """Copies to the device without waiting for its earlier work."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def attend(query_NHE: Tensor, key_NKE: Tensor, value_NKE: Tensor, scale: float, plan: dict[str, Tensor]) -> Tensor:
-    """[N, H, E]."""
+    """Returns the attention output, [N, H, E]."""
     if "allowed" in plan:
         query, key, value = (some.transpose(0, 1).unsqueeze(0) for some in (query_NHE, key_NKE, value_NKE))
         is_grouped = query.shape[1] != key.shape[1]
@@ -50,12 +51,12 @@ def attend(query_NHE: Tensor, key_NKE: Tensor, value_NKE: Tensor, scale: float, 
 
 
 def is_fast(device: torch.device, dtype: torch.dtype, head_size: int) -> bool:
-    """Whether the kernel is there for these."""
+    """Returns whether the kernel supports this device, dtype and head size."""
     return device.type == "cuda" and dtype in FAST and head_size <= LARGEST_HEAD and head_size % 8 == 0
 
 
 def lse_like(query_NHE: Tensor) -> Tensor:
-    """Room for a log-sum-exp of each token and head."""
+    """Allocates a log-sum-exp of each token and head."""
     return query_NHE.new_empty(query_NHE.shape[1], query_NHE.shape[0], dtype=torch.float32)
 
 
@@ -63,7 +64,7 @@ def kernel(
     query: Tensor, key: Tensor, value: Tensor, begin: Tensor, begin_key: Tensor, longest: int, longest_key: int,
     scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """PyTorch's own: (output, log-sum-exp)."""
+    """Calls PyTorch's varlen attention: (output, log-sum-exp)."""
     output, lse, *_ = torch.ops.aten._flash_attention_forward(
         query, key, value, begin, begin_key, longest, longest_key, 0.0, True, False, scale=scale
     )
@@ -74,8 +75,8 @@ def kernel_slopes(
     slope: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, lse: Tensor, begin: Tensor,
     begin_key: Tensor, longest: int, longest_key: int, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """Its backward pass."""
-    seed = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the dropout's, which there is none of
+    """Computes its backward pass."""
+    seed = torch.zeros(2, dtype=torch.uint64, device=query.device)  # the seed of a dropout of 0
     slopes: tuple[Tensor, Tensor, Tensor] = torch.ops.aten._flash_attention_backward(
         slope, query, key, value, output, lse, begin, begin_key, longest, longest_key, 0.0, True, seed,
         query.new_empty(0), scale=scale,
@@ -87,7 +88,7 @@ def forward(
     query: Tensor, key: Tensor, value: Tensor, begin: Tensor, begin_key: Tensor, key_M: Tensor, own_N: Tensor,
     copies_PC: Tensor, longest: Tensor, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """(output [N, H, E], log-sum-exp [H, N])."""
+    """Returns (output [N, H, E], log-sum-exp [H, N])."""
     num, num_key = longest.tolist()
     return kernel(
         query, key.index_select(0, key_M), value.index_select(0, key_M), begin, begin_key, num, num_key, scale
@@ -98,7 +99,7 @@ def backward(
     slope: Tensor, query: Tensor, key: Tensor, value: Tensor, output: Tensor, lse: Tensor, begin: Tensor,
     begin_key: Tensor, key_M: Tensor, own_N: Tensor, copies_PC: Tensor, longest: Tensor, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """d / d (query, key, value)."""
+    """Returns the gradients of (query, key, value)."""
     num, num_key = longest.tolist()
     slopes = kernel_slopes(
         slope.contiguous(), query, key.index_select(0, key_M), value.index_select(0, key_M), output, lse, begin,
@@ -108,7 +109,7 @@ def backward(
 
 
 def summed(slope_MKE: Tensor, own_N: Tensor, copies_PC: Tensor) -> Tensor:
-    """[N, K, E]: of a prompt's token the sum over its copies, in an order of its own whatever the device does."""
+    """Returns [N, K, E]: for a token of a prompt the sum over its copies, in a fixed order on every device."""
     found = slope_MKE.index_select(0, own_N)
     if copies_PC.numel():
         is_none = (copies_PC == len(slope_MKE)).view(*copies_PC.shape, 1, 1)
@@ -118,19 +119,19 @@ def summed(slope_MKE: Tensor, own_N: Tensor, copies_PC: Tensor) -> Tensor:
 
 
 def keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    """For the backward pass."""
+    """Saves tensors for the backward pass."""
     *tensors, ctx.scale = inputs
     ctx.save_for_backward(*tensors, *output)
     ctx.mark_non_differentiable(output[1])
 
 
 def slopes_of_kept(ctx: Any, slope: Tensor, _: Any) -> tuple[Any, ...]:
-    """Of queries, keys and values; of nothing else."""
+    """Returns the gradients of queries, keys and values, and None for other inputs."""
     *tensors, output, lse = ctx.saved_tensors
     return (*attend_packed_backward(slope, *tensors[:3], output, lse, *tensors[3:], ctx.scale), *[None] * 7)
 
 
-# Operators that a compiler does not look into: what they take from the host (sizes) is none of its business.
+# Operators that are opaque to the compiler, which must not specialise on the sizes they read on the host.
 attend_packed = torch.library.custom_op("assay::attend_packed", forward, mutates_args=())
 attend_packed_backward = torch.library.custom_op("assay::attend_packed_backward", backward, mutates_args=())
 attend_packed.register_fake(lambda query, *rest: (query.new_empty(query.shape), lse_like(query)))

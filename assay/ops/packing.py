@@ -1,6 +1,4 @@
-"""Several sequences in one row: who may attend to whom, and there and back again. Axes: B sequences, T tokens, R
-rows.
-"""
+"""Packs several sequences into one row: attention masks, packing and unpacking. Axes: B sequences, T tokens, R rows."""
 
 from __future__ import annotations
 
@@ -13,14 +11,14 @@ from torch import Tensor
 
 
 def same_document_before(document_RT: Tensor) -> Tensor:
-    """Bool [R, T, T]: token j is visible from token i (same document, not later)."""
+    """Returns bool [R, T, T]: token j is visible from token i (same document, not later)."""
     same = document_RT.unsqueeze(2) == document_RT.unsqueeze(1)
     length = document_RT.shape[1]
     return same & torch.ones(length, length, dtype=torch.bool, device=document_RT.device).tril()
 
 
 def places(length_B: Tensor, row_length: int) -> tuple[Tensor, Tensor, int]:
-    """First-fit in order of decreasing length: (row [B], offset [B], number of rows)."""
+    """Packs first-fit in order of decreasing length: (row [B], offset [B], number of rows)."""
     lengths = length_B.tolist()
     longest = max([row_length, *lengths])
     used: list[int] = []
@@ -37,7 +35,7 @@ def places(length_B: Tensor, row_length: int) -> tuple[Tensor, Tensor, int]:
 def through_packed(
     trunk: Callable[[Tensor, Tensor, Tensor], Tensor], tokens_BT: Tensor, valid_BT: Tensor, row_length: int
 ) -> Tensor:
-    """`trunk(tokens, position, document)` on packed rows, put back to [B, T, ...]; zeros where not valid."""
+    """Evaluates `trunk(tokens, position, document)` on packed rows and unpacks to [B, T, ...]; zeros if not valid."""
     lengths = valid_BT.sum(1)
     row, offset, num_rows = places(lengths, row_length)
     width = max(row_length, int(lengths.max()))
@@ -56,8 +54,9 @@ def through_packed(
 # ------------------------------------------------------------------------------------------------ shared prompts
 @dataclass(frozen=True)
 class Reach:
-    """What each row of a batch needs of a network: the tokens before its last decision, `prompt_B` of which come
-    before its first. Rows with one `label_B` have a prompt in common: one group and equal tokens. -1 decides nothing.
+    """The tokens of each row that a network must process: those before its last decision, of which `prompt_B` come
+    before its first. Rows with one `label_B` share a prompt: one group and equal tokens. -1 marks a row without a
+    decision.
     """
 
     prompt_B: np.ndarray
@@ -66,7 +65,9 @@ class Reach:
 
 
 def reach(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Reach:
-    """Of rows in the host's memory; the first column is no decision, and where there is no group nothing is shared."""
+    """Computes `Reach` of rows on the CPU; the first column is never a decision, and without a group nothing is
+    shared.
+    """
     tokens, mask = tokens_BT.numpy(), mask_BT.numpy().copy()
     mask[:, :1] = False
     decides = mask.any(1)
@@ -82,16 +83,16 @@ def reach(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Reach:
 
 @dataclass(frozen=True)
 class Pack:
-    """Rows of a batch behind each other: prompts that several rows share, then the rest of those rows, then rows that
-    share nothing. What stands together is a piece; it sees itself and the prompt that it follows.
+    """Rows of a batch concatenated: prompts that several rows share, then the rest of those rows, then rows that
+    share nothing. A contiguous run of tokens is a piece; it attends to itself and the prompt that it follows.
 
-    N packed tokens, D decisions, S pieces, M keys, P tokens of shared prompts. `token_N` is a token's place in the
+    N packed tokens, D decisions, S pieces, M keys, P tokens of shared prompts. `token_N` is a token's index in the
     batch [B * T], `position_N` its column. The state before the decision at `place_D` is that of packed token
-    `before_D`. `piece_N` and `follows_N` name each token's piece and the prompt that it follows, -1 for none.
+    `before_D`. `piece_N` and `follows_N` are each token's piece and the prompt that it follows, -1 for none.
 
     The same as sequences with more keys than queries: piece s has the queries from `begin` [S + 1] and, from
-    `begin_key` [S + 1] of `key_M`, the prompt it follows and itself. `own_N` is where a token is among the keys as one
-    of its own piece, `copies_PC` all the places where a prompt's token is, filled up with M.
+    `begin_key` [S + 1] of `key_M`, the prompt it follows and itself. `own_N` is a token's index among the keys of its
+    own piece, `copies_PC` all indices of a prompt's token, padded with M.
     """
 
     token_N: Tensor
@@ -108,12 +109,12 @@ class Pack:
 
 
 def packed(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Pack:
-    """All that the decisions of these rows need, each shared prompt once; in the host's memory."""
+    """Returns the pack of all tokens that the decisions of these rows need, each shared prompt once; on the CPU."""
     needs, num_columns = reach(tokens_BT, mask_BT, group_B), tokens_BT.shape[1]
     found = pieces(needs)
     size_S = np.array([stop - start for _, start, stop, _ in found], dtype=np.int64)
     begin = np.concatenate([[0], size_S.cumsum()])
-    shift_B = np.zeros(len(tokens_BT), dtype=np.int64)  # from a row's columns to their packed places
+    shift_B = np.zeros(len(tokens_BT), dtype=np.int64)  # from a row's columns to their packed indices
     in_prompt_B = np.zeros(len(tokens_BT), dtype=np.int64)  # the same for columns before the first decision
     for at, (row, start, _, follows) in enumerate(found):
         shift_B[row] = begin[at] - start
@@ -132,7 +133,7 @@ def packed(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Pack:
 
 
 def pieces(needs: Reach) -> list[tuple[int, int, int, int]]:
-    """(row, first column, the column after the last, the piece that it follows or -1) in the order of a pack."""
+    """Returns (row, first column, column after the last, the piece it follows or -1) in the order of a pack."""
     num = np.bincount(needs.label_B + 1, minlength=1)[needs.label_B + 1]
     is_shared, is_alone = (needs.label_B >= 0) & (num > 1), (needs.label_B >= 0) & (num == 1)
     prompt = {int(label): at for at, label in enumerate(np.unique(needs.label_B[is_shared]))}
@@ -144,7 +145,7 @@ def pieces(needs: Reach) -> list[tuple[int, int, int, int]]:
 
 
 def keys(begin: np.ndarray, follows_S: np.ndarray) -> tuple[np.ndarray, ...]:
-    """(begin, begin_key, key_M, own_N, copies_PC) of a pack; pieces without tokens are left out."""
+    """Returns (begin, begin_key, key_M, own_N, copies_PC) of a pack, without pieces that have no tokens."""
     num_prompts = int(follows_S.max(initial=-1)) + 1  # they come first
     found, begin_key = [np.empty(0, np.int64)], [0]
     starts: list[list[int]] = [[] for _ in range(num_prompts)]
@@ -167,6 +168,6 @@ def keys(begin: np.ndarray, follows_S: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def sees(piece_N: Tensor, follows_N: Tensor) -> Tensor:
-    """Bool [N, N]: packed token j is visible from token i."""
+    """Returns bool [N, N]: packed token j is visible from token i."""
     in_reach = (piece_N.unsqueeze(1) == piece_N) | (follows_N.unsqueeze(1) == piece_N)
     return in_reach & torch.ones_like(in_reach).tril()

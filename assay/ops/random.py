@@ -23,7 +23,7 @@ PLAIN_GOLDEN, PLAIN_FIRST, PLAIN_SECOND, ONES = int(GOLDEN), int(FIRST), int(SEC
 
 
 def mix(word: np.ndarray) -> np.ndarray:
-    """SplitMix64's finaliser, element by element."""
+    """Returns SplitMix64's finaliser, element by element."""
     word = word ^ (word >> THIRTY)
     word *= FIRST
     word ^= word >> TWENTY_SEVEN
@@ -33,14 +33,14 @@ def mix(word: np.ndarray) -> np.ndarray:
 
 
 def mix_plain(word: int) -> int:
-    """`mix` of one Python integer below 2^64."""
+    """Returns `mix` of one Python integer below 2^64."""
     word = ((word ^ (word >> 30)) * PLAIN_FIRST) & ONES
     word = ((word ^ (word >> 27)) * PLAIN_SECOND) & ONES
     return word ^ (word >> 31)
 
 
 def hashed(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
-    """64-bit hashes of the draw's path followed by `coordinates`, which broadcast against each other."""
+    """Returns 64-bit hashes of the draw's path followed by `coordinates`, which broadcast against each other."""
     plain = mix_plain((draw.seed + PLAIN_GOLDEN) & ONES)
     rest: tuple[int | np.ndarray, ...] = (*draw.path, *coordinates)
     while rest and isinstance(rest[0], int):
@@ -55,32 +55,32 @@ def hashed(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
 
 
 def uniform(draw: Draw, *coordinates: int | np.ndarray) -> np.ndarray:
-    """Uniform numbers in the open interval (0, 1), float64."""
+    """Returns uniform numbers in the open interval (0, 1), float64."""
     return ((hashed(draw, *coordinates) >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def uniform_tensor(draw: Draw, shape: Sequence[int]) -> Tensor:
-    """Uniform numbers of a shape, float32 in the open interval (0, 1); element i has coordinate i."""
+    """Returns uniform numbers of a shape, float32 in the open interval (0, 1); element i has coordinate i."""
     count = int(np.prod(shape))
     return as_open_float32(uniform(draw, np.arange(count))).reshape(tuple(shape))
 
 
 def as_open_float32(values: np.ndarray) -> Tensor:
-    """float64 uniforms as float32 without ever rounding to 0 or 1."""
+    """Returns float64 uniforms as float32, never rounded to 0 or 1."""
     return torch.from_numpy(values.astype(np.float32)).clamp_(2.0**-25, 1.0 - 2.0**-24)
 
 
 def integers(draw: Draw, bound: int, count: int) -> np.ndarray:
-    """`count` integers in [0, bound); the bias of the multiply-shift is below 2^-32 for bounds under 2^32."""
+    """Returns `count` integers in [0, bound); the bias of the multiply-shift is below 2^-32 for bounds under 2^32."""
     high = (hashed(draw, np.arange(count)) >> np.uint64(32)).astype(np.uint64)
     return ((high * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
 
 
 def permutation(draw: Draw, count: int) -> np.ndarray:
-    """A permutation of 0..count-1: the order of the items' hashes."""
+    """Returns a permutation of 0..count-1: the order of the items' hashes."""
     return np.argsort(hashed(draw, np.arange(count)), kind="stable")
 
 
 def seed_for_torch(draw: Draw) -> int:
-    """A seed for torch's generator, for code that cannot take numbers (parameter initialisation)."""
+    """Returns a seed for torch's generator, for code that cannot take numbers (parameter initialisation)."""
     return int(hashed(draw) >> np.uint64(1))

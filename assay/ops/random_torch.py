@@ -1,7 +1,7 @@
 """The numbers of `assay.ops.random` on any device, for many seeds at once; bitwise the same.
 
-A word is a 64-bit hash, held as int64: sums and products wrap around as those of unsigned integers do, and shifts to
-the right are masked to be logical. Whoever has the words of S seeds [S] folds coordinates into them, which broadcast.
+A word is a 64-bit hash, stored as int64: sums and products wrap around as those of unsigned integers do, and right
+shifts are masked to be logical. Coordinates are folded into the words of S seeds [S] and broadcast.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assay.ops.random import ONES, PLAIN_FIRST, PLAIN_GOLDEN, PLAIN_SECOND, mix_
 
 
 def signed(word: int) -> int:
-    """The same 64 bits as a number from -2^63 on."""
+    """Returns the same 64 bits as a signed integer."""
     word &= ONES
     return word - (ONES + 1) if word >> 63 else word
 
@@ -24,31 +24,33 @@ GOLDEN, FIRST, SECOND = signed(PLAIN_GOLDEN), signed(PLAIN_FIRST), signed(PLAIN_
 
 
 def shifted(word: Tensor, bits: int) -> Tensor:
-    """The word without its lowest bits, zeros coming in from above."""
+    """Returns the word shifted right, filled with zeros."""
     return (word >> bits) & ((1 << (64 - bits)) - 1)
 
 
 def mixed(word: Tensor) -> Tensor:
-    """`random.mix`: SplitMix64's finaliser."""
+    """Computes `random.mix`: SplitMix64's finaliser."""
     word = (word ^ shifted(word, 30)) * FIRST
     word = (word ^ shifted(word, 27)) * SECOND
     return word ^ shifted(word, 31)
 
 
 def folded(word: Tensor, coordinate: int | Tensor) -> Tensor:
-    """The word one level below, at a coordinate: `Draw.at`."""
+    """Returns the word one level below, at a coordinate: `Draw.at`."""
     if isinstance(coordinate, int):
         return mixed(word ^ signed(mix_plain((coordinate + PLAIN_GOLDEN) & ONES)))
     return mixed(word ^ mixed(coordinate + GOLDEN))
 
 
 def marks(num: int, device: torch.device | str) -> Tensor:
-    """What the coordinates 0 to num - 1 are hashed to before they are folded into a word."""
+    """Returns the hashes of the coordinates 0 to num - 1, before they are folded into a word."""
     return mixed(torch.arange(num, device=device) + GOLDEN)
 
 
 def words(seeds: Sequence[int], path: Sequence[int | Tensor], device: torch.device | str) -> Tensor:
-    """The words of Draw(seed, path) of each seed, [..., S]; coordinates that are tensors come before the axis S."""
+    """Returns the words of Draw(seed, path) of each seed, [..., S]; coordinates that are tensors come before the axis
+    S.
+    """
     word = torch.tensor([signed(mix_plain((seed + PLAIN_GOLDEN) & ONES)) for seed in seeds], device=device)
     for coordinate in path:
         word = folded(word, coordinate if isinstance(coordinate, int) else coordinate.unsqueeze(-1))
@@ -56,14 +58,14 @@ def words(seeds: Sequence[int], path: Sequence[int | Tensor], device: torch.devi
 
 
 def uniform(word: Tensor, row: Tensor, rest: Tensor) -> Tensor:
-    """`random.uniform` at the coordinates that have these marks, float32 in the open interval (0, 1)."""
+    """Computes `random.uniform` at the coordinates that have these marks, float32 in the open interval (0, 1)."""
     bits = shifted(mixed(mixed(word ^ row) ^ rest), 12)
     numbers = ((bits.double() + 0.5) * 2.0**-52).float()
     return numbers.clamp(2.0**-25, 1.0 - 2.0**-24)
 
 
 def integers(word: Tensor, bound: int, count: int) -> Tensor:
-    """`random.integers`: `count` numbers in [0, bound) for each word, [..., count]; bounds below 2^31."""
+    """Computes `random.integers`: `count` numbers in [0, bound) for each word, [..., count]; bounds below 2^31."""
     assert bound < 1 << 31, f"{bound} rows: products of 32 bits would not fit"
     high = shifted(folded(word.unsqueeze(-1), torch.arange(count, device=word.device)), 32)
     return (high * bound) >> 32

@@ -1,4 +1,4 @@
-"""CUDA graphs are recorded with the garbage collector at rest."""
+"""Records CUDA graphs with the garbage collector paused."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 
 @contextmanager
 def recorded(graph: Any, pool: Any = None) -> Iterator[None]:
-    """`torch.cuda.graph` in which nothing is collected: an older graph that only a cycle keeps would be ended there,
-    which CUDA refuses while another is being recorded, and the recording would be lost.
+    """Enters `torch.cuda.graph` without garbage collection: an older graph in a reference cycle could be destroyed
+    there, which CUDA refuses while another is recorded, and the recording would be lost.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,8 +1,8 @@
 """Returns and advantages along time. Axes: B sequences, T decisions.
 
-Decisions chain to the next decision of their sequence; columns with mask false between them (tool output, other
-players) are stepped over. After a terminal decision nothing follows; after a truncated one, or after the last decision
-of a sequence that did not end, the value of the following column stands for the rest.
+Each decision links to the next decision of its sequence; masked columns between them (tool output, other players) are
+skipped. After a terminal decision nothing follows; after a truncated one, or after the last decision of a sequence
+that did not end, the value of the following column is the bootstrap.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from torch import Tensor
 def following_value(
     value_BT: Tensor, mask_BT: Tensor, terminal_BT: Tensor, truncated_BT: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """(value after each decision, whether the trace goes on to the next decision), both [B, T].
+    """Returns (value after each decision, whether the trace continues to the next decision), both [B, T].
 
-    Terminal: 0, stops. Truncated: value of the next column, stops. Otherwise the value at the next decision, goes on;
-    where there is none, the value of the next column (0 past the end), stops.
+    Terminal: 0, stops. Truncated: value of the next column, stops. Otherwise the value at the next decision,
+    continues; without a next decision, the value of the next column (0 past the end), stops.
     """
     num_columns = mask_BT.shape[1]
     column = torch.arange(num_columns, device=mask_BT.device)
@@ -33,7 +33,7 @@ def following_value(
 
 
 def accumulate(delta_BT: Tensor, decay: float, mask_BT: Tensor, goes_on_BT: Tensor) -> Tensor:
-    """x_t = delta_t + decay * goes_on_t * x_(next decision), zero where masked, [B, T]."""
+    """Returns x_t = delta_t + decay * goes_on_t * x_(next decision), zero where masked, [B, T]."""
     result = torch.zeros_like(delta_BT)
     carry = torch.zeros_like(delta_BT[:, 0])
     weights = decay * goes_on_BT.to(delta_BT.dtype)
@@ -53,9 +53,10 @@ def gae(
     discount: float,
     decay: float,
 ) -> Tensor:
-    """Generalised advantage estimates, Schulman et al. 2016 (arXiv:1506.02438).
+    """Computes generalised advantage estimates, Schulman et al. 2016 (arXiv:1506.02438).
 
-    delta_t = r_t + discount * V_after(t) - V_t;  A_t = delta_t + discount * decay * A_(next decision).
+        delta_t = r_t + discount * V_after(t) - V_t;  A_t = delta_t + discount * decay * A_(next decision)
+
     decay 0 is the one-step TD error, decay 1 the Monte-Carlo return minus the value.
     """
     after, goes_on = following_value(value_BT, mask_BT, terminal_BT, truncated_BT)
@@ -66,6 +67,6 @@ def gae(
 def discounted_returns(
     reward_BT: Tensor, mask_BT: Tensor, terminal_BT: Tensor, truncated_BT: Tensor, discount: float
 ) -> Tensor:
-    """G_t = r_t + discount * G_(next decision), without bootstrap, zero where masked."""
+    """Computes G_t = r_t + discount * G_(next decision), without bootstrap, zero where masked."""
     _, goes_on = following_value(torch.zeros_like(reward_BT), mask_BT, terminal_BT, truncated_BT)
     return accumulate(reward_BT, discount, mask_BT, goes_on)

@@ -1,1 +1,1 @@
-"""How a task is played: episodes, completions, dialogues."""
+"""Plays tasks: episodes, completions, dialogues."""

@@ -14,26 +14,27 @@ NEVER = -1e9
 
 
 class BeamActor:
-    """Decodes the likeliest completion that a beam of `width` prefixes finds; width 1 is greedy decoding.
+    """Decodes the most likely completion that a beam of `width` prefixes finds; width 1 is greedy decoding.
 
-    A token actor in the place of the one inside: it decides for certain, so that recorded log-probabilities are 0 and
-    every sample of a prompt is the same. Likelihood is not divided by length. On a policy that is optimal for a reward
-    this is search with that reward's values (arXiv:2404.12358).
-    It uses the actor's own cache: all beams go in step and are reordered after every token, which pages do not help.
+    It replaces the inner token actor and is deterministic: recorded log-probabilities are 0 and every sample of a
+    prompt is the same. Likelihood is not divided by length. On a policy that is optimal for a reward this is search
+    with that reward's values (arXiv:2404.12358).
+    It uses the actor's own cache: all beams advance together and are reordered after every token, so pages would not
+    help.
     """
 
     def __init__(self, actor: Any, width: int, vocabulary: Vocabulary) -> None:
         self.actor, self.width, self.vocabulary = actor, width, vocabulary
 
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> PlannedDecoder:
-        """Rows that play what the beam found, `repeats` of each prompt."""
+        """Returns a decoder that plays what the beam found, `repeats` rows of each prompt."""
         found = self.search(prompts, num_new)
         row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(found.device)
         return PlannedDecoder(found[row], self.vocabulary.size)
 
     @torch.no_grad()
     def search(self, prompts: Sequence[Sequence[int]], num_new: int) -> Tensor:
-        """The best completion of each prompt, [P, T]; what follows its end token is the end token."""
+        """Returns the best completion of each prompt, [P, T], filled up with end tokens."""
         num, width, end = len(prompts), self.width, self.vocabulary.eos
         decoder = self.actor.decoder(prompts, [width] * num, num_new)
         device = decoder.logits().device
@@ -60,20 +61,20 @@ class BeamActor:
 
 
 class PlannedDecoder:
-    """Plays given tokens: the decoder's face, each next token certain."""
+    """Plays given tokens through the decoder interface; each next token has probability 1."""
 
     def __init__(self, tokens_NT: Tensor, num_tokens: int) -> None:
         self.tokens, self.num_tokens, self.time = tokens_NT, num_tokens, 0
 
     def logits(self) -> Tensor:
-        """[N, V]: 0 for the planned token, never for all others."""
+        """Returns [N, V]: 0 for the planned token, minus infinity for all others."""
         planned = self.tokens[:, self.time].unsqueeze(1)
         return torch.full((len(planned), self.num_tokens), NEVER, device=planned.device).scatter(1, planned, 0.0)
 
     def push(self, tokens: Tensor) -> None:
-        """One token further."""
+        """Advances by one token."""
         self.time += 1
 
     def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only."""
+        """Drops all rows but these."""
         self.tokens = self.tokens[rows]

@@ -1,4 +1,4 @@
-"""Gathering by decoding: prompts in, completions out, token by token with a cache. Axes: B rows, T tokens."""
+"""Gathers completions of prompts, token by token with a cache. Axes: B rows, T tokens."""
 
 from __future__ import annotations
 
@@ -31,18 +31,25 @@ def complete(
     greedy: bool,
     stop: Stop | None = None,
 ) -> Experience:
-    """One completion for each row; rows of one start share their prompt's prefill.
+    """Returns one completion for each row; rows of one start share their prefill if they have one prompt.
 
     The token at time t of (start, sample) comes from the uniform number of that triple alone, whatever else is in the
-    batch. A completion ends with the end token or with a stop string, by its own decision (terminal), or at the limit
+    batch. A completion ends with the end token or a stop string, by its own decision (terminal), or at the limit
     (terminal and truncated).
     """
-    order, distinct, repeats = neighbours(starts)
+    order, distinct, repeats = neighbours(of_one_prompt(prompts, starts))
     numbers = random.uniform(draw, starts[:, None], samples[:, None], np.arange(max_tokens)[None])
     uniform = None if greedy else random.as_open_float32(numbers)
     given = [list(prompts[i]) for i in distinct]
     written = decode_together(actor, given, repeats, torch.tensor(order), uniform, max_tokens, vocabulary, stop)
     return as_experience(prompts, written, vocabulary, starts, samples)
+
+
+def of_one_prompt(prompts: Sequence[Sequence[int]], starts: np.ndarray) -> np.ndarray:
+    """Labels rows, equal if start and prompt are; the start itself if all rows of a start share a prompt."""
+    names: dict[tuple[int, ...], int] = {}
+    same = [names.setdefault((int(start), *row), len(names)) for start, row in zip(starts, prompts, strict=True)]
+    return starts if len(names) == len(np.unique(starts)) else np.array(same)
 
 
 @torch.no_grad()
@@ -57,11 +64,10 @@ def continued(
     vocabulary: Vocabulary,
     stop: Stop | None = None,
 ) -> Experience:
-    """At most `limit` more tokens for each row, up to `max_tokens` decisions in its episode; see
+    """Returns at most `limit` more tokens for each row, up to `max_tokens` decisions in its episode; see
     `ResumableTask.resume`. Rows of one start with equal tokens share their prefill.
 
-    What is there already is context: no uniform number is used for it, it is never a target. A stop string may begin
-    in it.
+    Existing tokens are context: they use no uniform number and are never a target. A stop string may begin in them.
     """
     answer, starts = begun.extra.get("answer", begun.mask), begun.column("start").numpy()
     elapsed = begun.extra.get("elapsed", answer.sum(1))
@@ -97,8 +103,8 @@ def as_experience(
     starts: np.ndarray,
     samples: np.ndarray,
 ) -> Experience:
-    """Prompt and completion of each row in one sequence, padded at the end; column `logp_model` where a narrowing made
-    the behaviour another than the model.
+    """Returns prompt and completion of each row in one sequence, padded at the end; with the column `logp_model` if
+    sampling is truncated (top-k, top-p) or has another temperature.
     """
     tokens_BN, length_B = written.tokens, written.length
     prompt_length = torch.tensor([len(prompt) for prompt in prompts])

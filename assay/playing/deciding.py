@@ -1,4 +1,4 @@
-"""What an actor gives to who records it. Axes: N rows."""
+"""The function that records an actor's decisions. Axes: N rows."""
 
 from __future__ import annotations
 
@@ -12,5 +12,5 @@ from assay.core.spaces import Context
 
 
 def deciding(actor: Any) -> Callable[[Context, Tensor | None], tuple[Tensor, ...]]:
-    """How an actor decides when it is recorded: (action, logp), and its path where it takes one."""
+    """Returns the function that decides for a recorder: (action, logp), and the path of an actor that has one."""
     return actor.walk if isinstance(actor, PathActor) else actor.act

@@ -1,4 +1,4 @@
-"""Token by token: many rows at once, by the sampler or with the actor's own cache. Axes: B results, N tokens."""
+"""Decodes many rows at once, by the sampler or with the actor's own cache. Axes: B results, N tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay.ops.decoded import Stop, Written
 from assay.playing.narrowing import NarrowedDecoder, unwrapped
 
 COMPACT_BELOW = 0.8
-"""The batch is packed anew when fewer than this share of its rows is unfinished."""
+"""Finished rows are dropped from the batch when fewer than this share of its rows is unfinished."""
 
 
 def decode_together(
@@ -29,8 +29,9 @@ def decode_together(
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
 ) -> Written:
-    """`repeats` rows of each prompt, which stand at `rows` of the results: by the sampler where the actor is on a GPU,
-    else token by token with the actor's own cache. What of a result was `said` before counts for stop strings.
+    """Decodes `repeats` rows of each prompt, whose indices in the results are `rows`: by the sampler if the actor is
+    on a GPU, else token by token with the actor's own cache. `said` is the part of a result that exists already, for
+    stop strings.
     """
     numbers = None if uniform_BN is None else uniform_BN[rows]
     before = [said[row] for row in rows.tolist()] if said else ()
@@ -49,7 +50,7 @@ def decode_together(
 
 
 def is_on_gpu(actor: Any) -> bool:
-    """Whether the actor is a model on a GPU, where a sampler may decode for it."""
+    """Returns whether the actor is a model on a GPU, for which a sampler may decode."""
     return isinstance(actor, nn.Module) and next(actor.parameters(), torch.empty(0)).is_cuda
 
 
@@ -62,7 +63,7 @@ def decode(
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
 ) -> Written:
-    """The results of the decoder's rows, which stand at `rows` of them."""
+    """Returns the results of the decoder's rows, whose indices in the results are `rows`."""
     tokens = torch.full((len(rows), max_tokens), vocabulary.pad)
     logp, length = torch.zeros(len(rows), max_tokens), torch.zeros(len(rows), dtype=torch.long)
     model = torch.zeros_like(logp) if isinstance(decoder, NarrowedDecoder) else None
@@ -96,14 +97,14 @@ def decode(
 
 
 def stopped(stop: Stop, tokens_NT: Tensor, said: Sequence[Sequence[int]]) -> Tensor:
-    """Whether the last token of each row completes a stop string, [N]; `said` is what came before."""
+    """Returns whether the last token of each row completes a stop string, [N]; `said` are the tokens before."""
     tails = tokens_NT[:, -stop.reach :].tolist()
     whole = [[*before[-stop.reach :], *tail] for before, tail in zip(said, tails, strict=True)] if said else tails
     return torch.tensor([stop.first(row, len(row) - 1) is not None for row in whole])
 
 
 def neighbours(starts: np.ndarray) -> tuple[list[int], list[int], list[int]]:
-    """Rows ordered so that equal starts stand together: (order, first row of each start, rows of each start)."""
+    """Orders rows so that equal starts are adjacent: (order, first row of each start, rows of each start)."""
     order = np.argsort(starts, kind="stable")
     _, first, counts = np.unique(starts[order], return_index=True, return_counts=True)
     return order.tolist(), order[first].tolist(), counts.tolist()

@@ -1,8 +1,8 @@
-"""Gathering by talking: utterances that are decoded, replies that are given, in one cache. Axes: B rows, N new columns.
+"""Gathers dialogues: decoded utterances and given replies, in one cache. Axes: B rows, N new columns.
 
-With the actor's own cache all rows advance by one token at a time, whoever speaks: a row whose partner has answered is
-fed the reply's tokens while the others decide. With a sampler (on a GPU) a turn is a call of its session: replies are
-read at once, and rows keep their pages from turn to turn.
+With the actor's own cache all rows advance by one token at a time: a row with a pending reply is fed the reply's
+tokens while the others decide. With a sampler (on a GPU) a turn is a call of its session: replies are read at once,
+and rows keep their pages from turn to turn.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def converse(
     vocabulary: Vocabulary,
     greedy: bool = False,
 ) -> Experience:
-    """At most `limit` more decisions in the conversation of each row; see `ResumableTask.resume`.
+    """Returns at most `limit` more decisions in the conversation of each row; see `ResumableTask.resume`.
 
     The token at time t of (start, sample), t counting the decisions of the episode, comes from the uniform number of
     that triple alone. Rows of one start with equal tokens share their prefill. The mask is true on the new decisions;
-    replies, and what was there before, are context. `turn` counts the utterances that were finished before a column.
+    replies and earlier tokens are context. `turn` counts the utterances that were finished before a column.
     """
     told, starts = begun.extra.get("answer", begun.mask), begun.column("start").numpy()
     assert begun.turn is not None
@@ -77,8 +77,8 @@ def converse(
 
 
 class Since:
-    """What rows said and heard since they were begun: tokens, turn, logp, mask [B, N], length [B]; the model's own
-    log-probabilities where they are others.
+    """The tokens of rows since they were begun: tokens, turn, logp, mask [B, N], length [B]; and the model's own
+    log-probabilities if they differ.
     """
 
     def __init__(self, num: int, columns: int, has_model: bool) -> None:
@@ -88,7 +88,7 @@ class Since:
         self.length = torch.zeros(num, dtype=torch.long)
 
     def add(self, rows: Tensor, time: Tensor | int, token: Tensor, is_mine: Tensor, logp: Tensor) -> None:
-        """One token of some rows, at their column `time`."""
+        """Appends one token to some rows, at their column `time`."""
         self.tokens[rows, time], self.mask[rows, time], self.logp[rows, time] = token, is_mine, logp * is_mine
         self.length[rows] = torch.where(is_mine, time + 1, self.length[rows])
 
@@ -101,7 +101,7 @@ def talked(
     answer: Answer,
     narrowing: Narrowing,
 ) -> Since:
-    """All turns by the rows of a session, which stand at `rows` of the results; turn by turn, whoever is in it."""
+    """Plays all turns of a session's rows, whose indices in the results are `rows`, turn by turn."""
     from assay.sampling import on_the_host
     from assay.sampling.pages import Way
 
@@ -133,7 +133,7 @@ def talked(
 
 
 def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conversations, answer: Answer) -> Since:
-    """All turns of the decoder's rows, which stand at `rows` of the results; token by token, whoever speaks."""
+    """Plays all turns of the decoder's rows, whose indices in the results are `rows`, token by token."""
     columns = talks.limits.columns
     since = Since(len(rows), columns, isinstance(decoder, NarrowedDecoder))
     for time in range(columns):
@@ -163,7 +163,7 @@ def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conver
 
 
 def recorded(begun: Experience, told: Tensor, since: Since, talks: Conversations, samples: np.ndarray) -> Experience:
-    """What was there and what was said since, row by row without a gap."""
+    """Returns the earlier tokens and those since, joined in each row without a gap."""
     length = since.length
     assert begun.turn is not None
     before = begun.context["valid"].sum(1)
@@ -172,7 +172,7 @@ def recorded(begun: Experience, told: Tensor, since: Since, talks: Conversations
     is_new = (place >= 0) & (place < length.unsqueeze(1))
 
     def joined(old: Tensor, new: Tensor) -> Tensor:
-        """The old columns up to `before`, then the new ones."""
+        """Returns the old columns up to `before`, then the new ones."""
         old = torch.nn.functional.pad(old, (0, max(0, len(column) - old.shape[1])))[:, : len(column)]
         return torch.where(is_new, new.gather(1, place.clamp(0, new.shape[1] - 1)), old.masked_fill(place >= 0, 0))
 

@@ -23,21 +23,23 @@ CHUNK = 64
 
 @dataclass
 class Recorder:
-    """Columns as they happen."""
+    """Collects columns step by step."""
 
     contexts: list[Context] = field(default_factory=list)
     rows: list[tuple[Tensor, ...]] = field(default_factory=list)
     costs: list[Tensor] = field(default_factory=list)
 
     def add(self, context: Context, row: tuple[Tensor, ...], cost: Tensor | None) -> None:
-        """One column: its context and (action, mask, logp, reward, terminal, truncated), with a path at the end."""
+        """Appends one column: its context and (action, mask, logp, reward, terminal, truncated), with a path at the
+        end.
+        """
         self.contexts.append(context)
         self.rows.append(row)
         if cost is not None:
             self.costs.append(cost)
 
     def finish(self, last: Context) -> Experience:
-        """The record, closed by the column of the context after the last step."""
+        """Returns the record, with a last column for the context after the last step."""
         self.contexts.append(last)
         closing = tuple(torch.zeros_like(column) for column in self.rows[-1])
         columns = [torch.stack(column, 1) for column in zip(*self.rows, closing, strict=True)]
@@ -49,7 +51,7 @@ class Recorder:
 
 
 class Uniforms:
-    """Uniform numbers for (row, time), hashed a block of time at once."""
+    """Uniform numbers for (row, time), hashed for a block of times at once."""
 
     def __init__(self, draw: Draw, rows: tuple[np.ndarray, ...], num_draws: int) -> None:
         self.draw, self.num_draws = draw, num_draws
@@ -57,7 +59,7 @@ class Uniforms:
         self.block, self.first = torch.empty(0), -1
 
     def at(self, time: int) -> Tensor:
-        """[N, num_draws] for this time."""
+        """Returns [N, num_draws] for this time."""
         first = time - time % CHUNK
         if first != self.first:
             times = np.arange(first, first + CHUNK)[None, :, None]
@@ -77,7 +79,7 @@ def play_episodes(
     horizon: int,
     greedy: bool,
 ) -> Experience:
-    """One whole episode in every instance; an instance that is done waits, masked, for the others."""
+    """Plays one whole episode in every instance; a finished instance is masked until the others finish."""
     context = simulation.reset(seeds)
     alive = torch.ones(len(seeds), dtype=torch.bool)
     uniforms = Uniforms(draw, (starts, samples), actor.num_draws)

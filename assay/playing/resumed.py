@@ -1,6 +1,6 @@
-"""Going on from the middle of an episode: given decisions first, then the actor's. Axes: B rows, T columns.
+"""Resumes episodes in the middle: given decisions first, then the actor's. Axes: B rows, T columns.
 
-Time is the column: decision t of a stepping task stands in column t.
+Time is the column: decision t of a stepping task is in column t.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from assay.playing.episodes import Recorder, Uniforms
 
 
 def nothing_done(context: Context, spec: Spec, starts: np.ndarray) -> Experience:
-    """A record of one column, the first context, without a decision."""
+    """Returns a record of one column, the first context, without a decision."""
     num, start = len(starts), torch.from_numpy(np.asarray(starts, dtype=np.int64))
     size = (spec.action.size,) if isinstance(spec.action, Box) else ()
     nothing = torch.zeros(num, 1, dtype=torch.bool)
@@ -38,7 +38,7 @@ def nothing_done(context: Context, spec: Spec, starts: np.ndarray) -> Experience
 
 
 def first_decisions(experience: Experience, num_B: Tensor) -> Experience:
-    """The first `num_B` decisions of each row and what was seen up to there; the column `answer` is true on them."""
+    """Returns the first `num_B` decisions of each row with their contexts; the column `answer` is true on them."""
     later = experience.mask.long().cumsum(1) > num_B.unsqueeze(1)
     context = dict(experience.context)
     if "valid" in context:
@@ -58,7 +58,7 @@ def play_on(
     horizon: int,
     limit: int,
 ) -> Experience:
-    """Takes the decisions of `begun` again, then at most `limit` of the actor's; see `ResumableTask.resume`."""
+    """Replays the decisions of `begun`, then plays at most `limit` of the actor's; see `ResumableTask.resume`."""
     given = begun.extra.get("answer", begun.mask)
     starts, length = begun.column("start").numpy(), given.sum(1)
     uniforms = Uniforms(draw, (starts, samples), actor.num_draws)

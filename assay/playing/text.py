@@ -1,4 +1,4 @@
-"""Text and tokens: stable hashes, two tokenizers, records of written sequences, text made safe to show.
+"""Text and tokens: stable hashes, two tokenizers, records of written sequences, text escaped for display.
 
 Axes: B sequences, T tokens. Special ids of both tokenizers: pad 0, bos 1, eos 2.
 """
@@ -20,25 +20,27 @@ from assay.core.spaces import Vocabulary
 from assay.ops import groups
 
 ALPHABET = "0123456789+-*/=(),: \nabcdefghijklmnopqrstuvwxyz.;?!<>[]{}_#'\""
-"""The characters of every built-in task, so that one model serves them all: with the specials 64 tokens."""
+"""The characters of all built-in tasks, so that one model fits them all: 64 tokens with the special ones."""
 NUM_SPECIALS = 3
 SPOILED = "\N{REPLACEMENT CHARACTER}"
 
 
 # ---------------------------------------------------------------------------------------------------- plain text
 def hash_of_text(text: str, seed: int = 0) -> int:
-    """64 bits of BLAKE2b over the seed and the text: the same in every process, unlike Python's own hash."""
+    """Returns 64 bits of BLAKE2b over the seed and the text: the same in every process, unlike Python's own hash."""
     content = f"{seed}:{text}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
 
 
 def hashed_words(key: str, count: int) -> tuple[int, ...]:
-    """`count` 64-bit words of SHAKE-128 over the key: random numbers for one small thing, microseconds."""
+    """Returns `count` 64-bit words of SHAKE-128 over the key: a few random numbers in microseconds."""
     return struct.unpack(f"<{count}Q", hashlib.shake_128(key.encode()).digest(8 * count))
 
 
 def is_held_out(content: str, share: float, seed: int = 0) -> bool:
-    """Whether a content belongs to the held-out split: hash / 2^64 < share. 0 holds nothing out, 1 everything."""
+    """Returns whether a content belongs to the held-out split: hash / 2^64 < share. 0 holds nothing out, 1
+    everything.
+    """
     return hash_of_text(content, seed) < share * 2.0**64
 
 
@@ -55,24 +57,24 @@ def escaped(text: str, limit: int = 2000) -> str:
 
 # ---------------------------------------------------------------------------------------------------- tokenizers
 class Tokenizer(Protocol):
-    """Text to token ids and back. `encode` writes no specials, `decode` shows none."""
+    """Maps text to token ids and back. `encode` adds no special tokens, `decode` drops them."""
 
     @property
     def vocabulary(self) -> Vocabulary:
         """Size and special ids."""
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text; ValueError where it cannot be written."""
+        """Returns ids of the text; raises ValueError if it cannot be encoded."""
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of the ids; never raises because of the ids."""
+        """Returns text of the ids; never raises because of the ids."""
 
 
 @dataclass(frozen=True)
 class CharacterTokenizer:
-    """One token for each character of a fixed alphabet, in its order, after the specials.
+    """One token for each character of a fixed alphabet, in its order, after the special tokens.
 
-    decode(encode(text)) = text. An id beyond the alphabet reads as U+FFFD.
+    decode(encode(text)) = text. An id beyond the alphabet becomes U+FFFD.
     """
 
     alphabet: str = ALPHABET
@@ -84,7 +86,7 @@ class CharacterTokenizer:
 
     @cached_property
     def characters(self) -> Mapping[int, str]:
-        """Id to character; specials to nothing."""
+        """Id to character; special tokens map to the empty string."""
         shown = {index: character for character, index in self.ids.items()}
         return shown | dict.fromkeys(range(NUM_SPECIALS), "")
 
@@ -94,24 +96,24 @@ class CharacterTokenizer:
         return Vocabulary(NUM_SPECIALS + len(self.alphabet), pad=0, bos=1, eos=2)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text; ValueError names a character that the alphabet lacks."""
+        """Returns ids of the text; the ValueError names a character that the alphabet lacks."""
         try:
             return [self.ids[character] for character in text]
         except KeyError as unknown:
             raise ValueError(f"the alphabet {self.alphabet!r} lacks the character {unknown.args[0]!a}") from None
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of the ids without specials."""
+        """Returns text of the ids without special tokens."""
         shown = self.characters
         return "".join([shown.get(index, SPOILED) for index in ids])
 
 
 @dataclass(frozen=True)
 class ByteTokenizer:
-    """One token for each byte of UTF-8, after the specials: 259 tokens for every text there is.
+    """One token for each byte of UTF-8, after the special tokens: 259 tokens for any text.
 
-    decode(encode(text)) = text for all text that UTF-8 can hold. Bytes that are no UTF-8, and ids that are no bytes,
-    read as U+FFFD.
+    decode(encode(text)) = text for all text that UTF-8 can represent. Invalid UTF-8, and ids that are not bytes,
+    become U+FFFD.
     """
 
     @property
@@ -120,18 +122,20 @@ class ByteTokenizer:
         return Vocabulary(NUM_SPECIALS + 256, pad=0, bos=1, eos=2)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the text; ValueError for a lone surrogate, which UTF-8 cannot hold."""
+        """Returns ids of the text; raises ValueError for a lone surrogate, which UTF-8 cannot represent."""
         return [byte + NUM_SPECIALS for byte in text.encode("utf-8")]
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text of the ids without specials."""
+        """Returns text of the ids without special tokens."""
         size = NUM_SPECIALS + 256
         kept = [index - NUM_SPECIALS if index < size else 0xFF for index in ids if index >= NUM_SPECIALS]
         return bytes(kept).decode("utf-8", "replace")
 
 
 def readable(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """What an actor wrote: eos at the end is dropped; other specials read as U+FFFD, so that no answer hides one."""
+    """Returns the text an actor wrote, without eos at the end; other special tokens become U+FFFD, so that no answer
+    can hide one.
+    """
     vocabulary = tokenizer.vocabulary
     specials = {vocabulary.pad, vocabulary.bos, vocabulary.eos}
     body = ids[:-1] if ids and ids[-1] == vocabulary.eos else ids
@@ -142,7 +146,7 @@ def readable(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- records
 def padded_rows(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Tensor]:
-    """Rows of unequal lengths as (tokens [B, T], valid [B, T]): the filler and false after each row's end."""
+    """Returns rows of unequal lengths as (tokens [B, T], valid [B, T]): the filler and false after each row's end."""
     longest = max((len(row) for row in rows), default=0)
     tokens = [[*row, *[filler] * (longest - len(row))] for row in rows]
     length_B = torch.tensor([len(row) for row in rows], dtype=torch.int64)
@@ -151,14 +155,14 @@ def padded_rows(rows: Sequence[Sequence[int]], filler: int) -> tuple[Tensor, Ten
 
 
 def is_last_true(mask_BT: Tensor) -> Tensor:
-    """Bool [B, T], true on the last true column of each row; nowhere in a row without any."""
+    """Returns bool [B, T], true on the last true column of each row; nowhere in a row without any."""
     return mask_BT & (mask_BT.long().flip(1).cumsum(1).flip(1) == 1)
 
 
 def written(
     prompts: Sequence[Sequence[int]], completions: Sequence[Sequence[int]], start_B: Tensor, filler: int
 ) -> Experience:
-    """Sequences that somebody else wrote, as experience: the decisions are the completions' tokens, all worth nothing.
+    """Returns given sequences as experience: the decisions are the completions' tokens, all with reward 0.
 
     `logp` and `reward` are 0, `source` is DATASET, `group` and the column `start` are `start_B`.
     """
@@ -180,10 +184,10 @@ def written(
 
 
 def after_other_prompts(experience: Experience, prompts: Sequence[Sequence[int]], filler: int) -> Experience:
-    """Each row's decisions, all in one piece, after another prompt: columns of decisions move with them.
+    """Returns each row's decisions, all contiguous, after another prompt: columns per decision move with them.
 
-    Log-probabilities stay as they were recorded, under the prompt that the policy saw. Rows without a decision keep
-    their prompt alone.
+    Log-probabilities stay as recorded, under the prompt that the policy saw. Rows without a decision keep their
+    prompt alone.
     """
     there, num = experience.mask, experience.mask.sum(1)
     first = torch.where(num > 0, there.long().argmax(1), 0)
@@ -209,10 +213,10 @@ def after_other_prompts(experience: Experience, prompts: Sequence[Sequence[int]]
 
 
 def with_outcomes(experience: Experience, outcomes: Sequence[Outcome]) -> Experience:
-    """Each row's value on its last decision, in place of the rewards so far.
+    """Returns the experience with each row's value on its last decision, replacing earlier rewards.
 
-    An infrastructure fault is no number: the mask becomes false in all rows of its episode. Adds `score` (0 in such
-    rows), `policy_fault` and `infra_fault`, each [B].
+    An infrastructure fault never becomes a number: the mask is set to false in all rows of its episode. Adds `score`
+    (0 in such rows), `policy_fault` and `infra_fault`, each [B].
     """
     reward, device = experience.reward, experience.reward.device
     values = [0.0 if isinstance(outcome, InfraFault) else outcome.value for outcome in outcomes]

@@ -1,4 +1,4 @@
-"""The bookkeeping of conversations: who has said what, what is still to be heard, how much may still be decided.
+"""The state of conversations: utterances so far, pending replies, remaining decisions.
 
 Axes: B rows. A turn is one utterance: it ends with the end token or at its limit; then the partner answers.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Heard(NamedTuple):
-    """The tokens of a reply; whether the episode is over instead, and whether it was cut."""
+    """The tokens of a reply; or that the episode is over, and whether it was truncated."""
 
     tokens: list[int]
     is_over: bool = False
@@ -22,12 +22,12 @@ class Heard(NamedTuple):
 
 
 Answer = Callable[[int, Sequence[list[int]]], Heard]
-"""(row, its utterances so far) -> what it hears."""
+"""(row, its utterances so far) -> the partner's reply."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Turns of an episode, tokens of an utterance (the end token included), tokens of a reply."""
+    """Maximum turns of an episode, tokens of an utterance (the end token included), and tokens of a reply."""
 
     turns: int
     tokens: int
@@ -36,12 +36,12 @@ class Limits:
 
     @property
     def columns(self) -> int:
-        """The longest conversation after the prompt."""
+        """The length of the longest conversation after the prompt."""
         return self.turns * (self.tokens + self.reply)
 
 
 def utterances(tokens: Sequence[int], told: Sequence[bool], turn: Sequence[int]) -> list[list[int]]:
-    """The decided tokens of one row, turn by turn."""
+    """Returns the decided tokens of one row, turn by turn."""
     found: dict[int, list[int]] = {}
     for token, is_told, place in zip(tokens, told, turn, strict=True):
         if is_told:
@@ -64,7 +64,7 @@ class Conversations:
         self.over, self.cut, self.done = torch.zeros(3, num, dtype=torch.bool).unbind()
 
     def begin(self, row: int, said: list[list[int]], has_reply: bool, answer: Answer) -> None:
-        """Goes on with a row where its tokens stop: inside an utterance, before a reply, or after it."""
+        """Continues a row where its tokens stop: inside an utterance, before a reply, or after it."""
         last = said[-1] if said else []
         is_finished = len(last) == self.limits.tokens or (len(last) > 0 and last[-1] == self.eos)
         self.elapsed[row] = sum(map(len, said))
@@ -77,14 +77,14 @@ class Conversations:
             self.hear(row, answer)
 
     def hear(self, row: int, answer: Answer) -> None:
-        """The reply to the last utterance, to be fed to the row, or the end of the episode."""
+        """Queues the reply to the last utterance for the row, or ends the episode."""
         tokens, self.over[row], self.cut[row] = answer(row, self.said[row])
         self.done[row] |= self.over[row]
         self.heard[row], self.waiting[row] = 0, len(tokens)
         self.queue[row, : len(tokens)] = torch.tensor(tokens, dtype=torch.long)
 
     def advance(self, rows: Tensor, chosen: Tensor, answer: Answer) -> tuple[Tensor, Tensor]:
-        """(token, whether the row decided it): the next token of a reply that waits, else the chosen one."""
+        """Returns (token, whether the row decided it): the next token of a pending reply, else the chosen one."""
         heard = self.heard[rows]
         listens = heard < self.waiting[rows]
         token = torch.where(listens, self.queue[rows, heard.clamp(max=self.queue.shape[1] - 1)], chosen)

@@ -103,10 +103,16 @@ def hashes() -> dict[str, str]:
     return {name: digest(recipe, task) for name, recipe, task in recipes()}
 
 
+def build_kind() -> str:
+    """Returns what bits depend on: processor, version of torch, and the instructions that torch uses."""
+    version = ".".join(torch.__version__.split(".")[:2])
+    return f"{machine_kind()}, torch {version}, {torch.backends.cpu.get_cpu_capability()}"
+
+
 def committed() -> dict[str, str] | None:
-    """The committed hashes for this kind of machine, if there are any."""
+    """The committed hashes for this build of torch on this kind of machine, if there are any."""
     known: dict[str, dict[str, str]] = json.loads(FILE.read_text()) if FILE.is_file() else {}
-    return known.get(machine_kind())
+    return known.get(build_kind())
 
 
 def main() -> int:
@@ -117,10 +123,10 @@ def main() -> int:
     begin, known, now = time.process_time(), committed() or {}, hashes()
     for name, found in now.items():
         print(f"{name:28}{found}  {'equal' if known.get(name) == found else 'different' if name in known else 'new'}")
-    print(f"{len(now)} recipes, {time.process_time() - begin:.0f} cpu-seconds, {machine_kind()}")
+    print(f"{len(now)} recipes, {time.process_time() - begin:.0f} cpu-seconds, {build_kind()}")
     if is_writing:
         everything = json.loads(FILE.read_text()) if FILE.is_file() else {}
-        store.write_text(FILE, json.dumps({**everything, machine_kind(): now}, indent=1) + "\n")
+        store.write_text(FILE, json.dumps({**everything, build_kind(): now}, indent=1) + "\n")
     return 0 if is_writing else int(known != now)
 
 

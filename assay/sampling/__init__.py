@@ -18,12 +18,12 @@ from assay.sampling.sessions import Session
 from assay.sampling.stacks import Stack, stack_of
 
 SHARE = 0.5
-"""Of the memory that is free when a sampler is made: what its pages may take."""
+"""Share of the memory free when a sampler is made that its pages may take."""
 MOST_ROWS = 1024
 
 
 def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int) -> Sampler | None:
-    """The actor's sampler, made when it is first needed and again when it has become too small; None where its layers
+    """Returns the actor's sampler, created on first use and again when it has become too small; None if its layers
     are of an unknown kind or size, or it is not on a GPU.
     """
     stack = stack_of(actor) if isinstance(actor, Sampled) else None
@@ -35,7 +35,7 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
     fits = known is not None and known.num_rows >= rows and known.longest >= reach
     if known is not None and fits and known.stack.identity == stack.identity:
         return known
-    actor.sampler.held = None  # before the free memory is read, which should count what it held
+    actor.sampler.held = None  # before the free memory is read, so that its own memory counts as free
     known, page = None, 64
     weight = stack.weight
     size = 2 * stack.num_layers * page * stack.num_key_heads * stack.head_size * weight.element_size()
@@ -48,7 +48,7 @@ def sampler_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[
 
 
 def fits_kernels(stack: Stack) -> bool:
-    """Whether the kernels can multiply these heads: a power of two from 16 on, and no float64."""
+    """Returns whether the kernels support these heads: a size that is a power of two from 16 on, and not float64."""
     size = stack.head_size
     return size >= 16 and size & (size - 1) == 0 and stack.weight.dtype != torch.float64
 
@@ -65,7 +65,7 @@ def sampled(
     stop: Stop | None = None,
     said: Sequence[Sequence[int]] = (),
 ) -> Written | None:
-    """Results on the CPU, rows in the order of prompts, padded; None without a sampler. See `Sampler.sample`."""
+    """Returns padded results on the CPU, in the order of prompts; None without a sampler. See `Sampler.sample`."""
     sampler = sampler_for(actor, prompts, repeats, longest)
     if sampler is None:
         return None
@@ -78,9 +78,9 @@ def sampled(
 def in_common(
     prompts: Sequence[Sequence[int]], repeats: Sequence[int], least: int
 ) -> tuple[list[list[int]], list[int], list[list[int]]]:
-    """(prompts, repeats, what each row is forced to begin with): neighbours that share at least `least` tokens, and as
-    much as they do not share, become one prompt where fewer tokens are to be read then (branches of a tree; not groups,
-    whose members share all of theirs already).
+    """Returns (prompts, repeats, forced beginning of each row): neighbours that share at least `least` tokens, and at
+    least as much as they do not share, become one prompt if fewer tokens are to be read then (branches of a tree; not
+    groups, whose members share all of theirs already).
     """
 
     def cost(same: int, members: Sequence[int]) -> int:
@@ -103,13 +103,15 @@ def in_common(
 
 
 def session_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int) -> Session | None:
-    """A session of the actor's sampler, with room for `longest` tokens after each prompt; None without a sampler."""
+    """Returns a session of the actor's sampler, with room for `longest` tokens after each prompt; None without a
+    sampler.
+    """
     sampler = sampler_for(actor, prompts, repeats, longest)
     return None if sampler is None else Session(sampler)
 
 
 def on_the_host(found: Written, pad: int) -> Written:
-    """The results on the CPU, padded behind their ends, log-probabilities in float32."""
+    """Returns the results on the CPU, padded after their ends, log-probabilities in float32."""
     beyond = torch.arange(found.tokens.shape[1], device=found.tokens.device) >= found.length.unsqueeze(1)
     logp, model = (
         None if some is None else some.masked_fill(beyond, 0.0).float().cpu() for some in (found.logp, found.logp_model)

@@ -1,4 +1,4 @@
-"""Steps as CUDA graphs, recorded once for each shape and way of drawing; and who shares which prompt in a batch."""
+"""Steps as CUDA graphs, one for each shape and sampling mode; and clusters of rows that share a prompt."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ SIZES = (1, 2, 4, 8, 16, 32, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512
 
 
 class Graphs:
-    """Recorded steps. Whoever moves a tensor that a step knows by its address must `clear` them."""
+    """Recorded steps. Code that moves a tensor which a step knows by its address must `clear` them."""
 
-    def __init__(self, step: Callable[[Tensor, Tensor, Tensor], None], device: torch.device, nobody: int) -> None:
-        self.step, self.device, self.nobody = step, device, nobody
+    def __init__(self, step: Callable[[Tensor, Tensor, Tensor], None], device: torch.device, padding: int) -> None:
+        self.step, self.device, self.padding = step, device, padding
         self.known: dict[Hashable, tuple[Any, tuple[Tensor, Tensor, Tensor]]] = {}
         self.pool: Any = None
 
     def clear(self) -> None:
-        """Forgets all, and their memory: a pool whose graphs are gone cannot be recorded into again."""
+        """Drops all graphs and their memory: a pool whose graphs are gone cannot be recorded into again."""
         self.known, self.pool = {}, None
 
     def replay(self, way: Hashable, place: Tensor, rows: Tensor, prompt: Tensor, num: int) -> None:
-        """`num` steps of the rows at `place`."""
+        """Runs `num` steps of the rows at `place`."""
         key = (len(place), len(rows), way)  # how tokens are drawn is code of the graph, not an input of it
         if key not in self.known:
             self.known[key] = self.record(place, rows, prompt)
@@ -37,10 +37,10 @@ class Graphs:
             graph.replay()
 
     def record(self, place: Tensor, rows: Tensor, prompt: Tensor) -> tuple[Any, tuple[Tensor, Tensor, Tensor]]:
-        """Warms the kernels up on nobody's rows, then captures the step."""
-        # Warming up runs the step for real: on the place that no row has, it changes nothing that is read.
-        nobody = torch.full_like(place, self.nobody), rows, torch.full_like(prompt, self.nobody)
-        inputs = tuple(some.to(self.device) for some in nobody)
+        """Warms up the kernels on the padding row, then captures the step."""
+        # Warming up runs the step for real: at the place of the padding row it changes nothing that is read.
+        padding = torch.full_like(place, self.padding), rows, torch.full_like(prompt, self.padding)
+        inputs = tuple(some.to(self.device) for some in padding)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -48,14 +48,14 @@ class Graphs:
         torch.cuda.current_stream().wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         self.pool = torch.cuda.graph_pool_handle() if self.pool is None else self.pool
-        with recorded(graph, self.pool):  # nothing of a graph's own memory outlives its replay
+        with recorded(graph, self.pool):  # none of a graph's own memory outlives its replay
             self.step(*inputs)
         return graph, (inputs[0], inputs[1], inputs[2])
 
 
-def clusters(prompts: Sequence[int], size: int, members: int, nobody: int) -> tuple[Tensor, Tensor]:
-    """(places in the batch [C, members], -1 for none; prompt [C]) of rows with one prompt that stand together;
-    `prompts` says whose is which, rows beyond them up to `size` are padding.
+def clusters(prompts: Sequence[int], size: int, members: int, padding: int) -> tuple[Tensor, Tensor]:
+    """Returns (places in the batch [C, members], -1 for none; prompt [C]) of neighbouring rows with one prompt;
+    `prompts` has each row's prompt, rows beyond them up to `size` are padding.
     """
     found: list[tuple[int, list[int]]] = []
     for place, whose in enumerate(prompts):
@@ -65,11 +65,11 @@ def clusters(prompts: Sequence[int], size: int, members: int, nobody: int) -> tu
             found.append((whose, [place]))
     num = next(some for some in (*SIZES, len(found)) if some >= len(found)) - len(found)
     places = [own + [-1] * (members - len(own)) for _, own in found] + [[-1] * members] * num
-    rows, prompt = torch.tensor(places), torch.tensor([whose for whose, _ in found] + [nobody] * num)
-    if size > len(prompts):  # padding attends to nothing shared: its parts must still be written
+    rows, prompt = torch.tensor(places), torch.tensor([whose for whose, _ in found] + [padding] * num)
+    if size > len(prompts):  # padding shares no prompt, but its parts must still be written
         spare = torch.arange(len(prompts), size)
         extra = torch.full((-(-len(spare) // members), members), -1)
         extra.view(-1)[: len(spare)] = spare
         rows = torch.cat([rows, extra])
-        prompt = torch.cat([prompt, torch.full((len(extra),), nobody)])
+        prompt = torch.cat([prompt, torch.full((len(extra),), padding)])
     return rows, prompt

@@ -1,11 +1,12 @@
-"""Triton kernels of decoding on a GPU, and the same arithmetic in plain PyTorch for everywhere else.
+"""Triton kernels for decoding on a GPU, and the same arithmetic in plain PyTorch for other devices.
 
-Axes: N rows that decode together, H query heads, K key heads, R = H / K queries a key head, D head size, V vocabulary,
-C clusters of rows with one prompt, M rows of a cluster, S parts of a row's keys.
+Axes: N rows that decode together, H query heads, K key heads, R = H / K queries per key head, D head size, V
+vocabulary, C clusters of rows with one prompt, M rows of a cluster, S parts of a row's keys.
 
-Keys and values lie in pages of `page` tokens, [pages, page, K, D]; a row's own tokens are listed in its row of a table
-of pages, and rows of one prompt share the prompt's pages. Attention is computed in parts, each with its log-sum-exp:
-the prompt's keys once for a whole cluster, a row's own keys in S strided parts; `merge` puts them together exactly:
+Keys and values are in pages of `page` tokens, [pages, page, K, D]; the pages of a row's own tokens are listed in its
+row of a page table, and rows of one prompt share the prompt's pages. Attention is computed in parts, each with its
+log-sum-exp: the prompt's keys once for a whole cluster, a row's own keys in S strided parts; `merge` combines them
+exactly:
 
     out = sum_i exp(l_i - l) out_i,   l = log sum_i exp(l_i)
 """
@@ -25,7 +26,7 @@ BLOCK = 4096
 
 @cache
 def compiled() -> Any:
-    """The kernels; only where Triton is there."""
+    """Imports the kernels; requires Triton."""
     from assay.sampling import triton_kernels
 
     return triton_kernels
@@ -33,7 +34,7 @@ def compiled() -> Any:
 
 # ---------------------------------------------------------------------------------------------------- small parts
 def rms_norm(x_NW: Tensor, weight_W: Tensor, epsilon: float) -> Tensor:
-    """weight * x / sqrt(mean x^2 + epsilon), the mean in float32."""
+    """Returns weight * x / sqrt(mean x^2 + epsilon), the mean in float32."""
     if x_NW.is_cuda:
         normed: Tensor = compiled().rms_norm(x_NW, weight_W, epsilon)
         return normed
@@ -42,13 +43,13 @@ def rms_norm(x_NW: Tensor, weight_W: Tensor, epsilon: float) -> Tensor:
 
 
 def turned(heads_NHD: Tensor, cos_ND: Tensor, sin_ND: Tensor) -> Tensor:
-    """Rotary positions on halves (Llama's order): x * cos + (-x_2, x_1) * sin."""
+    """Applies rotary positions on halves (Llama's order): x * cos + (-x_2, x_1) * sin."""
     first, second = heads_NHD.chunk(2, -1)
     return heads_NHD * cos_ND.unsqueeze(1) + torch.cat((-second, first), -1) * sin_ND.unsqueeze(1)
 
 
 def gated(gate: Tensor, up: Tensor) -> Tensor:
-    """silu(gate) * up."""
+    """Returns silu(gate) * up."""
     if gate.is_cuda:
         result: Tensor = compiled().gated(gate, up)
         return result
@@ -57,7 +58,7 @@ def gated(gate: Tensor, up: Tensor) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------- attention
 def attend_all(query: Tensor, key: Tensor, value: Tensor, *, scale: float, grouped: bool) -> Tensor:
-    """Causal attention of whole prompts, [G, H, T, D]."""
+    """Computes causal attention of whole prompts, [G, H, T, D]."""
     attend = torch.nn.functional.scaled_dot_product_attention
     return attend(query, key, value, is_causal=True, scale=scale, enable_gqa=grouped)
 
@@ -65,7 +66,8 @@ def attend_all(query: Tensor, key: Tensor, value: Tensor, *, scale: float, group
 def attend_parts(
     query_NHD: Tensor, keys: Tensor, values: Tensor, table_NP: Tensor, length_N: Tensor, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """(out [N, H, D] in float32, log-sum-exp [N, H]) over the first `length` keys of each row's pages; plain PyTorch.
+    """Returns (out [N, H, D] in float32, log-sum-exp [N, H]) over the first `length` keys of each row's pages; plain
+    PyTorch.
 
     A row without keys gives 0 and minus infinity.
     """
@@ -85,41 +87,42 @@ def attend_parts(
 
 
 def merge(parts: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """Attention over all keys from attention over parts of them, [N, H, D]."""
+    """Returns attention over all keys from attention over parts of them, [N, H, D]."""
     total = torch.stack([part for _, part in parts]).logsumexp(0)
     return sum((torch.exp(some - total).unsqueeze(-1) * out for out, some in parts), torch.zeros(()).to(total))
 
 
 # ---------------------------------------------------------------------------------------------------- sampling
 class Changed(Protocol):
-    """What a narrowing says; see `playing.narrowing.Narrowing`."""
+    """The sampling parameters; see `playing.narrowing.Narrowing`."""
 
     @property
     def changes(self) -> bool:
-        """Whether the tokens come from another distribution than the model's."""
+        """Whether the tokens come from a distribution other than the model's."""
 
     @property
     def temperature(self) -> float:
-        """What differences of logits are divided by."""
+        """The divisor of the logits."""
 
     @property
     def top_k(self) -> int:
-        """How many stay; 0 for all."""
+        """Number of tokens to keep; 0 for all."""
 
     @property
     def top_p(self) -> float:
-        """Which share stays."""
+        """Share of probability to keep."""
 
     @property
     def min_p(self) -> float:
-        """Share of the likeliest that stays."""
+        """Minimum probability of a kept token, as a share of the likeliest."""
 
 
 def narrowed(logits_NV: Tensor, how: Changed) -> Tensor:
-    """(l - max l) / temperature, minus infinity for removed tokens; softmax of it is the distribution to draw from.
+    """Returns (l - max l) / temperature, minus infinity for removed tokens; its softmax is the distribution to sample
+    from.
 
-    A token stays if its scaled logit is not below a threshold, which is searched: by sorting here, digit by digit of
-    the number's bits in a kernel on a GPU. The likeliest tokens always stay.
+    A token is kept if its scaled logit is not below a threshold, found by sorting here, and digit by digit of the
+    number's bits in a kernel on a GPU. The likeliest tokens are always kept.
     """
     if logits_NV.is_cuda:
         kept: Tensor = compiled().narrowed(logits_NV, how.temperature, how.top_k, how.top_p, how.min_p)
@@ -138,12 +141,12 @@ def narrowed(logits_NV: Tensor, how: Changed) -> Tensor:
 
 
 def log_share(share: float) -> float:
-    """log share, minus infinity for none."""
+    """Returns log share, minus infinity for 0."""
     return math.log(share) if share > 0 else -math.inf
 
 
 def total_of(logits_NV: Tensor) -> Tensor:
-    """log sum exp of each row."""
+    """Returns log sum exp of each row."""
     if logits_NV.is_cuda:
         total: Tensor = compiled().total_of(logits_NV)
         return total
@@ -151,8 +154,8 @@ def total_of(logits_NV: Tensor) -> Tensor:
 
 
 def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(token, its log-probability): the first token at which the distribution function passes the uniform number, the
-    likeliest where there is none; never one of probability 0.
+    """Returns (token, its log-probability): the first token at which the cumulative distribution exceeds the uniform
+    number, the likeliest without uniform numbers; never one of probability 0.
     """
     logits = logits_NV.to(torch.promote_types(logits_NV.dtype, torch.float32))
     if logits.is_cuda and uniform_N is not None:
@@ -164,13 +167,15 @@ def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]
     else:
         summed = torch.exp(logits - total.unsqueeze(-1)).cumsum(-1)
         last = summed[:, -1]
-        target = (uniform_N.to(summed) * last).clamp(min=torch.finfo(summed.dtype).tiny)  # at 0 the first that can be
+        target = (uniform_N.to(summed) * last).clamp(min=torch.finfo(summed.dtype).tiny)  # at 0 the first possible
         token = torch.searchsorted(summed, torch.minimum(target, last).unsqueeze(1)).squeeze(1)
     return token, logits.gather(1, token.unsqueeze(1)).squeeze(1) - total
 
 
 def drawn(logits_NV: Tensor, uniform_N: Tensor | None, how: Changed | None) -> tuple[Tensor, Tensor, Tensor]:
-    """(token, log-probability of the behaviour, of the model): `choose` from what `how` leaves."""
+    """Returns (token, log-probability under the sampling distribution, under the model): `choose` with the parameters
+    `how`.
+    """
     if how is None:
         token, logp = choose(logits_NV, uniform_N)
         return token, logp, logp
@@ -183,8 +188,9 @@ def note(
     place: Tensor, records: list[tuple[Tensor, Tensor]], result: Tensor, time: Tensor, done: Tensor, last: Tensor,
     limit: Tensor, eos: int,
 ) -> None:  # fmt: skip
-    """Writes down what the rows at `place` chose and moves their time; `records` are (table [B, N], values): tokens,
-    log-probabilities, and those of the model itself where they are others. Rows that are done write to nobody's result.
+    """Records the tokens that the rows at `place` chose and advances their time; `records` are (table [B, N],
+    values): tokens, log-probabilities, and those of the model itself if they differ. Finished rows write to the
+    padding row.
     """
     which, when, over, token = result[place], time[place], done[place], records[0][1]
     for table, value in records:

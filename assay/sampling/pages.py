@@ -1,4 +1,4 @@
-"""Who holds what of the cache: prompts that rows share, and the rows. Nothing here touches a device."""
+"""The bookkeeping of the cache: pages of shared prompts and of rows. No device code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from assay.sampling.kernels import Changed
 
 @dataclass(eq=False)
 class Prompt:
-    """Tokens that rows share, their pages, how many rows still need them, and how many of these are in the cache."""
+    """Tokens that rows share, their pages, the number of rows that still need them, and how many of these are in the
+    cache.
+    """
 
     tokens: list[int]
     users: int = 1
@@ -24,11 +26,11 @@ class Prompt:
 
 @dataclass(eq=False)
 class Row:
-    """A text that is being written: a prompt, then tokens of its own, of which the pages hold the first `read`.
+    """A text being written: a prompt, then its own tokens, of which the pages hold the first `read`.
 
-    `own` are those that the host knows: what it was forced to begin with, what it wrote and heard in earlier turns.
-    In a call, it writes the result number `result`; `time` counts the tokens of it, from `begun` on they are not in
-    `own`, up to `looked` no stop string was found. Host counts may run ahead of the device, which stops at a row's end.
+    `own` are those that the host knows: the forced beginning, and tokens written and read in earlier turns. In a
+    call, it writes the result number `result`; `time` counts its tokens, those from `begun` on are not in `own`, and
+    up to `looked` no stop string was found. Host counts may run ahead of the device, which stops at a row's end.
     """
 
     prompt: Prompt
@@ -45,12 +47,12 @@ class Row:
     length: int = 0
 
     def start(self, result: int, said: list[int]) -> None:
-        """A new result; of its text `said` was there before."""
+        """Starts a new result, of which `said` tokens exist already."""
         self.result, self.time, self.begun, self.looked, self.said = result, 0, 0, 0, said
 
 
 class Way(NamedTuple):
-    """How a call draws tokens and where its results end."""
+    """Sampling parameters and stop conditions of a call."""
 
     eos: int
     is_greedy: bool = False
@@ -58,13 +60,13 @@ class Way(NamedTuple):
 
     @property
     def change(self) -> Changed | None:
-        """The narrowing, if it changes the distribution."""
+        """The sampling parameters, if they change the distribution."""
         return self.narrowing if self.narrowing is not None and self.narrowing.changes else None
 
 
 class Look(NamedTuple):
-    """What a step needs of N rows: their last token, the page and the offset in it where its keys and values go, how
-    many own tokens they see then, its position in the text, and the uniform number for the next token.
+    """The inputs of a step for N rows: their last token, the page and offset for its keys and values, the number of
+    own tokens visible then, its position in the text, and the uniform number for the next token.
     """
 
     token: Tensor
@@ -76,26 +78,26 @@ class Look(NamedTuple):
 
 
 class Ledger:
-    """Free pages and places; prompts in the cache, and rows that rest there without decoding."""
+    """Free pages and places; prompts in the cache, and idle rows whose pages are kept."""
 
     def __init__(self, rows: int, pages: int, page: int) -> None:
         self.page, self.num_pages = page, pages
-        self.free = list(range(pages - 1, 0, -1))  # page 0 is where padding writes
-        # Dictionaries as ordered sets: what rests longest is evicted first, the same in every run.
+        self.free = list(range(pages - 1, 0, -1))  # page 0 is for padding
+        # Dictionaries as ordered sets: the longest idle is evicted first, the same in every run.
         self.places, self.prompt_places = list(range(rows - 1, -1, -1)), list(range(rows - 1, -1, -1))
         self.resting: dict[Row, None] = {}
         self.prompts: dict[Prompt, None] = {}
 
     def pages_for(self, tokens: int) -> int:
-        """How many pages hold these."""
+        """Returns how many pages these tokens need."""
         return -(-tokens // self.page)
 
     def take(self, num: int) -> list[int]:
-        """Free pages."""
+        """Returns `num` free pages."""
         return [self.free.pop() for _ in range(num)]
 
     def leave(self, row: Row) -> None:
-        """Gives back pages and place; the prompt's too when its last row has gone."""
+        """Frees the row's pages and place; its prompt's too if it was the last row."""
         if row.place >= 0:
             self.free += row.pages
             self.places.append(row.place)
@@ -107,19 +109,21 @@ class Ledger:
             self.drop(row.prompt)
 
     def drop(self, prompt: Prompt) -> None:
-        """The prompt gives back its pages; who needs it later has it read again."""
+        """Frees the prompt's pages; it is read again when a row needs it later."""
         self.free += prompt.pages
         self.prompt_places.append(prompt.place)
         prompt.place, prompt.pages, prompt.state = -1, [], None
         self.prompts.pop(prompt)
 
     def part(self, row: Row) -> None:
-        """The row gives back what it holds; all that it knows becomes a prompt of its own for when it goes on."""
+        """Frees the row's pages; all its tokens become a prompt of its own for when it resumes."""
         self.leave(row)
         row.prompt, row.own = Prompt(row.prompt.tokens + row.own), []
 
     def rest(self, row: Row) -> None:
-        """The row's text stays in the cache; its last token has not been read yet, and pages beyond are free."""
+        """Keeps the row's text in the cache while it is idle; its last token has not been read yet, and pages beyond
+        are freed.
+        """
         row.read = row.length = len(row.own) - 1  # a token's keys are computed when the next one is drawn
         held = self.pages_for(row.read)
         self.free += row.pages[held:]
@@ -127,22 +131,22 @@ class Ledger:
         self.resting[row] = None
 
     def cost(self, row: Row, is_new: bool) -> int:
-        """Pages that a row needs to join: for what it knows and writes first, and for its prompt where that is new."""
+        """Returns the pages that a row needs to join: for its known and first new tokens, and for its prompt if that
+        is new.
+        """
         own = self.pages_for(len(row.own)) + 1 - len(row.pages)  # one more: a row must be able to write
         return own + (self.pages_for(len(row.prompt.tokens)) if is_new else 0)
 
     def clear(self) -> None:
-        """Nobody decodes: all that is in the cache goes."""
+        """Frees the whole cache; requires that no row is decoding."""
         for row in list(self.resting):
             self.part(row)
         for prompt in list(self.prompts):
             self.drop(prompt)
 
     def evict(self, but: Row) -> bool:
-        """Another row than this that rests loses its pages, or a prompt that nobody reads now; false where there is
-        none.
-        """
-        # Resting rows first: they need reading again only if they go on, a prompt for every row that joins it.
+        """Frees the pages of an idle row other than this one, or of an unused prompt; returns False if it cannot."""
+        # Idle rows first: they are read again only if they resume, a prompt for every row that joins it.
         row = next((row for row in self.resting if row is not but), None)
         if row is not None:
             self.part(row)
@@ -153,10 +157,10 @@ class Ledger:
         return idle is not None
 
     def joining(self, waiting: list[Row], active: list[Row]) -> tuple[list[Row], list[Prompt]]:
-        """The rows that come in while there are places and pages, and the prompts that are new with them."""
+        """Returns the rows that join while there are places and pages, and the prompts that are new with them."""
         rows: list[Row] = []
         fresh: dict[Prompt, None] = {}
-        # Rows that just began take their second page soon: given away now, they would have to wait again at once.
+        # Rows that just began need their second page soon: without a reserve they would have to wait again at once.
         promised = sum(len(row.pages) < 2 for row in active)
         while waiting:
             row = waiting[-1]

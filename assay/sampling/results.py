@@ -1,4 +1,4 @@
-"""What a sampler writes: tokens and log-probabilities of B results, and the numbers they are drawn with."""
+"""Buffers of a sampler: tokens and log-probabilities of B results, and their uniform numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay.sampling.pages import Way
 
 @dataclass
 class Results:
-    """Room for results on the device, [B, N] and `limit` [B]; the last row and the last column are nobody's."""
+    """Buffers for results on the device, [B, N] and `limit` [B]; the last row and the last column are padding."""
 
     tokens: Tensor
     logp: Tensor
@@ -23,22 +23,22 @@ class Results:
 
     @classmethod
     def empty(cls, rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> Results:
-        """Nothing written; log-probabilities in float32 or wider."""
+        """Returns empty buffers; log-probabilities in float32 or wider."""
         numbers = torch.zeros(3, rows, columns, dtype=torch.promote_types(dtype, torch.float32), device=device)
         tokens = torch.zeros(rows, columns, dtype=torch.int64, device=device)
         return cls(tokens, numbers[0], numbers[1], numbers[2], torch.ones(rows, dtype=torch.int64, device=device))
 
     def holds(self, num: int, most: int) -> bool:
-        """Whether there is room for `num` results of `most` tokens."""
+        """Returns whether there is room for `num` results of `most` tokens."""
         return self.tokens.shape[0] > num and self.tokens.shape[1] > most
 
     def larger(self, num: int, most: int) -> Results:
-        """Room for these, and for all that there was room for before."""
+        """Returns buffers large enough for these and for the previous capacity."""
         rows, columns = self.tokens.shape
         return Results.empty(max(num + 1, rows), max(most + 1, columns), self.logp.dtype, self.tokens.device)
 
     def begin(self, uniform_BN: Tensor | None, limit_B: Tensor) -> None:
-        """For new results."""
+        """Resets the buffers for new results."""
         if uniform_BN is not None:
             most = int(limit_B.max())
             self.uniform[: len(limit_B), :most].copy_(uniform_BN[:, :most])
@@ -46,7 +46,7 @@ class Results:
         self.tokens.fill_(-1)  # no token: an end token of an older result would end a new one
 
     def written(self, num: int, most: int, cut: dict[int, int], way: Way) -> Written:
-        """The first `num`; `cut` says where a stop string ended one."""
+        """Returns the first `num` results; `cut` is where a stop string ended one."""
         tokens, logp, limit = self.tokens[:num, :most].clone(), self.logp[:num, :most].clone(), self.limit[:num]
         # Ends are found here, once, and not step by step: the device never tells the host which token it drew.
         ends = (tokens == way.eos) & (torch.arange(most, device=tokens.device) < limit.unsqueeze(1))

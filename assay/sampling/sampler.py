@@ -1,11 +1,11 @@
 """The scheduler: rows join when pages are free, decode together, and leave when they end. Axes: B results, N tokens.
 
-A row is a prompt's sample. Rows of one prompt share its pages; each has pages of its own for what it wrote, taken as it
-grows and given back when it ends. If pages run out, rows that rest lose theirs, then the youngest row does and joins
-again later, with what it wrote as part of its prompt. The token at time t of a result comes from that result's t-th
-uniform number alone.
+A row is a prompt's sample. Rows of one prompt share its pages; each has pages of its own for its new tokens, taken as
+it grows and freed when it ends. If pages run out, idle rows lose theirs, then the youngest row does and joins again
+later, with its tokens as part of its prompt. The token at time t of a result comes from that result's t-th uniform
+number alone.
 
-On a GPU a step is one CUDA graph for each size of batch; every `interval` steps the host looks who has ended.
+On a GPU a step is one CUDA graph for each batch size; every `interval` steps the host checks which rows have ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXTEND = 4096
 
 
 class Sampler:
-    """Decodes with a stack's weights. `rows` decode at once at most; `pages` of `page` tokens hold keys and values."""
+    """Decodes with a stack's weights. At most `rows` decode at once; `pages` of `page` tokens hold keys and values."""
 
     def __init__(
         self, stack: Stack, *, rows: int, pages: int, longest: int, page: int = 64, interval: int = 16
@@ -53,7 +53,7 @@ class Sampler:
         with torch.no_grad():
             self.angles = stack.angles(torch.arange(self.most * page, device=self.device))
 
-        # The last place of each is nobody's: padding reads and writes there.
+        # The last place of each is for padding, which reads and writes there.
         self.table, self.prompt_table = whole(rows + 1, self.most), whole(rows + 1, self.most)
         self.length, self.prompt_length = whole(rows + 1), whole(rows + 1)
         self.prompt_of = torch.full((rows + 1,), rows, dtype=torch.int64, device=self.device)
@@ -64,7 +64,7 @@ class Sampler:
 
     # ------------------------------------------------------------------------------------------------ memory
     def hold(self) -> None:
-        """Allocates the pages, one buffer for all layers. Graphs know its address: recorded anew where it moved."""
+        """Allocates the pages, one buffer for all layers. Graphs know its address and are dropped if it changed."""
         if self.keys:
             return
         buffer = torch.zeros(self.shape, dtype=self.dtype, device=self.device)
@@ -74,12 +74,12 @@ class Sampler:
         self.keys, self.values = (list(some.unbind()) for some in buffer.unbind())
 
     def release(self) -> None:
-        """Gives the pages' memory back until the next call needs it; rows that rest are read again when they go on."""
+        """Frees the pages' memory until the next call needs it; idle rows are read again when they resume."""
         self.ledger.clear()
         self.keys, self.values = [], []
 
     def index(self, numbers: Sequence[Any]) -> Tensor:
-        """Numbers of the host on the device."""
+        """Copies numbers from the host to the device."""
         return torch.tensor(numbers, dtype=torch.int64, device=self.device)
 
     # ------------------------------------------------------------------------------------------------ one call
@@ -95,11 +95,11 @@ class Sampler:
         stop: Stop | None = None,
         said: Sequence[Sequence[int]] = (),
     ) -> Written:
-        """Results in the order of prompts and their repeats.
+        """Returns results in the order of prompts and their repeats.
 
         Without uniform numbers the likeliest token is taken. A result ends with the end token, with a stop string or
-        after its limit. What a row is `forced` to begin with is read after its prompt, which it shares, and belongs to
-        no result; what of its context is `said` already counts for stop strings.
+        after its limit. Tokens that a row is `forced` to begin with are read after its shared prompt and belong to no
+        result; `said` is the part of its context that counts for stop strings.
         """
         shared = [Prompt(list(tokens), many) for tokens, many in zip(prompts, repeats, strict=True)]
         which = [prompt for prompt, many in zip(shared, repeats, strict=True) for _ in range(many)]
@@ -116,7 +116,7 @@ class Sampler:
         stop: Stop | None = None,
         said: Sequence[Sequence[int]] = (),
     ) -> Written:
-        """A result of each row."""
+        """Returns a result of each row."""
         num, most = len(limit_B), int(limit_B.max())
         self.hold()
         if not self.results.holds(num, most):  # graphs know its addresses
@@ -134,7 +134,7 @@ class Sampler:
                 self.admit(waiting, active)
                 if not active:
                     continue
-                # The host looks at `done` every `interval` steps only: each look waits for the device.
+                # The host reads `done` every `interval` steps only: each read waits for the device.
                 steps = min(self.interval, max(1, most - min(row.time for row in active)))
                 self.make_room(active, waiting, steps)
                 self.steps(active, steps)
@@ -144,9 +144,9 @@ class Sampler:
             raise
         return self.results.written(num, most, cut, self.way)
 
-    # ------------------------------------------------------------------------------------------------ who decodes
+    # ------------------------------------------------------------------------------------------------ active rows
     def retire(self, active: list[Row], stop: Stop | None, cut: dict[int, int]) -> list[Row]:
-        """Those that go on; the others give back what they held, or rest with it."""
+        """Returns the rows that continue; the others free their pages, or stay idle with them."""
         if not active:
             return active
         place = self.index([row.place for row in active])
@@ -164,7 +164,7 @@ class Sampler:
         return [row for row in active if row not in gone]
 
     def said_by(self, rows: list[Row], cut: dict[int, int]) -> list[list[int]]:
-        """What rows wrote and the host has not been told yet."""
+        """Returns tokens that rows wrote and the host has not read yet."""
         if not rows:
             return []
         many = self.time[self.index([row.place for row in rows])].tolist()
@@ -172,8 +172,8 @@ class Sampler:
         return [own[row.begun : cut.get(row.result, num)] for row, own, num in zip(rows, tokens, many, strict=True)]
 
     def heed(self, active: list[Row], place: Tensor, stop: Stop, cut: dict[int, int]) -> None:
-        """Ends rows in whose new tokens a stop string is complete."""
-        since = [max(0, row.looked - stop.reach) for row in active]  # a stop string may have begun before the last look
+        """Ends rows whose new tokens complete a stop string."""
+        since = [max(0, row.looked - stop.reach) for row in active]  # a string may have begun before the last check
         many = self.time[place].tolist()
         column = torch.arange(max(1, max(num - first for num, first in zip(many, since, strict=True))))
         where = (torch.tensor(since).unsqueeze(1) + column).clamp(max=self.results.tokens.shape[1] - 1).to(self.device)
@@ -187,31 +187,31 @@ class Sampler:
                 self.done[row.place] = True
 
     def admit(self, waiting: list[Row], active: list[Row]) -> None:
-        """Lets rows in while there are places, and pages for their prompts and first tokens."""
+        """Admits rows while there are places, and pages for their prompts and first tokens."""
         joining, fresh = self.ledger.joining(waiting, active)
         if waiting and not joining and not active:
-            raise AssayError("the cache has too few pages for one prompt; give the sampler more pages")
+            raise AssayError("the cache has too few pages for one prompt. Give the sampler more pages")
         self.prefill(fresh)
         if joining:
             self.begin(joining)
             active += joining
 
     def make_room(self, active: list[Row], waiting: list[Row], steps: int) -> None:
-        """Pages for the tokens of the next steps; where there are none left, rows that rest lose theirs, and then the
+        """Takes pages for the tokens of the next steps; if none are left, idle rows lose theirs, and then the
         youngest rows wait again.
         """
         ledger = self.ledger
         given: list[tuple[Row, int]] = []
         for place in range(len(active)):
             if place >= len(active):
-                break  # whoever comes last waits again
+                break  # the last row waits again
             row = active[place]
             missing = ledger.pages_for(row.length + steps) - len(row.pages)
             while missing > len(ledger.free) and place < len(active):
                 if ledger.evict(row):
                     continue
                 if len(active) == 1:
-                    raise AssayError("the cache has too few pages for one row; give the sampler more pages")
+                    raise AssayError("the cache has too few pages for one row. Give the sampler more pages")
                 self.put_back(active.pop(), waiting)
             if missing > 0 and place < len(active):
                 given.append((row, len(row.pages)))
@@ -219,14 +219,14 @@ class Sampler:
         self.tell(given)
 
     def tell(self, given: list[tuple[Row, int]]) -> None:
-        """Writes pages that rows were given, from the number `since` on, into their table; all at once."""
+        """Writes the rows' new pages, from the index `since` on, into the page table; all at once."""
         new = [(row.place, held, page) for row, since in given for held, page in enumerate(row.pages[since:], since)]
         if new:
             place, held, page = self.index(new).unbind(1)
             self.table[place, held] = page
 
     def put_back(self, row: Row, waiting: list[Row]) -> None:
-        """The row gives its pages back; when it joins again, what it wrote is part of a prompt of its own."""
+        """Frees the row's pages; when it joins again, its tokens are part of a prompt of its own."""
         row.own += self.results.tokens[row.result, row.begun : row.time].tolist()
         row.begun = row.time
         self.done[row.place] = True  # or a graph would still write into pages that are another row's now
@@ -235,7 +235,7 @@ class Sampler:
 
     # ------------------------------------------------------------------------------------------------ prompts
     def prefill(self, prompts: list[Prompt]) -> None:
-        """Keys and values of new prompts into their pages; their last states are kept for the first token."""
+        """Computes keys and values of new prompts into their pages; keeps their last states for the first token."""
         if not prompts:
             return
         for prompt in prompts:
@@ -252,7 +252,7 @@ class Sampler:
             self.prefill_together(some, longest)
 
     def prefill_together(self, prompts: list[Prompt], longest: int) -> None:
-        """One pass. Prompts stand behind each other; only attention has them padded, where no token of theirs looks."""
+        """Runs one pass over concatenated prompts; only attention sees them right-padded."""
         stack, num = self.stack, len(prompts)
         lengths = torch.tensor([len(prompt.tokens) for prompt in prompts])
         spot = (torch.arange(longest) < lengths.unsqueeze(1)).flatten().nonzero().squeeze(1)
@@ -281,8 +281,8 @@ class Sampler:
             prompt.state = own
 
     def extend(self, rows: list[Row]) -> dict[Row, Tensor]:
-        """Reads what rows know and their pages do not hold yet, all at once: each token is a row of its own that sees
-        the keys up to it. The last state of each row.
+        """Reads the rows' tokens that are not in their pages yet, all at once: each token is a row of its own that
+        sees the keys up to it. Returns the last state of each row.
         """
         rows = sorted(rows, key=lambda row: row.prompt.place)
         who = [row for row in rows for _ in range(len(row.own) - row.read)]
@@ -299,7 +299,7 @@ class Sampler:
         return dict(zip(rows, torch.cat(states)[ends.to(self.device)], strict=True))
 
     def begin(self, rows: list[Row]) -> None:
-        """The first token of rows that join, from their last states."""
+        """Samples the first token of rows that join, from their last states."""
         place = self.index([row.place for row in rows])
         self.prompt_of[place] = self.index([row.prompt.place for row in rows])
         self.result[place] = self.index([row.result for row in rows])
@@ -320,14 +320,14 @@ class Sampler:
 
     # ------------------------------------------------------------------------------------------------ steps
     def drawn_with(self, place: Tensor) -> Tensor | None:
-        """The uniform numbers of the rows' next tokens; none where the likeliest is taken."""
+        """Returns the uniform numbers of the rows' next tokens; None for greedy decoding."""
         if self.way.is_greedy:
             return None
         uniform = self.results.uniform
         return uniform[self.result[place], self.time[place].clamp(max=uniform.shape[1] - 1)]
 
     def choose(self, place: Tensor, logits: Tensor, uniform: Tensor | None) -> None:
-        """Chooses a token for each row, records it, and moves the row's time."""
+        """Chooses a token for each row, records it, and advances the row's time."""
         narrowing, eos, limit = self.way.change, self.way.eos, self.results.limit
         token, logp, model = kernels.drawn(logits, uniform, narrowing)
         records = [(self.results.tokens, token), (self.results.logp, logp), (self.results.logp_model, model)]
@@ -336,14 +336,14 @@ class Sampler:
         note(place, records, self.result, self.time, self.done, self.last, limit, eos)
 
     def look(self, place: Tensor, token: Tensor, length: Tensor) -> Look:
-        """Tokens that stand behind `length` own tokens of the rows at `place`."""
+        """Returns the step inputs for tokens after `length` own tokens of the rows at `place`."""
         page = self.table[place, length // self.page]
         position = self.prompt_length[self.prompt_of[place]] + length
         return Look(token, page, length % self.page, length + 1, position)
 
     def forward(self, look: Look, place: Tensor, rows: Tensor, prompt: Tensor) -> Tensor:
-        """States after the tokens that `look` names, of the rows at `place`; their keys and values go into the pages.
-        `rows` [C, M] and `prompt` [C] say who shares which prompt.
+        """Returns states after the tokens of `look`, of the rows at `place`, and stores their keys and values in the
+        pages. `rows` [C, M] and `prompt` [C] are the clusters of rows with one prompt.
         """
         stack, number = self.stack, torch.arange(len(place), device=self.device)
         angles = tuple(some.index_select(0, look.position) for some in self.angles)
@@ -366,7 +366,7 @@ class Sampler:
         return state
 
     def step(self, place: Tensor, rows: Tensor, prompt: Tensor) -> None:
-        """One token of the rows at `place`; rows that are done write it where nobody reads."""
+        """Decodes one token of the rows at `place`; finished rows write to the padding."""
         if place.is_cuda:
             found, uniform = kernels.compiled().look(
                 place, self.table, self.page, self.length, self.prompt_of, self.prompt_length, self.last, self.done,
@@ -380,7 +380,7 @@ class Sampler:
         self.choose(place, self.stack.logits(self.forward(look, place, rows, prompt)), look.uniform)
 
     def steps(self, active: list[Row], num: int) -> None:
-        """`num` steps of all active rows."""
+        """Runs `num` steps of all active rows."""
         active.sort(key=lambda row: row.prompt.place)  # a cluster is of neighbours with one prompt
         sizes = (*SIZES, len(active)) if self.device.type == "cuda" else (len(active),)
         size = next(size for size in sizes if size >= len(active))

@@ -1,4 +1,4 @@
-"""Texts that are written in several turns, with one cache: what was read or written before is not computed again."""
+"""Texts that are written in several turns with one cache: tokens read or written before are not computed again."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from assay.sampling.sampler import Sampler
 
 
 class Session:
-    """Rows of a sampler whose pages are kept between turns, named by their number in the order of opening.
+    """Rows of a sampler whose pages are kept between turns, numbered in the order of opening.
 
-    To be used in a `with` block, during which the weights must not change: what is kept is theirs. Keeping is never
-    needed for a result. Where pages run out, or when the sampler is released, rows that rest lose theirs and are read
-    again when they go on.
+    Use it in a `with` block, during which the weights must not change, since the kept pages belong to them. Results
+    never depend on whether pages are kept: if pages run out, or when the sampler is released, idle rows lose theirs
+    and are read again when they resume.
     """
 
     def __init__(self, sampler: Sampler) -> None:
@@ -33,16 +33,16 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(range(len(self.rows)))  # after the block weights may change, and pages would be of older ones
+        self.close(range(len(self.rows)))  # after the block weights may change, and the pages would be stale
         self.is_open = False
 
     def check(self) -> None:
-        """Outside of its block nothing is kept."""
+        """Raises AssayError outside of its block, where nothing is kept."""
         if not self.is_open:
-            raise AssayError("this session is closed: its pages belong to older weights; use it inside `with`")
+            raise AssayError("this session is closed, and its pages may be stale. Use it inside `with`")
 
     def open(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> list[int]:
-        """`repeats` rows of each prompt, which they share."""
+        """Opens `repeats` rows of each prompt, which they share."""
         self.check()
         first = len(self.rows)
         for tokens, many in zip(prompts, repeats, strict=True):
@@ -51,7 +51,7 @@ class Session:
         return list(range(first, len(self.rows)))
 
     def extend(self, rows: Sequence[int], tokens: Sequence[Sequence[int]]) -> None:
-        """What rows read next: replies, forced beginnings. It is context, and is computed when they go on."""
+        """Appends context that rows read next: replies, forced beginnings. It is computed when they resume."""
         self.check()
         for row, more in zip(rows, tokens, strict=True):
             self.rows[row].own += more  # read together with other rows' at the next `sample`: one pass for all
@@ -64,18 +64,20 @@ class Session:
         way: Way,
         stop: Stop | None = None,
     ) -> Written:
-        """A result of each of these rows, different ones; only what a row has not read yet is computed before."""
+        """Returns a result of each of these distinct rows; first computes only the tokens that a row has not read
+        yet.
+        """
         self.check()
         if len(set(rows)) < len(rows) or not all(self.rows[row].is_kept for row in rows):
-            raise AssayError(f"rows {list(rows)}: each once, and none that was closed; ask for others")
+            raise AssayError(f"rows {list(rows)} contain a closed or repeated row. Name open rows, each once")
         return self.sampler.write([self.rows[row] for row in rows], uniform_BN, limit_B, way, stop)
 
     def tokens(self, row: int) -> list[int]:
-        """All that a row knows: its prompt, and what it read and wrote."""
+        """Returns all tokens of a row: its prompt, and those it read and wrote."""
         return self.rows[row].prompt.tokens + self.rows[row].own
 
     def close(self, rows: Sequence[int]) -> None:
-        """These rows are over: their pages are free for others."""
+        """Closes these rows and frees their pages."""
         for row in rows:
             if self.rows[row].is_kept:
                 self.sampler.ledger.leave(self.rows[row])

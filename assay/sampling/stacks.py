@@ -1,4 +1,4 @@
-"""Layers as decoding needs them: one face for our transformer and for Llama-like networks of transformers.
+"""Layers as decoding needs them: one interface for our transformer and for Llama-like networks of transformers.
 
 Axes: N tokens, W width, H query heads, K key heads, D head size, R rank, V vocabulary. Weights are the trainer's own,
 never copied or merged: a low-rank adapter is two more products.
@@ -17,12 +17,14 @@ from assay.sampling import kernels
 
 KNOWN = ("llama", "qwen2", "qwen3", "mistral")
 STRETCHED = ("dynamic", "longrope")
-"""Rotary positions whose angles change with the longest text: a row's would depend on its neighbours."""
+"""Rotary positions whose angles change with the longest text: a row would depend on its neighbours."""
 
 
 @dataclass
 class Places:
-    """Where a step's keys and values go: pages [pages, page, K, D] of one layer, and each row's page and offset."""
+    """Where a step's keys and values are stored: pages [pages, page, K, D] of one layer, and each row's page and
+    offset.
+    """
 
     keys: Tensor
     values: Tensor
@@ -30,12 +32,12 @@ class Places:
     offset: Tensor
 
     def store(self, key_NKD: Tensor, value_NKD: Tensor) -> None:
-        """Writes them."""
+        """Writes keys and values."""
         self.keys[self.page, self.offset], self.values[self.page, self.offset] = key_NKD, value_NKD
 
 
 class Stack(Protocol):
-    """A decoder taken apart, so that whoever holds the cache can do the attention."""
+    """A decoder in parts, so that the owner of the cache can compute the attention."""
 
     num_layers: int
     num_heads: int
@@ -43,29 +45,29 @@ class Stack(Protocol):
     head_size: int
     scale: float
     identity: tuple[Any, ...]
-    """See `identity_of`: steps that were recorded with another one are of no use."""
+    """See `identity_of`: steps that were recorded with another identity are invalid."""
 
     @property
     def weight(self) -> Tensor:
-        """A weight, for its type and device."""
+        """A weight, for its dtype and device."""
 
     def embed(self, token_N: Tensor) -> Tensor:
-        """Tokens to states [N, W]."""
+        """Maps tokens to states [N, W]."""
 
     def angles(self, position_N: Tensor) -> tuple[Tensor, ...]:
-        """What turns queries and keys at these positions, each [N, ...]; the same for all layers."""
+        """Returns the rotary angles of queries and keys at these positions, each [N, ...]; the same for all layers."""
 
     def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-        """Query [N, H, D], key and value [N, K, D], turned."""
+        """Returns query [N, H, D], key and value [N, K, D], rotated."""
 
     def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
-        """Query [N, H, D]; keys and values go where `cache` says."""
+        """Returns query [N, H, D]; stores keys and values in `cache`."""
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
-        """The layer's result from what attention gave; may take the state's memory."""
+        """Returns the layer's output from the attention's; may overwrite the state."""
 
     def logits(self, state_NW: Tensor) -> Tensor:
-        """After the last layer: float32 (or wider) logits [N, V]."""
+        """Returns float32 (or wider) logits [N, V] after the last layer."""
 
 
 class TrunkStack:
@@ -74,7 +76,7 @@ class TrunkStack:
     def __init__(self, actor: Any) -> None:
         trunk = actor.trunk
         assert isinstance(trunk, Trunk)
-        # Not the actor itself: a sampler is kept for as long as its actor is there.
+        # Not the actor itself, which owns the sampler: a reference would be a cycle.
         self.output, self.forbidden = actor.output, actor.forbidden
         self.trunk, self.blocks, self.identity = trunk, trunk.layers(), identity_of(actor)
         self.num_layers, self.head_size = len(self.blocks), trunk.head_size
@@ -83,40 +85,40 @@ class TrunkStack:
 
     @property
     def weight(self) -> Tensor:
-        """The last norm's."""
+        """The weight of the last norm."""
         return self.trunk.norm
 
     def embed(self, token_N: Tensor) -> Tensor:
-        """Tokens to states."""
+        """Maps tokens to states."""
         return self.trunk.embedding(token_N)
 
     def angles(self, position_N: Tensor) -> tuple[Tensor, ...]:
-        """Complex turns."""
+        """Returns complex rotations."""
         return (self.trunk.turn(position_N.unsqueeze(1)),)
 
     def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-        """Each row is a sequence of one token."""
+        """Projects each row as a sequence of one token."""
         query, key, value = self.blocks[layer].project(state_NW.unsqueeze(1), angles[0])
         return query[:, :, 0], key[:, :, 0], value[:, :, 0]
 
     def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
-        """As projected."""
+        """Projects, then stores keys and values."""
         query, key, value = self.project(layer, state_NW, angles)
         cache.store(key, value)
         return query
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
-        """Residuals and perceptron."""
+        """Adds the residuals and the MLP."""
         return self.blocks[layer].finish(state_NW.unsqueeze(1), attended_NHD.unsqueeze(2)).squeeze(1)
 
     def logits(self, state_NW: Tensor) -> Tensor:
-        """The actor's, without its forbidden tokens."""
+        """Returns the actor's logits, which exclude its forbidden tokens."""
         logits = self.output(self.trunk.last_norm(state_NW)) + self.forbidden
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
 class LlamaStack:
-    """Llama, Qwen2, Qwen3, Mistral: RMS norms, rotary halves, grouped heads, gated perceptron."""
+    """Llama, Qwen2, Qwen3, Mistral: RMS norms, rotary halves, grouped heads, gated MLP."""
 
     def __init__(self, actor: Any) -> None:
         network = actor.network
@@ -129,22 +131,22 @@ class LlamaStack:
 
     @property
     def weight(self) -> Tensor:
-        """The last norm's."""
+        """The weight of the last norm."""
         weight: Tensor = self.base.norm.weight
         return weight
 
     def embed(self, token_N: Tensor) -> Tensor:
-        """Tokens to states."""
+        """Maps tokens to states."""
         state: Tensor = self.base.embed_tokens(token_N)
         return state
 
     def angles(self, position_N: Tensor) -> tuple[Tensor, ...]:
-        """Cosines and sines, [N, D]."""
+        """Returns cosines and sines, [N, D]."""
         cos, sin = self.base.rotary_emb(self.weight, position_N.unsqueeze(0))
         return cos[0], sin[0]
 
     def heads(self, layer: int, state_NW: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values before their norms and turns."""
+        """Returns queries, keys and values before their norms and rotations."""
         attention, norm = self.layers[layer].self_attn, self.layers[layer].input_layernorm
         normed = kernels.rms_norm(state_NW, norm.weight, norm.variance_epsilon)
         parts = products(normed, attention.q_proj, attention.k_proj, attention.v_proj)
@@ -152,12 +154,12 @@ class LlamaStack:
         return query, key, value
 
     def norms(self, layer: int) -> tuple[Any, Any] | None:
-        """The norms of queries and keys, where the network has them (Qwen3)."""
+        """Returns the norms of queries and keys, if the network has them (Qwen3)."""
         attention = self.layers[layer].self_attn
         return (attention.q_norm, attention.k_norm) if "q_norm" in attention._modules else None
 
     def project(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...]) -> tuple[Tensor, Tensor, Tensor]:
-        """Norm, projections, norms of queries and keys where the network has them, turns."""
+        """Applies norm, projections, norms of queries and keys if the network has them, and rotations."""
         query, key, value = self.heads(layer, state_NW)
         norms = self.norms(layer)
         if norms is not None:
@@ -167,7 +169,7 @@ class LlamaStack:
         return kernels.turned(query, cos, sin), kernels.turned(key, cos, sin), value
 
     def place(self, layer: int, state_NW: Tensor, angles: tuple[Tensor, ...], cache: Places) -> Tensor:
-        """Norms, turns and storing in one kernel on a GPU."""
+        """Applies norms, rotations and storing, in one kernel on a GPU."""
         if not state_NW.is_cuda:
             query, key, value = self.project(layer, state_NW, angles)
             cache.store(key, value)
@@ -181,7 +183,7 @@ class LlamaStack:
         return placed
 
     def finish(self, layer: int, state_NW: Tensor, attended_NHD: Tensor) -> Tensor:
-        """Residuals and gated perceptron."""
+        """Adds the residuals and the gated MLP."""
         block = self.layers[layer]
         state = added(block.self_attn.o_proj, attended_NHD.flatten(1), state_NW)
         norm, mlp = block.post_attention_layernorm, block.mlp
@@ -189,7 +191,7 @@ class LlamaStack:
         return added(mlp.down_proj, kernels.gated(*products(normed, mlp.gate_proj, mlp.up_proj)), state)
 
     def logits(self, state_NW: Tensor) -> Tensor:
-        """The output layer's products, summed and kept in float32."""
+        """Returns the output layer's products, summed and kept in float32."""
         norm = self.base.norm
         state, weight = kernels.rms_norm(state_NW, norm.weight, norm.variance_epsilon), self.head.weight
         if state.is_cuda and state.dtype == torch.bfloat16:
@@ -198,8 +200,8 @@ class LlamaStack:
 
 
 def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
-    """Each layer's product with its matrix, and what its adapters add; one product for all matrices that follow each
-    other in memory, as the engine lays the parameters of a model.
+    """Returns each layer's product with its matrix, and its adapters' contribution; one product for all matrices that
+    are adjacent in memory, as the engine lays out a model's parameters.
     """
     bases = [base_of(linear) for linear in linears]
     weights = [base.weight for base in bases]
@@ -217,7 +219,9 @@ def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
 
 
 def added(linear: Any, inner: Tensor, state: Tensor) -> Tensor:
-    """state + linear(inner), in the state's own memory: the residual is added inside the product, without a copy."""
+    """Returns state + linear(inner), in the state's own memory: the residual is added inside the product, without a
+    copy.
+    """
     base = base_of(linear)
     whole = state.addmm_(inner, base.weight.t())
     return adapted(whole if base.bias is None else whole.add_(base.bias), linear, inner)
@@ -233,24 +237,24 @@ class Adapter(NamedTuple):
 
 
 def adapted(result: Tensor, linear: Any, inner: Tensor) -> Tensor:
-    """What a layer's matrix gave, and what its active adapters add to it in its place."""
+    """Adds the contribution of a layer's active adapters to its result, in place."""
     for adapter in adapters_of(linear):
         result.addmm_(inner @ adapter.down_RW.t(), adapter.up_VR.t(), alpha=adapter.scaling)
     return result
 
 
 def is_adapted(linear: Any) -> bool:
-    """Whether this is a layer of peft with low-rank adapters; peft itself is not needed to see that."""
+    """Returns whether this is a layer of peft with low-rank adapters; does not import peft."""
     return (type(linear).__module__, type(linear).__name__) == ("peft.tuners.lora.layer", "Linear")
 
 
 def base_of(linear: Any) -> Any:
-    """The layer below its adapters."""
+    """Returns the layer below its adapters."""
     return linear.base_layer if is_adapted(linear) else linear
 
 
 def adapters_of(linear: Any) -> list[Adapter]:
-    """Those that are on and not in the matrix already."""
+    """Returns the adapters that are active and not merged into the matrix."""
     if not is_adapted(linear) or linear.disable_adapters or linear.merged:
         return []
     names = [name for name in linear.active_adapters if name in linear.lora_A]
@@ -259,8 +263,8 @@ def adapters_of(linear: Any) -> list[Adapter]:
 
 
 def is_known(linear: Any) -> bool:
-    """Whether the products here are all that the layer does: a matrix, with or without low-rank adapters of its own
-    type; none that rescale (DoRA), drop out while they train, have a bias, or choose by token.
+    """Returns whether the products here are all that the layer does: a matrix, with or without low-rank adapters of
+    its own dtype; none that rescale (DoRA), drop out in training, have a bias, or choose by token.
     """
     base = base_of(linear)
     if type(base) is not nn.Linear:
@@ -274,7 +278,9 @@ def is_known(linear: Any) -> bool:
 
 
 def identity_of(network: Any) -> tuple[Any, ...]:
-    """What a recorded step depends on beside the numbers in memory: where weights are, and which adapters are on."""
+    """Returns what a recorded step depends on besides the numbers in memory: addresses of weights, and active
+    adapters.
+    """
     places = [weight.data_ptr() for weight in network.parameters()]
     adapters = [one for module in network.modules() for one in adapters_of(module)]
     return (*places, *((one.down_RW.data_ptr(), one.scaling) for one in adapters))
@@ -282,7 +288,7 @@ def identity_of(network: Any) -> tuple[Any, ...]:
 
 # --------------------------------------------------------------------------------------------------------- choice
 def stack_of(actor: Any) -> Stack | None:
-    """The actor's layers, where they are of a kind known here."""
+    """Returns the actor's layers if they are of a known kind, else None."""
     if isinstance(getattr(actor, "trunk", None), Trunk):
         return TrunkStack(actor)
     network = getattr(actor, "network", None)
@@ -300,7 +306,7 @@ def stack_of(actor: Any) -> Stack | None:
 
 
 def has_known_layers(network: Any) -> bool:
-    """Whether every layer that is multiplied here is known, and the output layer one matrix alone."""
+    """Returns whether every layer that is multiplied here is known, and the output layer is one matrix alone."""
     head, layers = network.get_output_embeddings(), network.base_model.layers
     linears = [
         linear

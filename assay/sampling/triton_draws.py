@@ -69,7 +69,7 @@ def note_kernel(
     models: tl.tensor, result: tl.tensor, time: tl.tensor, done: tl.tensor, last: tl.tensor, limit: tl.tensor,
     eos: tl.tensor, num: tl.tensor, nobody: tl.tensor, width: tl.tensor, both: tl.constexpr, block: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Some rows; those that are done write to nobody's result."""
+    """Some rows; finished ones write to the padding row."""
     line = tl.program_id(0) * block + tl.arange(0, block)
     inside = line < num
     who = tl.load(place + line, mask=inside, other=0)
@@ -113,7 +113,7 @@ def block_sums_kernel(
     value = tl.load(logits + row * num + place, mask=place < num, other=-float("inf"))
     top = tl.max(value, 0)
     tl.store(highest + row * blocks + part, top)
-    shift = tl.where(top > -float("inf"), top, 0.0)  # a block without anything that can be chosen weighs 0
+    shift = tl.where(top > -float("inf"), top, 0.0)  # a block without anything that can be chosen has weight 0
     tl.store(summed + row * blocks + part, tl.sum(tl.exp(value - shift), 0))
 
 

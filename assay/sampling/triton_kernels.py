@@ -226,7 +226,7 @@ def merge_kernel(
 def attend(query: Tensor, keys: Tensor, values: Tensor, shared: Any, own: Any, scale: float, splits: int) -> Tensor:
     """Attention of N rows over the prompt's pages (once a cluster) and their own: [N, H, D] in the query's type.
 
-    `shared` and `own` are (rows [C, M], tables, table_of, lengths, length_of). Own keys that are not split go on from
+    `shared` and `own` are (rows [C, M], tables, table_of, lengths, length_of). Own keys that are not split follow
     the prompt's part, so that nothing is left to merge.
     """
     query = query.contiguous()

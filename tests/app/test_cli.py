@@ -351,7 +351,7 @@ TRAIN = {
     "method in capitals with a dash is found, its task is not": (["DR-GRPO", "--task", "x"], "there is no task 'x'"),
     "unknown task": (["ppo", "--task", "cartpol"], "there is no task 'cartpol'. Did you mean 'cartpole'?"),
     "misspelt setting": (["ppo", "--set", "rollout.num_env=4"], "Did you mean 'rollout.num_envs'?"),
-    "wrong type": (["ppo", "--set", "rollout.num_envs=many"], "give a whole number"),
+    "wrong type": (["ppo", "--set", "rollout.num_envs=many"], "Use a whole number"),
     "a fraction of an instance": (["ppo", "--set", "rollout.num_envs=1.5"], "rollout.num_envs"),
     "not a truth value": (["ppo", "--set", "Whiten.centre=perhaps"], "centre"),
     "ambiguous setting": (["ppo", "--set", "learning_rate=1"], "ambiguous"),

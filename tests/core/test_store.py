@@ -519,7 +519,7 @@ def test_a_second_process_is_refused_and_a_killed_one_leaves_no_lock(tmp_path: P
     assert holder.stdout is not None
     worker = int(holder.stdout.readline())
     try:
-        with pytest.raises(store.RunLocked, match=rf"process {holder.pid} on .* since 20.*: wait for it, stop it"):
+        with pytest.raises(store.RunLocked, match=rf"process {holder.pid} on .* since 20.*\. Wait for it, stop it"):
             store.lock(tmp_path).__enter__()
         holder.kill()
         holder.wait()

@@ -255,7 +255,7 @@ def copied(tree: Any) -> Any:
 def test_a_snapshot_of_another_seed_is_refused() -> None:
     plan = CASES["reinforce bandit"]()
     one, other = (Loop(plan.recipe, plan.task, seed=seed, num_steps=3) for seed in (1, 2))
-    with pytest.raises(AssayError, match="of seed 1, this run has seed 2"):
+    with pytest.raises(AssayError, match="has seed 1, this run has 2"):
         other.restore(one.snapshot())
 
 

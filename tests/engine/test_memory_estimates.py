@@ -33,7 +33,7 @@ def plan_of(method: str, task: str, settings: dict[str, Any]) -> Any:
 )
 def test_the_setting_is_named(method: str, task: str, path: str, value: Any) -> None:
     plan = plan_of(method, task, {path: value})
-    with pytest.raises(AssayError, match=rf"not enough memory.*{path} = .*GiB are available; lower {path}"):
+    with pytest.raises(AssayError, match=rf"not enough memory.*{path} = .*GiB are available. Lower {path}"):
         Loop(plan.recipe, plan.task, seed=0, num_steps=1000)
 
 

@@ -108,10 +108,10 @@ def test_an_interrupted_phase_goes_on_to_the_same_end(tmp_path: Path, monkeypatc
     with pytest.raises(OSError, match="disk"):
         run_program(program(), tmp_path / "broken")
     monkeypatch.setattr(Loop, "step", go)
-    mended = run_program(program(), tmp_path / "broken")
+    repaired = run_program(program(), tmp_path / "broken")
     for model in ("actor", "value"):
         expected = weights_of(whole, model)
-        assert all(torch.equal(tensor, expected[name]) for name, tensor in weights_of(mended, model).items())
+        assert all(torch.equal(tensor, expected[name]) for name, tensor in weights_of(repaired, model).items())
 
 
 def test_phases_have_readmes_and_cannot_be_resumed_alone(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_copies_begin_as_what_they_copy_unless_they_are_handed_on_themselves() -
 
 def test_another_shape_is_refused_by_name(tmp_path: Path) -> None:
     narrow = Phase("narrow", small_ppo(actor=Policy(Perceptron(hidden=(8,)))), 1)
-    with pytest.raises(AssayError, match=r"actor\.\S+ was handed on with shape .* give both phases the same model"):
+    with pytest.raises(AssayError, match=r"actor\.\S+ of an earlier phase has shape .* Use the same model"):
         run_program(replace(program(), before=(narrow,)), tmp_path / "run")
 
 
@@ -156,7 +156,7 @@ def test_another_shape_is_refused_by_name(tmp_path: Path) -> None:
         ((Phase("a", recipes.ppo(), 1), Phase("a", recipes.ppo(), 1)), "the phase name 'a'"),
         ((Phase("a/b", recipes.ppo(), 1),), "the phase name 'a/b'"),
         ((Phase("a", recipes.ppo(), 0),), "before.a.steps is 0"),
-        ((Phase("a", recipes.ppo(), 1, {"q": "actor"}),), "gives 'q', which is no model of that phase"),
+        ((Phase("a", recipes.ppo(), 1, {"q": "actor"}),), "gives 'q', which is not a model of that phase"),
         ((Phase("a", recipes.ppo(), 1, {"actor": "q.members.0"}),), "gives 'q.members.0', which no later phase has"),
     ],
 )

@@ -200,7 +200,7 @@ def test_a_template_that_does_not_append_is_refused(reason: str, paths: dict[str
     backend = transformers.AutoTokenizer.from_pretrained(path)
     backend.chat_template = SPOILT[reason]
     backend.save_pretrained(path)
-    with pytest.raises(AssayError, match="writes earlier turns anew"):
+    with pytest.raises(AssayError, match="rewrites earlier turns"):
         with_model(catalogue.find_task("household"), str(path))
 
 

@@ -422,7 +422,7 @@ def test_a_whole_model_is_exported_as_one(paths: dict[str, str], tmp_path: Path)
         scores_of(Pretrained(str(tmp_path / "whole")).build(task.spec), batch), scores_of(actor, batch)
     )
     small = catalogue.recipe_for("grpo", catalogue.find_task("addition-1"), {}).actor
-    with pytest.raises(AssayError, match="no network of transformers"):
+    with pytest.raises(AssayError, match="not a network of transformers"):
         export(small.build(addition(1).spec), small, tmp_path / "small")
 
 
@@ -451,7 +451,7 @@ def test_adapters_that_cannot_be_trained_are_refused(paths: dict[str, str], tmp_
     assert "modules_to_save" in refusal(saved_adapter(tmp_path / "a", base, modules_to_save=["lm_head"]))
     assert "with bias 'all'" in refusal(saved_adapter(tmp_path / "b", base, bias="all"))
     assert "type IA3" in refusal(edited(saved_adapter(tmp_path / "c", base), peft_type="IA3"))
-    assert "what it adapts" in refusal(edited(saved_adapter(tmp_path / "d", base), base_model_name_or_path=None))
+    assert "name its base model" in refusal(edited(saved_adapter(tmp_path / "d", base), base_model_name_or_path=None))
     good = saved_adapter(tmp_path / "e", base)
     assert "adapter already" in refusal(good, lora=LORA)
     assert "adapts another adapter" in refusal(
@@ -460,9 +460,9 @@ def test_adapters_that_cannot_be_trained_are_refused(paths: dict[str, str], tmp_
     assert "does not fit" in refusal(edited(saved_adapter(tmp_path / "g", base), r=5))
     assert "does not fit" in refusal(edited(saved_adapter(tmp_path / "h", base), target_modules=["k_proj"]))
     (good / "adapter_model.safetensors").unlink()
-    assert "no pickle is read" in refusal(good)
+    assert "pickles are not read" in refusal(good)
     assert "cannot be adapted" in refusal(Path(base), lora=Lora(2, targets=("nowhere",)))
-    assert "rank must be" in refusal(Path(base), lora=Lora(-1))
+    assert "Use rank 1 or more" in refusal(Path(base), lora=Lora(-1))
 
 
 def test_an_adapter_with_dropout_is_trained_without(paths: dict[str, str], tmp_path: Path) -> None:

@@ -428,7 +428,7 @@ def test_a_tokenizer_that_cannot_write_the_task_is_refused(tmp_path: Path, paths
     words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<unk>": 0, "</s>": 1, "hello": 2}, unk_token="<unk>"))
     named = {"unk_token": "<unk>", "eos_token": "</s>"}
     transformers.PreTrainedTokenizerFast(tokenizer_object=words, **named).save_pretrained(folder)
-    with pytest.raises(AssayError, match="cannot write"):
+    with pytest.raises(AssayError, match="cannot encode"):
         with_model(addition(1), str(folder))
 
 
@@ -494,16 +494,16 @@ REFUSED = {
     "no config.json": lambda folder: (folder / "config.json").unlink(),
     "cannot be read": lambda folder: (folder / "config.json").write_text("{"),
     "auto_map": lambda folder: changed(folder, "config.json", auto_map={"AutoModelForCausalLM": "other/repo--own.Own"}),
-    "auto_map.*knows": lambda folder: changed(
+    "auto_map.*built into": lambda folder: changed(
         folder, "tokenizer_config.json", auto_map={"AutoTokenizer": ["own.Own", None]}
     ),
-    "no causal language model.*bert": lambda folder: changed(
+    "not a causal language model.*bert": lambda folder: changed(
         folder, "config.json", model_type="bert", architectures=["BertForMaskedLM"]
     ),
-    "no causal language model.*Sequence": lambda folder: changed(
+    "not a causal language model.*Sequence": lambda folder: changed(
         folder, "config.json", architectures=["LlamaForSequenceClassification"]
     ),
-    "no causal language model.*None": lambda folder: changed(folder, "config.json", model_type=None),
+    "not a causal language model.*None": lambda folder: changed(folder, "config.json", model_type=None),
     "quantised": lambda folder: changed(folder, "config.json", quantization_config={"quant_method": "gptq"}),
     "adapter": lambda folder: (folder / "adapter_config.json").write_text("{}"),
 }
@@ -560,14 +560,14 @@ def test_a_hub_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPa
         raise OSError("offline\nand more")
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
-    with pytest.raises(AssayError, match=r"hub does not give this id: offline$"):
+    with pytest.raises(AssayError, match=r"hub does not have this id: offline$"):
         pinned("owner/name")
 
 
 def test_a_missing_extra_is_named(paths: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(
-        AssayError, match=r"transformers is needed for pretrained models: pip install 'assay\[language\]'"
+        AssayError, match=r"transformers is needed for pretrained models. Install it: pip install 'assay\[language\]'"
     ):
         with_model(addition(1), paths["llama"])
 
@@ -589,7 +589,7 @@ def test_an_architecture_with_other_numbers_is_refused(
 ) -> None:
     honest = pretrained.bypass
     monkeypatch.setattr(pretrained, "bypass", lambda inputs_embeds, **rest: honest(inputs_embeds=2 * inputs_embeds))
-    with pytest.raises(AssayError, match="off its own forward pass"):
+    with pytest.raises(AssayError, match="from its own forward pass"):
         build(path, task)
 
 

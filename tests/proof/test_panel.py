@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from assay.core.settings import children
-from assay.proof import panel, stamps
+from assay.proof import panel
 
 
 def test_the_panel_uses_every_slot() -> None:
@@ -17,7 +17,7 @@ def test_the_panel_uses_every_slot() -> None:
 def test_the_panel_is_bitwise_what_was_committed() -> None:
     known = panel.committed()
     if known is None:
-        pytest.skip(f"no hashes for {stamps.machine_kind()}: python -m assay.proof.panel --write")
+        pytest.skip(f"no hashes for {panel.build_kind()}: python -m assay.proof.panel --write")
     now = panel.hashes()
     changed = sorted(name for name in {**known, **now} if known.get(name) != now.get(name))
     assert not changed, "if the numbers are meant to change: python -m assay.proof.panel --write"

@@ -85,8 +85,8 @@ def test_wandb_that_refuses_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> 
 def test_missing_packages_name_their_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for package in ("tensorboard", "wandb"):
         monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(AssayError, match=r"tensorboard is needed for .*: pip install 'assay\[scale\]'"):
+    with pytest.raises(AssayError, match=r"tensorboard is needed for .*\. Install it: pip install 'assay\[scale\]'"):
         TensorBoardSink(tmp_path / "events")
-    with pytest.raises(AssayError, match=r"wandb is needed for .*: pip install 'assay\[scale\]'"):
+    with pytest.raises(AssayError, match=r"wandb is needed for .*\. Install it: pip install 'assay\[scale\]'"):
         WandbSink("assay", {}, folder=tmp_path / "wandb")
     assert list(tmp_path.iterdir()) == []

@@ -265,7 +265,7 @@ def test_what_cannot_be_stacked_is_refused_at_once() -> None:
     with pytest.raises(AssayError, match="Averaging of stage 'critic' steps one seed at a time"):
         StackedLoop(loops(odd, "pendulum"))
     gated = replace(recipe, copies={**recipe.copies, "best": Copy("actor", 1.0, gate=Rising())})
-    with pytest.raises(AssayError, match="'best' follows through a gate"):
+    with pytest.raises(AssayError, match="'best' has a gate"):
         StackedLoop(loops(gated, "pendulum"))
     with pytest.raises(AssayError, match="gathers its own experience"):
         StackedLoop(loops(recipes.sac(), "pendulum"))

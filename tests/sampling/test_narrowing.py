@@ -228,7 +228,7 @@ def test_as_a_wrapper_it_obeys_the_laws_and_refuses_torques() -> None:
     findings = check_wrapper(HOW)
     assert findings
     assert all(finding.held for finding in findings), findings
-    with pytest.raises(AssayError, match="an actor of tokens"):
+    with pytest.raises(AssayError, match="need token actors"):
         HOW.around({"actor": torch.nn.Linear(1, 1)})
 
 

@@ -1,7 +1,7 @@
-"""The slots of a recipe: one protocol each. The docstring of a slot is its list of laws, and `checks/` enforces them.
+"""The slots of a recipe, one protocol each. The docstring of a slot lists its laws, which `proof/laws` checks.
 
-A part is a frozen dataclass of its few settings. A part that remembers something has `init`, which gives its state: a
-tree of plain values that the run saves; the part may change that tree, inside its own call only.
+A part is a frozen dataclass of a few settings. A part with state has `init`, which returns the initial state: a tree
+of plain values that the run saves. Only the part itself may change it, and only during its own call.
 
 Laws of every part: equal inputs and state give equal outputs; inputs are not modified; float32 and float64 agree;
 extra padding changes nothing; permuting sequences permutes the result.

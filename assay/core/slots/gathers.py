@@ -1,4 +1,4 @@
-"""Slots of parts that gather: rollouts, exploration, curricula, sources, and tasks of phases."""
+"""Slots of parts that gather experience: rollouts, exploration, curricula, sources, and tasks of phases."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from assay.core.slots.tasks import Task
 
 
 class Rollout(Protocol):
-    """How experience is gathered.
+    """Gathers experience.
 
     Shape: gather, `(scene, state) -> Experience`. The scene has the acting policy (`actor`), the ordinals that the
-    curriculum chose (`starts`), and `reward`, which rewards rows now: a rollout that looks at rewards while it gathers
-    returns rows that all went through it. Random numbers belong to (start, sample, time).
+    curriculum chose (`starts`), and `reward`, which computes rewards at once: a rollout that uses rewards while it
+    gathers must pass all rows it returns through it. Random numbers belong to (start, sample, time).
     Laws: recorded log-probabilities equal recomputed ones under the same weights; the seed determines the batch.
     """
 
@@ -26,7 +26,7 @@ class Rollout(Protocol):
 
     @property
     def num_starts(self) -> int:
-        """How many starts it asks the curriculum for (0: it starts by itself)."""
+        """Number of starts requested from the curriculum (0: the rollout chooses its own)."""
 
     @property
     def writes(self) -> tuple[str, ...]:
@@ -34,7 +34,7 @@ class Rollout(Protocol):
         return ()
 
     def init(self, scene: Scene) -> State:
-        """Returns the state at the start of a run; refuses a task it cannot gather from."""
+        """Returns the state at the start of a run; raises AssayError for a task it cannot gather from."""
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
@@ -43,28 +43,28 @@ class Rollout(Protocol):
 
 @runtime_checkable
 class Framing(Rollout, Protocol):
-    """A rollout that shows the actor something else than the task does: who learned so is used in its frame.
+    """A rollout that changes the actor's input. The trained policy is evaluated with the same change (`frame`).
 
-    Law: used in its frame, a policy decides as when it was gathered.
+    Law: inside its frame, a policy decides as it did while gathering.
     """
 
     @property
     def frame(self) -> Wrapper | None:
-        """What is around the actor once training is over, inside the recipe's wrapper; none where nothing is."""
+        """The wrapper around the trained actor, inside the recipe's own wrapper; None if the input is unchanged."""
 
 
 def frame_of(rollout: Rollout | None) -> Wrapper | None:
-    """A rollout's frame; none where it shows what the task does."""
+    """Returns the rollout's frame; None if it shows the actor the task's own contexts."""
     return rollout.frame if isinstance(rollout, Framing) else None
 
 
 class Explore(Protocol):
-    """An actor around the actor while gathering: epsilon-greedy, action noise. The recorded logp is the mixture's."""
+    """Wraps the actor while gathering: epsilon-greedy, action noise. The recorded logp is that of the mixture."""
 
     slot: ClassVar[str] = "explore"
 
     def init(self, scene: Scene) -> State:
-        """Returns the state at the start of a run; saved with the rollout's."""
+        """Returns the state at the start of a run; it is saved with the rollout's state."""
         return {}
 
     def wrap(self, actor: Any, scene: Scene, state: State) -> Any:
@@ -72,18 +72,18 @@ class Explore(Protocol):
 
 
 class TaskChange(Protocol):
-    """Another task for a phase of a program: harder, shifted, or the worst for the policy so far."""
+    """Changes the task for a phase of a program: harder, shifted, or the worst case for the current policy."""
 
     slot: ClassVar[str] = "task_change"
 
     def __call__(self, scene: Scene) -> Task | None:
-        """Returns the phase's task, from `scene.task`; `scene.actor` is the policy that the phase before ended with
-        (None in the first). None leaves the phase out, and the policy stays.
+        """Returns the phase's task, made from `scene.task`. `scene.actor` is the final policy of the previous phase
+        (None in the first). If it returns None, the phase is skipped and the policy is unchanged.
         """
 
 
 class Curriculum(Protocol):
-    """Chooses what to try next.
+    """Chooses the next starts.
 
     Shape: gather, `(scene, state) -> ordinals` of `scene.num_starts` starts.
     Laws: proposes only starts of the task; resuming reproduces the order.
@@ -99,13 +99,13 @@ class Curriculum(Protocol):
         """Returns the ordinals of the next starts."""
 
     def observe(self, experience: Experience, scene: Scene, state: State) -> None:
-        """Learns from how the starts went: rewards, and the credit they got."""
+        """Updates its state from the results of the starts: their rewards and credit."""
 
 
 class Source(Protocol):
-    """Where training batches come from: fresh data, replay, an offline dataset.
+    """Provides training batches: fresh data, replay, an offline dataset.
 
-    Shape: gather, `(scene, state) -> batches`; `scene.fresh` is what was just gathered, None without a rollout.
+    Shape: gather, `(scene, state) -> batches`; `scene.fresh` is the experience just gathered, None without a rollout.
     Law: resuming reproduces the order.
     """
 
@@ -113,7 +113,7 @@ class Source(Protocol):
 
     @property
     def writes(self) -> tuple[str, ...]:
-        """Columns of `extra` that its batches have besides those of the fresh experience."""
+        """Columns of `extra` that its batches have in addition to those of the fresh experience."""
         return ()
 
     def init(self, scene: Scene) -> State:

@@ -1,4 +1,4 @@
-"""What models must do: act, score, be built for a task, and be looked at by the terms of a stage."""
+"""Protocols of models: acting, scoring, building for a task, and the view that the terms of a stage get."""
 
 from __future__ import annotations
 
@@ -14,45 +14,49 @@ from assay.core.spaces import Context, Spec
 
 
 class Actor(Protocol):
-    """Who decides. An `nn.Module` with two faces: acting, and scoring what was done.
+    """A policy. An `nn.Module` with two interfaces: acting, and scoring recorded decisions.
 
-    Laws: the log-probability of its own sample is finite; probabilities sum (or integrate) to one; `score` gives the
-    log-probability that `act` recorded; a row's result does not depend on the other rows.
+    Laws: the log-probability of its own sample is finite; probabilities sum (or integrate) to one; `score` returns
+    the log-probability that `act` recorded; a row's result does not depend on the other rows.
     """
 
     @property
     def num_draws(self) -> int:
-        """Uniform numbers that one decision consumes."""
+        """Number of uniform random numbers that one decision uses."""
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Decides for N rows of one column: (action [N] or [N, A], logp [N]).
+        """Returns (action [N] or [N, A], logp [N]) for N rows of one column.
 
-        `uniform` [N, num_draws] in (0, 1) goes through the inverse distribution function; None means the mode.
+        `uniform` [N, num_draws] in (0, 1) goes through the inverse distribution function; None selects the mode.
         """
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the recorded decisions, [B, T], zero where the mask is false; more only if asked."""
+        """Returns log-probabilities [B, T] of the recorded decisions, zero where masked, and more only if `needs`
+        asks for it.
+        """
 
 
 @runtime_checkable
 class PathActor(Actor, Protocol):
-    """An actor that comes to its action by inner steps (flow, diffusion), of which the task gets only the end.
+    """An actor that computes its action by inner steps (flow, diffusion); the task gets only the final action.
 
-    The action does not say how likely its path was, so the path is recorded: who records calls `walk` and keeps the
-    path as the column `path`, where `score` finds it. `action` stays what was done, for critics, logs and replay.
-    Laws: an actor's, with the path's log-probability; `act` is `walk` without the path.
+    The log-probability belongs to the path, not to the action alone, so the path is recorded: callers use `walk` and
+    store the path as the column `path`, where `score` reads it. `action` stays the executed action, for critics,
+    datasets and replay.
+    Laws: those of an actor, with the path's log-probability; `act` is `walk` without the path.
     """
 
     def walk(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Decides for N rows: (action, logp, path [N, ...])."""
+        """Returns (action, logp, path [N, ...]) for N rows."""
 
 
 class ModelSpec(Protocol):
-    """A frozen description of a model that can build it for a task. Parameters come from torch's generator, which the
-    run seeds per model."""
+    """A frozen description of a model that can build it for a task. Initial parameters come from torch's generator,
+    which the run seeds separately for each model.
+    """
 
     def build(self, spec: Spec) -> nn.Module:
-        """The module for this task; raises AssayError where the task's spaces do not fit."""
+        """Returns the module for this task; raises AssayError if the task's spaces do not fit."""
 
 
 class ActorSpec(ModelSpec, Protocol):
@@ -62,18 +66,18 @@ class ActorSpec(ModelSpec, Protocol):
 
 
 class CriticSpec(ModelSpec, Protocol):
-    """A spec whose module is a learned value, score, multiplier or model of the world."""
+    """A spec whose module is a learned value, score, multiplier or world model."""
 
     slot: ClassVar[str] = "critic"
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What a head asks of a body: numbers of a `shape` for each decision.
+    """The output that a head requests from a body: a tensor of `shape` for each decision.
 
-    `members` above 0 asks for that many independent functions, in a first axis of their own. With `action` the decision
-    is an input too. `gain` scales the last layer's initial weights; `activation` is what such a head is usually trained
-    with, for a body that names none of its own.
+    `members` above 0 requests an ensemble of that many independent functions, along a first axis. With `action` the
+    action is an input too. `gain` scales the last layer's initial weights; `activation` is the head's default for a
+    body that does not set its own.
     """
 
     shape: tuple[int, ...] = ()
@@ -84,12 +88,12 @@ class Ask:
 
     @property
     def num(self) -> int:
-        """How many numbers a decision has."""
+        """Number of outputs per decision."""
         return math.prod(self.shape)
 
 
 class Body(Protocol):
-    """What a model reads its context with, up to the numbers that a head asks for.
+    """The part of a model that encodes the context, up to the outputs that a head requests.
 
     Laws: with a head `Value` it is a critic.
     """
@@ -97,48 +101,49 @@ class Body(Protocol):
     slot: ClassVar[str] = "body"
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """A module (context, action=None, num=None) -> [..., *shape], or [members, ..., *shape], of which the first
-        `num`; AssayError where the body cannot read this task or give what is asked.
+        """Returns a module (context, action=None, num=None) -> [..., *shape], or [members, ..., *shape], of which the
+        first `num`; raises AssayError if the body cannot read this task or provide these outputs.
         """
 
 
 class ActorHead(Protocol):
-    """What makes decisions of a body's numbers. Laws: on a perceptron it is an actor."""
+    """Turns a body's outputs into decisions. Laws: on a perceptron it is an actor."""
 
     slot: ClassVar[str] = "actor_head"
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The actor; AssayError where the task's actions do not fit."""
+        """Returns the actor; raises AssayError if the task's actions do not fit."""
 
 
 class CriticHead(Protocol):
-    """What makes values, scores or predictions of a body's numbers. Laws: on a perceptron it is a critic."""
+    """Turns a body's outputs into values, scores or predictions. Laws: on a perceptron it is a critic."""
 
     slot: ClassVar[str] = "critic_head"
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The critic; AssayError where the task does not fit."""
+        """Returns the critic; raises AssayError if the task does not fit."""
 
 
 @runtime_checkable
 class Grown(Protocol):
-    """A module, a model or inside one, that is stepped by the gradient of its outputs and grows: it has no parameters.
+    """A module without parameters that is trained by functional gradients (boosted trees): it grows instead of
+    moving.
 
-    Losses are differentiated by the outputs that it recorded; an optimizer that is a `Grower` adds to it what lowers
-    them. Laws: what `growth` gives, `regrow` makes again bitwise; outputs of a row do not depend on the other rows.
+    Losses are differentiated with respect to its recorded outputs; an optimizer that is a `Grower` adds new functions
+    that lower them. Laws: `regrow` restores `growth` bitwise; outputs of a row do not depend on the other rows.
     """
 
     def record(self) -> None:
-        """From now on, keeps every input [B, T, F] and output [B, T, P]; the outputs are leaves that take gradient."""
+        """Starts to keep every input [B, T, F] and output [B, T, P]; the outputs are leaves that require gradient."""
 
     def recorded(self) -> list[tuple[Tensor, Tensor]]:
-        """The inputs and outputs kept since `record`; ends it."""
+        """Returns the inputs and outputs kept since `record`, and stops recording."""
 
     def growth(self) -> State:
-        """All that has grown, as tensors by name."""
+        """Returns everything that has grown, as tensors by name."""
 
     def regrow(self, state: State) -> None:
-        """Takes a growth over, whatever its size."""
+        """Replaces everything that has grown by a saved growth of any size."""
 
     def follow(self, other: Any, rate: float) -> None:
         """f <- f + rate * (other - f), as functions."""
@@ -146,27 +151,28 @@ class Grown(Protocol):
 
 @runtime_checkable
 class Layered(Protocol):
-    """A model with modules of one kind that run one after the other: a placement may compile them, or run them again
-    in the backward pass. Many modules call something of theirs `layers`; this one says that it means it.
+    """A model with equal modules that run one after the other: a placement may compile them or apply gradient
+    checkpointing. Many modules have an attribute `layers`; `has_layers_in_a_row` declares that this meaning is
+    intended.
     """
 
     has_layers_in_a_row: bool
 
     def layers(self) -> Sequence[nn.Module]:
-        """The modules; none is allowed."""
+        """Returns the modules; an empty list is allowed."""
 
 
 @runtime_checkable
 class Packing(Protocol):
-    """A model that can take rows behind each other, without padding, and once what rows of a group begin with."""
+    """A model that can process packed rows: no padding, and a group's shared prefix computed once."""
 
     def pack(self) -> bool:
-        """From now on it does; False where it cannot."""
+        """Switches packing on; returns False if the model cannot pack."""
 
 
 @runtime_checkable
 class Sampled(Protocol):
-    """An actor of tokens that a paged sampler can decode for: `sampler` holds it once it was needed."""
+    """An actor of tokens that the paged sampler can decode for: `sampler` holds it after its first use."""
 
     sampler: Any
 
@@ -175,18 +181,20 @@ class Sampled(Protocol):
 
 
 class View(Protocol):
-    """The models bound to this stage's parameters: what a term may look at besides its batch."""
+    """The models bound to this stage's parameters: what a term may use besides its batch."""
 
     @property
     def scored(self) -> Scored:
-        """The actor on the batch, computed once and shared by the stage's terms."""
+        """The actor's scores of the batch, computed once and shared by the stage's terms."""
 
     @property
     def sampled(self) -> tuple[Tensor, Tensor]:
-        """(action, logp) that the actor itself takes in all columns but the last, with gradient; sampled once."""
+        """(action, logp) sampled from the actor in all columns but the last, with gradient; computed once."""
 
     def model(self, name: str) -> Any:
-        """`actor`, a critic, or a copy such as `reference`. Gradient reaches only what the stage trains."""
+        """Returns `actor`, a critic, or a copy such as `reference`. Gradient reaches only the models that the stage
+        trains.
+        """
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Uniform numbers in (0, 1) that belong to this update and this `tag`."""
+        """Returns uniform numbers in (0, 1) that belong to this update and this `tag`."""

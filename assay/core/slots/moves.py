@@ -1,4 +1,4 @@
-"""Slots of what moves parameters and settings: optimizers, gates of target networks, schedules."""
+"""Slots that update parameters and settings: optimizers, gates of target networks, schedules."""
 
 from __future__ import annotations
 
@@ -11,44 +11,47 @@ from assay.core.record import Fit, Progress, State, Sums
 
 
 class Gate(Protocol):
-    """Whether a copy may follow its model now: asked whenever the copy is due, and the copy stays where it says no.
+    """Decides whether a target network is updated now: called whenever the update is due; a False leaves it
+    unchanged.
 
-    Laws: models are not modified; what it says depends on models and state alone; its state survives save and load.
+    Laws: models are not modified; the result depends on models and state alone; its state survives save and load.
     """
 
     slot: ClassVar[str] = "gate"
 
     def init(self) -> State:
-        """The state at the start of a run."""
+        """Returns the state at the start of a run."""
 
     def __call__(self, models: Mapping[str, Any], state: State) -> Tensor:
-        """True where the copy follows: [] for all of it, [N] for members along the first axis of every parameter."""
+        """Returns True where the target network is updated: [] for all of it, [N] for members along the first axis of
+        every parameter.
+        """
 
 
 class Optimizer(Protocol):
-    """How a stage's parameters move. Law: its state, saved and restored, goes on bitwise."""
+    """Updates a stage's parameters. Law: with its state saved and restored, it continues bitwise."""
 
     slot: ClassVar[str] = "optimizer"
 
     @property
     def learning_rate(self) -> float | Schedule:
-        """How far; 0 holds everything still."""
+        """The step size; 0 leaves every parameter unchanged."""
 
     @property
     def clip_norm(self) -> float:
-        """The norm to which gradients are scaled down before a step; 0 leaves them."""
+        """The global norm to which gradients are clipped before a step; 0 means no clipping."""
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """The state at the start of a run, for these flat tensors of parameters."""
+        """Returns the state at the start of a run, for these flat tensors of parameters."""
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
-        """Moves the values and the state in place; `sums` are the metrics of this update's losses."""
+        """Updates the values and the state in place; `sums` are the metrics of this update's losses."""
 
 
 @runtime_checkable
 class Steady(Optimizer, Protocol):
-    """An optimizer that a gradient of NaN moves nowhere, neither values nor state: nobody needs to look at a gradient
-    before the step, and the host need not wait for it. Others are only called with finite gradients.
+    """An optimizer for which a NaN gradient is a no-op, for values and state: gradients need no check before the
+    step, and the host need not wait for one. Other optimizers are called with finite gradients only.
     """
 
     is_steady: bool
@@ -56,22 +59,24 @@ class Steady(Optimizer, Protocol):
 
 @runtime_checkable
 class Grower(Optimizer, Protocol):
-    """An optimizer for stages whose models grow instead of moving; parameters that they also have, it moves."""
+    """An optimizer for stages whose models grow; it also updates the parameters these models have."""
 
     def grow(self, fits: Sequence[Fit], state: State) -> None:
-        """Adds to each module what goes against its gradient; the stage's modules at once, so that they can share."""
+        """Adds to each module a function against its gradient; receives all modules of the stage at once, so that
+        they can share structure.
+        """
 
 
 class Schedule(Protocol):
-    """A setting that moves with progress; stands where a number stands."""
+    """A setting that changes with progress; it can replace a number."""
 
     slot: ClassVar[str] = "schedule"
 
     def at(self, progress: Progress) -> float:
-        """Its value now."""
+        """Returns its current value."""
 
 
 def number(setting: float | Schedule) -> float:
-    """A setting as a number; the loop has replaced schedules by their values before any part runs."""
+    """Returns a setting as a number; the loop replaces schedules by their values before any part runs."""
     assert isinstance(setting, int | float), f"{setting} was not resolved: call recipe.at(progress) first"
     return float(setting)

@@ -1,4 +1,4 @@
-"""What a part may look at besides the experience it works on. There is nothing else: no globals, no files, no clock."""
+"""Everything that a part may use besides the experience it works on: no globals, no files, no clock."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ class Models(Protocol):
     """The recipe's models by name (`actor`, critics, target networks), used without gradient."""
 
     def model(self, name: str) -> Any:
-        """Returns the model; AssayError names the models there are if it is missing."""
+        """Returns the model. Raises AssayError with the names of the existing models if it is missing."""
 
     def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
         """Evaluates function(model, rows) on each micro-batch without gradient and joins the results in row order."""
 
 
 class NoModels:
-    """No models: what a part sees that is called outside of a run."""
+    """The models of a part that is called outside of a run: none."""
 
     def model(self, name: str) -> Any:
-        """Raises: there is none."""
+        """Raises AssayError: there are no models."""
         raise AssayError(f"a part asks for the model '{name}' outside of a run. Pass a scene that has models")
 
     def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
-        """Raises: there is none."""
+        """Raises AssayError: there are no models."""
         return self.model(name)
 
 
 def not_rewarded(experience: Experience) -> Experience:
-    """The reward function of a scene outside of a run: leaves rewards as they are."""
+    """Returns the experience unchanged: the reward function of a scene outside of a run."""
     return experience
 
 
@@ -53,8 +53,8 @@ def not_rewarded(experience: Experience) -> Experience:
 class Scene:
     """The task, the models (no gradient), randomness, progress and the split, for one call of one part.
 
-    `draw` is this part's own coordinate: two parts, or one part at two steps, never share random numbers. What a part
-    logs with `log` appears in the step's metrics. The other fields are set for some shapes only: `actor` (the acting
+    `draw` is this part's own coordinate: two parts, or one part at two steps, never share random numbers. Values
+    logged with `log` appear in the step's metrics. The other fields are set for some slots only: `actor` (the acting
     policy), `starts` and `reward` for rollouts, `num_starts` for curricula, `fresh` for sources, `handed` in `init`.
     """
 
@@ -69,7 +69,7 @@ class Scene:
     fresh: Experience | None = None
     reward: Callable[[Experience], Experience] = not_rewarded
     handed: Mapping[str, Any] = field(default_factory=dict)
-    """Data and tables that earlier phases handed on, by name; the values are trees of plain values."""
+    """Data and tables from earlier phases, by name; the values are trees of plain values."""
     metrics: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """(sum, count) pairs of what parts logged in this step, by name."""
 

@@ -1,4 +1,4 @@
-"""Slots of losses, and of what losses are made of."""
+"""Slots of losses, and of the parts losses consist of."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ class Term(Protocol):
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """What it reads besides the record."""
+        """Inputs that it reads besides the record."""
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns of `extra` that it reads and that another part writes; a plan in which none does is refused."""
+        """Columns of `extra` that it reads and that another part writes; a plan without such a part is an error."""
         return ()
 
     @property
     def together(self) -> str | None:
-        """Name of the column whose equal rows must not be separated; None where rows are independent."""
+        """Name of the column whose equal rows must stay in one micro-batch; None if rows are independent."""
 
     @property
     def title(self) -> str:
@@ -37,10 +37,10 @@ class Term(Protocol):
         return type(self).__name__
 
     def count(self, batch: Experience) -> Tensor:
-        """The denominator that belongs to this batch."""
+        """Returns the denominator for this batch."""
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Sum with gradient, its count, and metrics."""
+        """Returns the sum with gradient, its count, and metrics."""
 
 
 class Objective(Term, Protocol):
@@ -72,7 +72,7 @@ class CriticLoss(Term, Protocol):
 
 
 class Target(Protocol):
-    """The value that a critic's prediction is fitted to.
+    """Computes the value that a critic's prediction is fitted to.
 
     Laws: it carries no gradient; terminal steps do not bootstrap, truncated ones do; padding, order and precision
     change nothing; every model it reads is a setting.
@@ -86,15 +86,17 @@ class Target(Protocol):
         return ()
 
     def rows(self, batch: Experience) -> Experience:
-        """The decisions that have a target: those with a column after them, unless the target says otherwise."""
+        """Returns the decisions that have a target: by default those with a column after them."""
         return batch.now
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """The targets of the decisions in `rows`: [B, T], or [N, B, T] with one for each member of an ensemble."""
+        """Returns the targets of the decisions in `rows`: [B, T], or [N, B, T] with one for each member of an
+        ensemble.
+        """
 
 
 class Prediction(Protocol):
-    """Which output of which model a loss fits: a state value, the value of the action taken."""
+    """Selects the model and output that a loss fits: a state value, the value of the recorded action."""
 
     slot: ClassVar[str] = "prediction"
 
@@ -104,18 +106,18 @@ class Prediction(Protocol):
 
     @property
     def title(self) -> str:
-        """What the value is called among the metrics."""
+        """The name of the value among the metrics."""
         return self.model
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
-        """Values [..., B, T] of the decisions."""
+        """Returns values [..., B, T] of the decisions."""
 
     def outputs(self, critic: Any, rows: Experience) -> Tensor:
-        """What the values are computed from, [..., B, T, M]: logits over bins, for a critic that has them."""
+        """Returns the raw outputs of the values, [..., B, T, M]: logits over bins, for a critic that has them."""
 
 
 class Regression(Protocol):
-    """How a prediction is fitted to a target: the loss of each decision.
+    """Computes the loss of each decision from its prediction and target.
 
     Laws: no gradient into the target; a decision's loss depends on its own prediction and target alone; the gradient
     moves the prediction towards the target, from either side.
@@ -124,42 +126,42 @@ class Regression(Protocol):
     slot: ClassVar[str] = "fit"
 
     def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
-        """The loss and the predicted value of each decision."""
+        """Returns the loss and the predicted value of each decision."""
 
 
 class Aggregation(Protocol):
-    """How decisions are weighed into one number. Laws: weights are zero where masked; counts add over micro-batches."""
+    """Weights decisions into one number. Laws: weights are zero where masked; counts add over micro-batches."""
 
     slot: ClassVar[str] = "aggregation"
 
     @property
     def together(self) -> str | None:
-        """Name of the column whose equal rows must not be separated."""
+        """Name of the column whose equal rows must stay in one micro-batch."""
 
     def weigh(self, batch: Experience) -> Tensor:
-        """Weight of each decision, [B, T]."""
+        """Returns the weight of each decision, [B, T]."""
 
     def count(self, batch: Experience) -> Tensor:
-        """The denominator."""
+        """Returns the denominator."""
 
 
 class RatioLevel(Protocol):
-    """Log ratios [B, T] of current to acting policy."""
+    """Computes log ratios [B, T] of current to acting policy."""
 
     slot: ClassVar[str] = "ratio"
 
     @property
     def together(self) -> str | None:
-        """Name of the column whose equal rows it needs at once."""
+        """Name of the column whose equal rows must stay in one micro-batch."""
 
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """Zero where masked; gradient into `logp_BT` only."""
+        """Returns the log ratios, zero where masked, with gradient into `logp_BT` only."""
 
 
 class TrustRegion(Protocol):
-    """The loss of each decision."""
+    """Computes the loss of each decision from its ratio and advantage."""
 
     slot: ClassVar[str] = "trust"
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
-        """(loss [B, T], bool [B, T]: cut off)."""
+        """Returns (loss [B, T], bool [B, T]: whether the decision is clipped)."""

@@ -1,4 +1,4 @@
-"""Slots of parts that work once on fresh experience: rewards, selection, credit, constraints; and annotations."""
+"""Slots of parts that process fresh experience once: rewards, selection, credit, constraints; and annotations."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from assay.core.slots.scene import ALONE, Scene
 
 
 class Transform(Protocol):
-    """A part that works once on fresh experience, without gradient: reward, selection, shaping, credit, constraint.
+    """A part that processes fresh experience once, without gradient: reward, selection, shaping, credit, constraint.
 
-    Shape: `(experience, scene, state) -> Experience`. A part writes `apply`; callers call the part, which outside of a
-    run may be called with the experience alone. `state` is the part's own and may be changed in place; it is saved.
+    Shape: `(experience, scene, state) -> Experience`. A part implements `apply`; callers call the part, outside of a
+    run with the experience alone if they like. `state` is the part's own and may be changed in place; it is saved.
     """
 
     @property
@@ -25,7 +25,7 @@ class Transform(Protocol):
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Columns of `extra` that it reads; a plan in which no earlier part writes one is refused."""
+        """Columns of `extra` that it reads; a plan in which no earlier part writes one is an error."""
         return ()
 
     @property
@@ -35,7 +35,7 @@ class Transform(Protocol):
 
     @property
     def models(self) -> tuple[str, ...]:
-        """Models it looks at through `scene.models`; a plan without one of them is refused."""
+        """Models it uses through `scene.models`; a plan without one of them is an error."""
         return ()
 
     def init(self, scene: Scene) -> State:
@@ -43,10 +43,10 @@ class Transform(Protocol):
         return {}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with what the part changes or adds."""
+        """Returns the experience with the part's changes and new columns."""
 
     def __call__(self, experience: Experience, scene: Scene = ALONE, state: State | None = None) -> Experience:
-        """Applies the part; without a state to its initial one."""
+        """Applies the part, with its initial state if none is given."""
         return self.apply(experience, scene, self.init(scene) if state is None else state)
 
 
@@ -71,7 +71,7 @@ class Select(Transform, Protocol):
 
     @property
     def max_rounds(self) -> int:
-        """How often to gather at most."""
+        """Maximum number of gathering rounds per step."""
 
 
 class Prepare(Transform, Protocol):
@@ -89,16 +89,17 @@ class Credit(Transform, Protocol):
 
     slot: ClassVar[str] = "credit"
 
+
 Over = Callable[[Experience, Callable[[Any, Experience], Tensor]], Tensor]
-"""`over(experience, function)`: function(model, rows) on each micro-batch without gradient, results put together."""
+"""`over(experience, function)`: function(model, rows) on each micro-batch without gradient, results concatenated."""
 
 
 class Annotation(Protocol):
     """A column that a model computes on a batch, without gradient: a frozen value among the `needs` of other parts.
 
-    For what the engine does not know by itself: the same decisions under another context, another critic's values,
-    statistics of a whole distribution. Laws: what speaks of decisions is zero where masked (what speaks of contexts, as
-    values do, is not), and no row depends on padding.
+    For columns the engine has no built-in for: the same decisions under another context, another critic's values,
+    statistics of a whole distribution. Laws: a column about decisions is zero where masked (one about contexts, such
+    as values, is not), and no row depends on padding.
     """
 
     slot: ClassVar[str] = "annotation"
@@ -113,7 +114,7 @@ class Annotation(Protocol):
 
     @property
     def of_decisions(self) -> bool:
-        """Whether it speaks of decisions and is zero where masked; values of contexts are not."""
+        """Whether the column is about decisions and therefore zero where masked; values of contexts are not."""
         return True
 
     def __call__(self, experience: Experience, over: Over) -> Tensor:
@@ -121,7 +122,8 @@ class Annotation(Protocol):
 
 
 class Constraint(Transform, Protocol):
-    """Merges costs into the credit with a multiplier of its state, then moves the multiplier by what was seen.
+    """Merges costs into the credit with a multiplier in its state, then updates the multiplier from the observed
+    costs.
 
     Laws: the multiplier stays not negative, rises on violation and falls on slack; its state survives save and load.
     """
@@ -130,9 +132,9 @@ class Constraint(Transform, Protocol):
 
 
 class RowStatistic(Protocol):
-    """A number for each row from the outcomes of all rows."""
+    """Computes a number for each row from the outcomes of all rows."""
 
     slot: ClassVar[str] = "statistic"
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """[B]."""
+        """Returns the statistic, [B]."""

@@ -1,1 +1,1 @@
-"""Several seeds of one recipe on the one engine: parameters and batches have a leading seed axis."""
+"""Several seeds of one recipe in one engine: parameters and batches have a leading seed axis."""

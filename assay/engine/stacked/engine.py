@@ -1,8 +1,8 @@
 """The engine of S seeds at once: `Engine` with parameters [S, ...] and batches [S, B, ...]. Axes: S seeds, M metrics.
 
-The optimizer step, the target networks and the sum of a stage's losses are `Engine`'s own code. What differs is in the
-overridden methods: losses, counts and columns are mapped over the seeds by `torch.func.vmap`, each seed is clipped by
-its own gradient norm and draws its own random numbers. On CUDA all between two optimizer steps is one graph.
+The optimizer step, the target networks and the sum of a stage's losses are `Engine`'s own code. The overridden
+methods differ: losses, counts and columns are mapped over the seeds by `torch.func.vmap`, each seed is clipped by its
+own gradient norm and draws its own random numbers. On CUDA everything between two optimizer steps is one graph.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from assay.ops import random_torch
 
 ALONE = "Run its seeds one by one (assay train --seeds)."
 MARKS = 4096
-"""Coordinates of random numbers whose hashes are made once."""
+"""Coordinates of random numbers whose hashes are computed once."""
 AHEAD = 256
-"""Updates whose random words are made at once."""
+"""Updates whose random words are computed at once."""
 ELEMENTWISE = (Adam, Descent)
-"""Optimizers that move each number by its own gradient, whatever the others are: all seeds are one long vector."""
+"""Optimizers that act elementwise, so that all seeds can be one long vector."""
 
 
 @dataclass
 class StackedView(StageView):
-    """The view of one seed while losses are mapped: random numbers are hashed on the device."""
+    """The view of one seed inside the mapped losses: random numbers are hashed on the device."""
 
     word: Tensor
     marks: Tensor
-    """Hashes of the first coordinates, made once."""
+    """Hashes of the first coordinates, computed once."""
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """The numbers that `StageView.uniform` gives, bit for bit."""
+        """Returns the numbers that `StageView.uniform` returns, bit for bit."""
         # The hash of numpy would need the seed on the host, which mapped code cannot read. Rows are 0 to B - 1,
         # because a stack has no micro-batches.
         row, rest = (
@@ -62,21 +62,23 @@ class StackedView(StageView):
 
 
 class Holder(nn.Module):
-    """All models as one module, so that `functional_call` puts a seed's parameters into each of them at once."""
+    """All models as one module, so that `functional_call` substitutes a seed's parameters in all of them at once."""
 
     def __init__(self, models: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.models = nn.ModuleDict(deepcopy(dict(models)))
 
     def forward(self, function: Callable[[], Any]) -> Any:
-        """function(), while the models hold the parameters of the call."""
+        """Returns function(), evaluated with the substituted parameters."""
         return function()
 
 
 class StackedEngine(Engine):
-    """The engines of S seeds of one recipe as one; `engines` give the start, `write` gives back what was learned."""
+    """The engines of S seeds of one recipe as one; `engines` give the initial state, `write` copies the learned state
+    back.
+    """
 
-    # Not Engine.__init__: nothing is built or drawn here, all that moves comes from the engines.
+    # Not Engine.__init__: nothing is built or drawn here, all state comes from the engines.
     def __init__(self, recipe: Recipe, engines: Sequence[Engine], placement: Placement, graphs: bool = True) -> None:
         check(recipe, engines, placement)
         self.engines, self.placement, self.at_once = engines, placement, 0
@@ -102,14 +104,14 @@ class StackedEngine(Engine):
         self.marks = random_torch.marks(MARKS, placement.device)
         self.words: dict[int, Tensor] = {}
         self.replays = Replays(graphs and torch.device(placement.device).type == "cuda")
-        # A graph holds the numbers of the call that was captured, so that a loss with a schedule cannot be one.
+        # A graph keeps the constants of the captured call, so a loss with a schedule cannot be captured.
         self.moving = {stage.name for stage in recipe.stages if has_schedule(stage.terms)}
         self.names: dict[str, list[str]] = {}
         self.totals: dict[str, Tensor] = {}
 
     @torch.no_grad()
     def write(self, place: int, kept: State | None = None) -> None:
-        """Gives one seed's engine what it has learned, now or when a snapshot was `kept`."""
+        """Copies what one seed has learned to its own engine, now or as of the snapshot `kept`."""
         state = kept or self.snapshot()
         models = {name: {own: part[place] for own, part in some.items()} for name, some in state["models"].items()}
         optimizers = {name: unstacked(some, self.moved[name], place) for name, some in state["optimizers"].items()}
@@ -117,7 +119,7 @@ class StackedEngine(Engine):
 
     # ------------------------------------------------------------------------------------------------ mapped methods
     def mapped(self, function: Callable[..., Any], *given: Any) -> Any:
-        """function(...) of each seed, while the models hold its parameters; `given` and results have the axis S."""
+        """Returns function(...) of each seed, evaluated with its parameters; `given` and results have the axis S."""
 
         def one(tensors: Columns, *own: Any) -> Any:
             return functional_call(self.holder, tensors, (partial(function, *own),))
@@ -126,7 +128,7 @@ class StackedEngine(Engine):
 
     @torch.no_grad()
     def annotate(self, experience: Experience, needs: frozenset[Need | Annotation]) -> Experience:
-        """`Engine.annotate` for each seed."""
+        """Applies `Engine.annotate` to each seed."""
 
         def one(columns: Columns) -> Columns:
             return columns_of(Engine.annotate(self, record_of(columns), needs))
@@ -136,12 +138,12 @@ class StackedEngine(Engine):
             return record_of(self.mapped(one, columns_of(experience)))
 
     def counts(self, stage: Stage, batch: Experience) -> list[Tensor]:
-        """The counts of each seed, [S] for each term."""
+        """Returns the counts of each seed, [S] for each term."""
         return vmap(lambda columns: Engine.counts(self, stage, record_of(columns)))(columns_of(batch))
 
     def loss(self, stage: Stage, part: Experience, counts: Sequence[Tensor], result: Update) -> Tensor | None:
-        """The sum of all seeds' losses. No seed's loss depends on another's parameters, so that the gradient of the sum
-        is the gradient of each.
+        """Returns the sum of all seeds' losses. No seed's loss depends on another's parameters, so the gradient of
+        the sum is the gradient of each.
         """
 
         def one(columns: Columns, own_counts: list[Tensor], word: Tensor) -> tuple[Tensor, Sums]:
@@ -154,20 +156,20 @@ class StackedEngine(Engine):
         return losses.sum()
 
     def value(self, term: Term, part: Experience, view: StageView) -> Loss:
-        """One term's loss of the seed that is mapped."""
+        """Returns one term's loss of the mapped seed."""
         with refused(type(term).__name__):
             return super().value(term, part, view)
 
     def view(self, stage: Stage, part: Experience) -> StackedView:
-        """What the stage's terms look at, of the seed that is mapped."""
+        """Returns the view of the stage's terms for the mapped seed."""
         return StackedView(self.models, part, stage.needs, Draw(0), self.word, self.marks)
 
     def leaks(self, term: Term, value: Loss, view: StageView) -> bool:
-        """False: the answer is a question of the host, which mapped code cannot ask; `masked` asks it of one seed."""
+        """Returns False: mapped code cannot branch on values; `masked` checks it for one seed."""
         return False
 
     def masked(self, stage: Stage, batch: Experience) -> list[str]:
-        """Terms that train on masked decisions, according to the first seed's own engine."""
+        """Returns the terms that train on masked decisions, as found by the first seed's own engine."""
         own = record_of({name: column[0].cpu() for name, column in columns_of(batch).items()})
         result = Update(stage.name, None)
         self.engines[0].loss(stage, own, self.engines[0].counts(stage, own), result)
@@ -175,7 +177,7 @@ class StackedEngine(Engine):
 
     # ------------------------------------------------------------------------------------------------ one update
     def slopes(self, stage: Stage, batch: Experience, result: Update) -> tuple[list[Tensor], list[Fit]]:
-        """Clipped gradients, laid out as the values of the stage's models; metrics are added up on the device."""
+        """Returns clipped gradients, laid out as the values of the stage's models; metrics are summed on the device."""
         result.batch = None  # no waiting for the norms: `StackedLoop` reads those of the whole step at its end
         if self.updates == 0:
             result.leaks += self.masked(stage, batch)
@@ -189,8 +191,8 @@ class StackedEngine(Engine):
         return [column for name, column in found.items() if name != "metrics"], []
 
     def traced(self, stage: Stage, inputs: Columns) -> Columns:
-        """`Engine.slopes`, clipped, as a function of tensors: gradients by place, and the (sum, count) of all metrics
-        [2 M, S] as 'metrics'. The metrics' names are remembered: a graph cannot return them.
+        """Computes `Engine.slopes`, clipped, as a function of tensors: gradients by place, and the (sum, count) of
+        all metrics [2 M, S] as 'metrics'. Stores the metrics' names, which a graph cannot return.
         """
         columns, result = dict(inputs), Update(stage.name, None)
         self.word = columns.pop("word")
@@ -206,7 +208,7 @@ class StackedEngine(Engine):
         """Does nothing: `slopes` has clipped already, inside its graph."""
 
     def clip_each(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
-        """Clips each seed by its own norm, in place; the gradient of a seed that is not finite becomes zeros there."""
+        """Clips each seed by its own norm, in place; a seed's gradient that is not finite is replaced by zeros."""
         both = zip(self.moved[stage.name], gradients, strict=True)
         parts = [flat.by_seed(gradient) for flat, gradient in both]
         each = torch.stack([torch.cat(some, 1).norm(dim=1) for some in parts])
@@ -217,11 +219,13 @@ class StackedEngine(Engine):
             for part in (part for some in parts for part in some):
                 part.mul_(scale)
         for gradient in gradients:
-            # NaN would make Adam hold all seeds still. The loop sees the norm and takes the seed out of the stack.
+            # NaN would make Adam skip the step for all seeds. The loop sees the norm and removes the seed.
             gradient.nan_to_num_(0.0, 0.0, 0.0)
 
     def draws(self) -> Tensor:
-        """The words [S] of this update's random numbers, as single engines have them; made for many updates at once."""
+        """Returns the words [S] of this update's random numbers, equal to those of single engines; computed for many
+        updates at once.
+        """
         chunk, place = divmod(self.updates, AHEAD)
         if chunk not in self.words:
             updates = chunk * AHEAD + torch.arange(AHEAD, device=self.placement.device)
@@ -229,7 +233,7 @@ class StackedEngine(Engine):
         return self.words[chunk][place].clone()  # a graph writes later words to where it first read one
 
     def sums(self) -> list[dict[str, list[list[float]]]]:
-        """[sum, count] of the metrics of each seed since the last call; here the host waits for the device."""
+        """Returns [sum, count] of the metrics of each seed since the last call; the host waits for the device here."""
         found: list[dict[str, list[list[float]]]] = [{} for _ in self.engines]
         for stage, total in self.totals.items():
             table = total.view(-1, 2, len(self.engines)).permute(2, 0, 1).tolist()
@@ -242,8 +246,8 @@ class StackedEngine(Engine):
 
 @contextmanager
 def refused(what: str) -> Iterator[None]:
-    """Says of what raises inside that it cannot be stacked: mapped code may not ask for values, as `if` and `float`
-    do. Out of memory stays what it is.
+    """Raises AssayError for errors inside: this code cannot be stacked, since mapped code may not read values, as
+    `if` and `float` do. Out-of-memory errors pass unchanged.
     """
     try:
         yield
@@ -254,9 +258,9 @@ def refused(what: str) -> Iterator[None]:
 
 
 def check(recipe: Recipe, engines: Sequence[Engine], placement: Placement) -> None:
-    """Raises if something cannot be mapped over seeds, before compute is spent."""
+    """Raises AssayError if something cannot be mapped over seeds, before compute is spent."""
     if placement.micro_batch or placement.tokens:
-        raise AssayError("a stack takes whole batches. Leave micro_batch and tokens at 0.")
+        raise AssayError("a stack needs whole batches. Leave micro_batch and tokens at 0.")
     for stage in recipe.stages:
         if not isinstance(stage.optimizer, ELEMENTWISE):
             kind = type(stage.optimizer).__name__
@@ -270,11 +274,11 @@ def check(recipe: Recipe, engines: Sequence[Engine], placement: Placement) -> No
                 raise AssayError(f"{name}.{own} is not learned, but differs between seeds. {ALONE}")
     for name, copy in recipe.copies.items():
         if copy.gate is not None:
-            raise AssayError(f"the target network '{name}' follows through a gate, seed by seed. {ALONE}")
+            raise AssayError(f"the target network '{name}' has a gate, which decides seed by seed. {ALONE}")
 
 
 def unlearned(engine: Engine, name: str) -> dict[str, Tensor]:
-    """A model's buffers and frozen parameters: a stack has one of each for all seeds."""
+    """Returns a model's buffers and frozen parameters: a stack has one of each for all seeds."""
     model, flat = engine.models[name], engine.flats[name]
     everything = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {own: tensor for own, tensor in everything.items() if own not in flat.names}

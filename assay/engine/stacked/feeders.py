@@ -1,4 +1,4 @@
-"""Batches of S seeds at once, each what the seed's own source would have drawn. Axes: S seeds, B rows, K updates."""
+"""Batches of S seeds at once, equal to those the seed's own source draws. Axes: S seeds, B rows, K updates."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from assay.ops import random_torch
 
 @runtime_checkable
 class Tabled(Source, Protocol):
-    """A source whose batches are rows of tables that never change, drawn uniformly (an offline dataset)."""
+    """A source whose batches are rows of constant tables, drawn uniformly (an offline dataset)."""
 
     @property
     def batch(self) -> int:
-        """Rows of each table in a batch."""
+        """Rows per table in a batch."""
 
     @property
     def updates(self) -> int:
-        """Batches a step."""
+        """Batches per step."""
 
     def tables(self, state: State) -> tuple[Sequence[Columns], str]:
-        """The tables, and the hash of what they hold."""
+        """Returns the tables and the hash of their content."""
 
     def rows(self, logs: Sequence[Columns], index: Sequence[Tensor]) -> Experience:
-        """The batch of these rows of each table: places [B], or [S, B] for the batches of S seeds."""
+        """Returns the batch of these rows of each table: indices [B], or [S, B] for the batches of S seeds."""
 
 
 class Feeder:
-    """A source for S seeds: tickets say which rows a batch holds, `fetch` makes the batch of a ticket on the device.
+    """A source for S seeds: a ticket identifies the rows of a batch, `fetch` makes the batch of a ticket on the
+    device.
 
-    Tables are on the device once for all seeds, and a ticket is the rows' numbers, drawn there for a whole step. Of any
-    other source a ticket is the batch: each seed's own, put on top of each other.
+    Tables are on the device once for all seeds, and a ticket is the row indices, drawn there for a whole step. For
+    any other source a ticket is the batch: each seed's own, stacked.
     """
 
     def __init__(
@@ -50,16 +51,16 @@ class Feeder:
         if self.source is not None:
             found, own = self.source.tables(states[0])
             if any(self.source.tables(state)[1] != own for state in states):
-                raise AssayError("these seeds learn from different datasets. A stack shares one.")
+                raise AssayError("these seeds train on different datasets. Use one dataset for a stack.")
             # The only copy: S seeds draw from the same tensors, so that the memory does not grow with S.
             self.tables = [{name: column.to(device) for name, column in columns.items()} for columns in found]
 
     def tickets(self, source: Source, path: tuple[int, ...]) -> Iterator[Columns]:
-        """One for each update of a step whose draws have this path."""
+        """Returns one ticket for each update of a step whose draws have this path."""
         return self.stacked(source, path) if self.source is None else self.drawn(self.source, path)
 
     def drawn(self, source: Tabled, path: tuple[int, ...]) -> Iterator[Columns]:
-        """The row numbers [S, B] of each table, as the source draws them."""
+        """Returns the row indices [S, B] of each table, as the source draws them."""
         # All updates of a step in one hash: the draws of one alone are some dozens of kernels on a few numbers.
         updates = torch.arange(source.updates, device=self.device)
         word_KS = random_torch.words(self.seeds, (*path, 4, updates), self.device)
@@ -71,7 +72,7 @@ class Feeder:
             yield {str(place): index_KSB[update] for place, index_KSB in enumerate(index)}
 
     def stacked(self, source: Source, path: tuple[int, ...]) -> Iterator[Columns]:
-        """The batches of all seeds."""
+        """Returns the stacked batches of all seeds."""
         each = zip(self.tasks, self.seeds, self.states, strict=True)
         drawn = [source(Scene(task, draw=Draw(seed, path)), state) for task, seed, state in each]
         for batches in zip(*drawn, strict=True):
@@ -84,7 +85,7 @@ class Feeder:
             yield {name: torch.stack([own[name] for own in columns]).to(self.device) for name in columns[0]}
 
     def fetch(self, ticket: Columns) -> Columns:
-        """The batch [S, B, ...]: a function of the ticket alone, so that a graph can replay it."""
+        """Returns the batch [S, B, ...]: a function of the ticket alone, so that a graph can replay it."""
         if self.source is None:
             return ticket
         return columns_of(self.source.rows(self.tables, [ticket[str(place)] for place in range(len(self.tables))]))

@@ -32,22 +32,22 @@ class StackedFlat(Flat):
         )
 
     def stacked(self, rows: Sequence[Tensor]) -> Tensor:
-        """Flat tensors [P] of S single models as one of S x P numbers."""
+        """Returns flat tensors [P] of S single models as one of S x P numbers."""
         parts = zip(*(self.single.split(row) for row in rows), strict=True)
         return joined([torch.stack(same) for same in parts], rows[0].device)
 
     def row(self, values: Tensor, place: int) -> Tensor:
-        """The flat tensor [P] of one seed."""
+        """Returns the flat tensor [P] of one seed."""
         return joined([part[place] for part in self.split(values)], values.device)
 
     def by_seed(self, values: Tensor) -> list[Tensor]:
-        """Views [S, numbers of a parameter]."""
+        """Returns views [S, numbers of a parameter]."""
         return [part.view(len(part), -1) for part in self.split(values)]
 
 
 def stacked(states: Sequence[Any], flats: Sequence[StackedFlat], device: str) -> Any:
-    """The optimizer states of all seeds as one: a list holds a flat tensor for each trained model, in the order of
-    `flats`; numbers, such as the step count, are shared and must be equal.
+    """Returns the optimizer states of all seeds as one: a list holds a flat tensor for each trained model, in the
+    order of `flats`; numbers, such as the step count, are shared and must be equal.
     """
     first = states[0]
     if isinstance(first, Mapping):
@@ -60,7 +60,7 @@ def stacked(states: Sequence[Any], flats: Sequence[StackedFlat], device: str) ->
 
 
 def unstacked(state: Any, flats: Sequence[StackedFlat], place: int) -> Any:
-    """The optimizer state of one seed, as a single engine has it."""
+    """Returns the optimizer state of one seed, as a single engine has it."""
     if isinstance(state, Mapping):
         return {name: unstacked(item, flats, place) for name, item in state.items()}
     if isinstance(state, list):

@@ -1,4 +1,4 @@
-"""Functions of tensors that are replayed: on CUDA a function whose shapes come again becomes a graph."""
+"""Replays functions of tensors: on CUDA a function whose shapes repeat becomes a graph."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from assay.ops.recording import recorded
 Columns = dict[str, Tensor]
 """Tensors by name; those of a record under 'context.' and 'extra.' where it maps names to them."""
 WARM_UPS = 3
-"""How often a function runs before it is captured: libraries choose their kernels and ask for memory then."""
+"""Warm-up runs before a capture, in which libraries choose their kernels and allocate memory."""
 MOST_GRAPHS = 16
 """Each graph holds memory; a function whose shapes never repeat would fill it with graphs that are never replayed."""
 
 
 def columns_of(record: Experience) -> Columns:
-    """A record as tensors by name; what is absent is left out."""
+    """Returns a record as tensors by name, without absent columns."""
     columns: Columns = {}
     for f in fields(record):
         value = getattr(record, f.name)
@@ -33,7 +33,7 @@ def columns_of(record: Experience) -> Columns:
 
 
 def record_of(columns: Columns) -> Experience:
-    """The record that `columns_of` took apart."""
+    """Returns the record of these columns: the inverse of `columns_of`."""
     record: dict[str, Any] = {"context": {}, "extra": {}}
     for name, column in columns.items():
         above, _, own = name.partition(".")
@@ -45,9 +45,9 @@ def record_of(columns: Columns) -> Experience:
 
 
 def by_time(columns: Columns) -> Columns:
-    """The same columns [S, B, T, ...], with what belongs to one time in one piece of memory.
+    """Returns the same columns [S, B, T, ...], contiguous in memory for each time.
 
-    `Experience.now` and `after` are then whole pieces, and a layer is one product of all their rows; else torch would
+    `Experience.now` and `after` are then contiguous, and a layer is one product of all their rows; else torch would
     take them row by row, with as many copies of the weights as there are rows.
     """
     return {
@@ -57,10 +57,10 @@ def by_time(columns: Columns) -> Columns:
 
 
 class Replayed:
-    """A function of tensors by name without side effects; its results are those of the latest call, in fixed places.
+    """A function of tensors by name without side effects; its results are those of the latest call, in fixed buffers.
 
     The first call runs it, the second captures it as a graph that this and later calls replay: inputs are copied to
-    where the graph reads them, unless they are there already.
+    the graph's input buffers, unless they are there already.
     """
 
     def __init__(self, function: Callable[[Columns], Columns], pool: Any) -> None:
@@ -71,7 +71,7 @@ class Replayed:
         self.outputs: Columns = {}
 
     def __call__(self, inputs: Columns) -> Columns:
-        """The function's results."""
+        """Returns the function's results."""
         if not self.has_run:  # most shapes that come once never come again: a capture would not pay
             self.has_run = True
             return self.function(inputs)
@@ -99,7 +99,9 @@ class Replayed:
 
 
 class Replays:
-    """Runs functions by key, each as a graph of its own for every set of input shapes; without CUDA as they are."""
+    """Runs functions by key, each as its own graph for every set of input shapes; without CUDA it calls them
+    directly.
+    """
 
     def __init__(self, captures: bool) -> None:
         self.captures = captures
@@ -110,7 +112,7 @@ class Replays:
     def __call__(
         self, key: tuple[Any, ...], inputs: Columns, function: Callable[[Columns], Columns], captures: bool = True
     ) -> Columns:
-        """function(inputs); the function of a key may differ between calls only if `captures` is false."""
+        """Returns function(inputs); the function of a key may differ between calls only if `captures` is false."""
         if not (self.captures and captures):
             return function(inputs)
         full = (*key, tuple((name, tuple(column.shape)) for name, column in inputs.items()))

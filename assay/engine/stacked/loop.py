@@ -21,8 +21,8 @@ from assay.engine.stacked.graphs import Columns, by_time, columns_of, record_of
 
 
 class StackedLoop:
-    """Loops of one recipe and task, at the same step, with different seeds; what they learn is in the stacked engine
-    until `write` gives it to them.
+    """Loops of one recipe and task, at the same step, with different seeds; their learned state is in the stacked
+    engine until `write` copies it back.
     """
 
     def __init__(self, loops: Sequence[Loop], placement: Placement = Placement(), graphs: bool = True) -> None:
@@ -41,14 +41,15 @@ class StackedLoop:
 
     @property
     def here(self) -> list[int]:
-        """Places of the seeds that have not left."""
+        """Indices of the seeds that are still in the stack."""
         return [place for place in range(len(self.loops)) if place not in self.gone]
 
     def step(self) -> list[Step | None]:
-        """One pass of every loop that is still in the stack; None for those that have left it.
+        """Runs one pass of every loop that is still in the stack; returns None for those that have left it.
 
-        A seed whose gradient is not finite takes the step again in its own loop, which skips the update, says where the
-        fault comes from and shows it to the guards. It then leaves: its optimizer has taken fewer steps than the rest.
+        A seed whose gradient is not finite repeats the step in its own loop, which skips the update, reports the
+        origin of the fault and runs the guards. It then leaves the stack: its optimizer has taken fewer steps than
+        the rest.
         """
         begin = time.perf_counter()
         progress = self.loops[self.here[0]].progress
@@ -76,8 +77,8 @@ class StackedLoop:
         return steps
 
     def batches(self, recipe: Recipe, place: int, feed: Feed, draw: Draw) -> Iterator[Experience]:
-        """The batches of all seeds with the columns that the feed's stages need; fetching and annotating are one
-        graph.
+        """Yields the batches of all seeds with the columns that the feed's stages need; fetching and annotating are
+        one graph.
         """
         needs, own = feed.needs(recipe), self.feeders[place]
 
@@ -88,12 +89,12 @@ class StackedLoop:
             yield record_of(self.engine.replays(("open", place, needs), ticket, opened))
 
     def write(self) -> None:
-        """Gives every loop that has not left what its seed has learned."""
+        """Copies to every loop that has not left what its seed has learned."""
         for place in self.here:
             self.engine.write(place)
 
 
 def faulty(sums: Mapping[str, Sequence[Sequence[float]]]) -> bool:
-    """Whether some gradient of the step was not finite: its norm, added up, says so."""
+    """Returns whether some gradient of the step was not finite, by the sum of its norms."""
     norms = [value for name, entries in sums.items() if name.startswith("gradient_norm/") for value, _ in entries]
     return not all(map(math.isfinite, norms))

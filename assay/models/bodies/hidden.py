@@ -1,4 +1,4 @@
-"""Bodies that read sequences of tokens: a hidden state for each, and numbers on top of it. Axes: B, T, W width, N."""
+"""Bodies that read sequences of tokens: hidden states and outputs on top of them. Axes: B, T, W width, N."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from assay.models.bodies.perceptron import shaped
 
 
 class States(Protocol):
-    """A module that gives hidden states of tokens."""
+    """A module that computes hidden states of tokens."""
 
     @property
     def width(self) -> int:
-        """Numbers of a state."""
+        """Size of a hidden state."""
 
     def before(self, context: Context) -> Tensor:
-        """The state before each token, zeros at column 0, [B, T, W]."""
+        """Returns the state before each token, zeros at column 0, [B, T, W]."""
 
     def after(self, context: Context) -> Tensor:
-        """The state with each token, [B, T, W]."""
+        """Returns the state after each token, [B, T, W]."""
 
 
 @runtime_checkable
@@ -33,35 +33,37 @@ class Sequences(Body, Protocol):
     """A body whose last hidden states a head may read."""
 
     def states(self, spec: Spec) -> nn.Module:
-        """A module that is `States`; AssayError where the task has no tokens."""
+        """Returns a module that is `States`; raises AssayError if the task has no tokens."""
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Numbers on the states before the decisions, or with them where the decision is an input; 0 at first."""
+        """Returns outputs on the states before the decisions, or after them if the decision is an input; initialised
+        to 0.
+        """
         return OfDecided(self.states(spec), ask) if ask.action else OfSeen(self.states(spec), ask)
 
 
 class OfSeen(nn.Module):
-    """A linear layer on the states before the decisions; starts at 0."""
+    """A linear layer on the states before the decisions; initialised to 0."""
 
     def __init__(self, states: nn.Module, ask: Ask) -> None:
         super().__init__()
         if ask.members:
-            raise AssayError("a body of tokens gives no members without an action. Use Perceptron() or one member")
+            raise AssayError("a body of tokens has no members without an action. Use Perceptron() or one member")
         self.states, self.shape = states, ask.shape
         self.layer = nn.Linear(width_of(states), ask.num).to(dtype_of(states))
         nn.init.zeros_(self.layer.weight)
         nn.init.zeros_(self.layer.bias)
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """[B, T, *shape]."""
+        """Returns [B, T, *shape]."""
         states: Tensor = self.states.before(context)  # type: ignore[operator]
-        kind = torch.promote_types(states.dtype, torch.float32)  # a value of bfloat16 would have three digits
+        kind = torch.promote_types(states.dtype, torch.float32)  # a bfloat16 value would have three digits
         numbers = functional.linear(states.to(kind), self.layer.weight.to(kind), self.layer.bias.to(kind))
         return shaped(numbers, self.shape)
 
 
 class OfDecided(nn.Module):
-    """N hidden layers side by side on the states with the decisions, each with outputs of its own; starts at 0.
+    """N hidden layers side by side on the states after the decisions, each with its own outputs; initialised to 0.
 
     The decisions of a token sequence are its own tokens, so it is read once.
     """
@@ -74,7 +76,7 @@ class OfDecided(nn.Module):
         self.to(dtype_of(states))
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """[N, B, T, *shape]; without members [B, T, *shape]."""
+        """Returns [N, B, T, *shape]; without members [B, T, *shape]."""
         states: Tensor = self.states.after(context)  # type: ignore[operator]
         members, *shape, width = self.layers.shape
         hidden = self.inner(states).relu().unflatten(-1, (members, *[1] * len(shape), width))
@@ -83,11 +85,11 @@ class OfDecided(nn.Module):
 
 
 def dtype_of(states: nn.Module) -> torch.dtype:
-    """The precision of the weights, in which all of a model's weights are."""
+    """Returns the dtype of the weights, the same for all of a model's weights."""
     return next(states.parameters()).dtype
 
 
 def width_of(states: nn.Module) -> int:
-    """Numbers of a state."""
+    """Returns the size of a hidden state."""
     width: int = states.width  # type: ignore[assignment]
     return width

@@ -16,7 +16,7 @@ from assay.models.bodies.perceptron import Ensemble, Perceptron, Vectors, orthog
 
 
 class NormedEnsemble(nn.Module):
-    """`Ensemble` with layer norm before each ReLU, scale and shift of their own for each member."""
+    """`Ensemble` with layer norm before each ReLU; each member has its own scale and shift."""
 
     def __init__(self, num: int, num_inputs: int, num_outputs: int, hidden: Sequence[int]) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class NormedEnsemble(nn.Module):
         self.shifts = nn.ParameterList(nn.Parameter(torch.zeros(num, 1, width)) for width in hidden)
 
     def forward(self, rows: Tensor, num: int | None = None) -> Tensor:
-        """Each member (or the first `num`) on all rows: [R, in] -> [N, R, out]."""
+        """Evaluates each member (or the first `num`) on all rows: [R, in] -> [N, R, out]."""
         layers = [(weight[:num], bias[:num]) for weight, bias in self.linear.layers]
         hidden = rows.expand(len(layers[0][0]), *rows.shape)
         for (weight, bias), scale, shift in zip(layers, self.scales, self.shifts, strict=False):
@@ -36,7 +36,7 @@ class NormedEnsemble(nn.Module):
 
 
 def normed_perceptron(num_inputs: int, num_outputs: int, hidden: Sequence[int], output_gain: float) -> nn.Sequential:
-    """Linear layers with orthogonal weights, layer norm and ReLU between them."""
+    """Returns linear layers with orthogonal weights, layer norm and ReLU between them."""
     sizes = [num_inputs, *hidden]
     layers: list[nn.Module] = []
     for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
@@ -51,8 +51,8 @@ class Normalised(Vectors):
     hidden: tuple[int, ...] = (256, 256)
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
-        """A perceptron, or as many as the head asks for side by side."""
-        # Verdicts were measured with weights drawn after those of a plain perceptron: its draws are taken and dropped.
+        """Returns a perceptron, or an ensemble of as many as the head asks for."""
+        # Verdicts were measured with weights drawn after those of a plain perceptron: its draws are made and discarded.
         Perceptron(self.hidden).network(num_inputs, ask)
         if ask.members:
             return NormedEnsemble(ask.members, num_inputs, ask.num, self.hidden)

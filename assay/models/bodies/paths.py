@@ -1,6 +1,6 @@
-"""Chains of Gaussian steps from noise to an action, and what tells a network where in the chain it is.
+"""Chains of Gaussian steps from noise to an action, and time features for the networks in them.
 
-Axes: K steps, A numbers of an action. A path is [..., K + 1, A]; step k leads from point k to point k + 1.
+Axes: K steps, A action dimensions. A path is [..., K + 1, A]; step k leads from point k to point k + 1.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ Step = Callable[[int, Tensor], Tensor]
 
 
 def time_features(time: Tensor) -> Tensor:
-    """A time in [0, 1] as NUM_TIMES smooth numbers, in a last axis of their own."""
+    """Returns a time in [0, 1] as NUM_TIMES smooth features, in a new last axis."""
     angle = math.pi * time
     return torch.stack((2.0 * time - 1.0, angle.sin(), (2.0 * angle).sin(), (2.0 * angle).cos()), -1)
 
 
 def walked(step: Step, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """(path [N, K + 1, A], means [N, K, A]): the path begins at the first noise, the others disturb the steps.
+    """Returns (path [N, K + 1, A], means [N, K, A]): the path begins at the first noise, the others perturb the
+    steps.
 
-    Noise 0 everywhere is the likeliest path there is where spreads do not depend on the point.
+    Zero noise is the most likely path if the standard deviations do not depend on the point.
     """
     points, means, std = [noise[:, 0]], [], log_std.exp()
     for k in range(noise.shape[1] - 1):
@@ -40,21 +41,23 @@ def walked(step: Step, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def path_noise(uniform: Tensor | None, num_points: int, size: int, like: Tensor) -> Tensor:
-    """Normal numbers [N, num_points, size] through the inverse distribution function; zeros without uniform numbers."""
+    """Returns normal numbers [N, num_points, size] by the inverse distribution function; zeros without uniform
+    numbers.
+    """
     if uniform is None:
         return like.new_zeros(len(like), num_points, size)
     return normal_sample(uniform).view(-1, num_points, size)
 
 
 def path_logp(path: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-    """log N(first point; 0, 1) + sum over steps of log N(next point; mean, std), [...]."""
+    """Returns log N(first point; 0, 1) + sum over steps of log N(next point; mean, std), [...]."""
     first = path[..., 0, :]
     start = (-0.5 * first.square() - HALF_LOG_TWO_PI).sum(-1)
     return start + normal_logp(path[..., 1:, :], mean, log_std).sum(-1)
 
 
 class Timed(nn.Module):
-    """f(s, t, x): a body's network of the context, of where in the chain it is, and of the point reached."""
+    """f(s, t, x): a body's network of the context, the time in the chain, and the current point."""
 
     def __init__(self, body: Body, num_inputs: int, size: int, output_gain: float = 1.0) -> None:
         super().__init__()
@@ -62,6 +65,8 @@ class Timed(nn.Module):
         self.net = vectors(body, "a path to an action").network(num_inputs + NUM_TIMES, ask)
 
     def forward(self, shape: Sequence[int], *parts: Tensor) -> Tensor:
-        """[*shape, out] of parts [..., size] that are spread over `shape`: what is seen, `time_features`, a point."""
+        """Returns [*shape, out] from parts [..., size] broadcast to `shape`: context features, `time_features`, a
+        point.
+        """
         outputs: Tensor = self.net(torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], -1))
         return outputs

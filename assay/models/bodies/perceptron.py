@@ -1,4 +1,4 @@
-"""Bodies that read vectors: what a context is turned into, and perceptrons with orthogonal weights.
+"""Bodies that read vectors: features of a context, and perceptrons with orthogonal weights.
 
 Axes: N members, R rows.
 """
@@ -18,21 +18,21 @@ from assay.core.spaces import Box, Context, Discrete, Spec
 
 
 def feature_size(spec: Spec) -> int:
-    """Length of `features` for this task."""
+    """Returns the length of `features` for this task."""
     if isinstance(spec.observation, Box):
         return spec.observation.size + (0 if spec.goal is None else spec.goal.size)
     raise AssayError(
-        f"a perceptron cannot read {spec.observation}; use Table() for numbered states, Transformer() for tokens"
+        f"a perceptron cannot read {spec.observation}. Use Table() for numbered states, Transformer() for tokens"
     )
 
 
 def features(context: Context) -> Tensor:
-    """The observation vector, followed by the goal where there is one."""
+    """Returns the observation vector, followed by the goal if there is one."""
     if "observation" in context:
         seen = context["observation"]
         return torch.cat((seen, context["goal"]), -1) if "goal" in context else seen
     raise AssayError(
-        "a perceptron reads context['observation'], which this task does not give; use Table() for numbered states"
+        "a perceptron reads context['observation'], which this task does not have. Use Table() for numbered states"
     )
 
 
@@ -44,7 +44,7 @@ def perceptron(
     activation: type[nn.Module] = nn.Tanh,
     output_gain: float = 1.0,
 ) -> nn.Sequential:
-    """Linear layers with orthogonal weights (gain sqrt 2 inside, `output_gain` at the end) and zero biases."""
+    """Returns linear layers with orthogonal weights (gain sqrt 2 inside, `output_gain` at the end) and zero biases."""
     sizes = [num_inputs, *hidden]
     layers: list[nn.Module] = []
     for fan_in, fan_out in zip(sizes, sizes[1:], strict=False):
@@ -53,14 +53,14 @@ def perceptron(
 
 
 def orthogonal(layer: nn.Linear, gain: float) -> nn.Linear:
-    """The layer with orthogonal weights and zero bias."""
+    """Returns the layer with orthogonal weights and zero bias."""
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer
 
 
 class Ensemble(nn.Module):
-    """N perceptrons side by side, one batched product a layer: [R, in] -> [N, R, out]. Axes: N members, R rows."""
+    """N perceptrons side by side, one batched product per layer: [R, in] -> [N, R, out]. Axes: N members, R rows."""
 
     def __init__(
         self,
@@ -82,13 +82,13 @@ class Ensemble(nn.Module):
 
     @property
     def layers(self) -> tuple[tuple[Tensor, Tensor], ...]:
-        """(weight, bias) of each layer, read anew: whoever puts other tensors in the parameters' place is heard."""
-        # ParameterList's own iterator takes several times as long, which small networks feel.
+        """Returns (weight, bias) of each layer, re-read on every call, so that torch.func can substitute parameters."""
+        # ParameterList's own iterator takes several times as long, which matters for small networks.
         held: tuple[dict[str, Any], ...] = (self.weights._parameters, self.biases._parameters)
         return tuple(zip(held[0].values(), held[1].values(), strict=True))
 
     def forward(self, rows: Tensor, num: int | None = None) -> Tensor:
-        """Each member (or the first `num`) on all rows."""
+        """Evaluates each member (or the first `num`) on all rows."""
         layers = self.layers if num is None else tuple((weight[:num], bias[:num]) for weight, bias in self.layers)
         hidden = rows.expand(len(layers[0][0]), *rows.shape)
         for weight, bias in layers[:-1]:
@@ -99,14 +99,16 @@ class Ensemble(nn.Module):
 # ---------------------------------------------------------------------------------------------------- bodies
 @runtime_checkable
 class Vectors(Body, Protocol):
-    """A body that is a network on rows of numbers; heads may give it rows of their own."""
+    """A body that is a network on feature vectors; heads may append features of their own."""
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
-        """[..., in] -> [..., out]; with members [R, in] -> [N, R, out], of which the first `num` if asked."""
+        """Returns a network [..., in] -> [..., out]; with members [R, in] -> [N, R, out], of which the first `num` if
+        given.
+        """
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """The network on the observation and goal; a continuous action is an input beside them, a discrete one names
-        its outputs.
+        """Returns the network on observation and goal; a continuous action is another input, a discrete one selects
+        among the outputs.
         """
         size = feature_size(spec)
         if not ask.action:
@@ -120,14 +122,14 @@ class Vectors(Body, Protocol):
 
 
 class Rows(nn.Module):
-    """A network on what is seen, and on the action where it is given."""
+    """A network on the observation, and on the action if it is an input."""
 
     def __init__(self, net: nn.Module, ask: Ask) -> None:
         super().__init__()
         self.net, self.shape, self.num_members = net, ask.shape, ask.members
 
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
-        """[..., *shape], or [N, ..., *shape]."""
+        """Returns [..., *shape], or [N, ..., *shape]."""
         rows = features(context) if action is None else torch.cat((features(context), action), -1)
         if not self.num_members:
             return shaped(self.net(rows), self.shape)
@@ -136,19 +138,19 @@ class Rows(nn.Module):
 
 
 def shaped(numbers: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """[..., P] as [..., *shape]; an empty shape is one number."""
+    """Returns [..., P] as [..., *shape]; an empty shape is one number."""
     return numbers.unflatten(-1, shape) if len(shape) > 1 else numbers if shape else numbers.squeeze(-1)
 
 
 class Chosen(nn.Module):
-    """Of numbers for every discrete action, those of the action that is given."""
+    """Selects, from outputs for every discrete action, those of the given action."""
 
     def __init__(self, every: nn.Module, num_axes: int) -> None:
         super().__init__()
         self.every, self.num_axes = every, num_axes
 
     def forward(self, context: Context, action: Tensor, num: int | None = None) -> Tensor:
-        """[..., *shape], or [N, ..., *shape]."""
+        """Returns [..., *shape], or [N, ..., *shape]."""
         every: Tensor = self.every(context, None, num)
         axis = every.dim() - 1 - self.num_axes
         place = action.expand(every.shape[:axis]).view(*every.shape[:axis], *[1] * (1 + self.num_axes))
@@ -156,7 +158,7 @@ class Chosen(nn.Module):
 
 
 def vectors(body: Body, who: str) -> Vectors:
-    """The body as one that reads vectors."""
+    """Returns the body as one that reads vectors; raises AssayError if it does not."""
     if isinstance(body, Vectors):
         return body
     raise AssayError(f"{who} needs a body that reads vectors, and {type(body).__name__} does not. Use Perceptron()")
@@ -164,15 +166,15 @@ def vectors(body: Body, who: str) -> Vectors:
 
 @dataclass(frozen=True)
 class Perceptron(Vectors):
-    """Fully connected layers of these sizes. Without an `activation` it has the head's: tanh for policies and state
-    values, ReLU for action values and what is trained through them.
+    """Fully connected layers of these sizes. The default `activation` is the head's: tanh for policies and state
+    values, ReLU for action values and policies trained through them.
     """
 
     hidden: tuple[int, ...] = (64, 64)
     activation: type[nn.Module] | None = None
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
-        """A perceptron, or as many as the head asks for side by side."""
+        """Returns a perceptron, or an ensemble of as many as the head asks for."""
         activation = self.activation or ask.activation
         if ask.members:
             return Ensemble(ask.members, num_inputs, ask.num, self.hidden, activation)

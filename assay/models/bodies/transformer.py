@@ -1,6 +1,6 @@
 """A small decoder-only transformer: rotary positions, RMS norms, causal attention. Axes: B, T, H heads, D head size.
 
-Two ways through the same weights: whole sequences at once (training), and token by token with a cache (sampling).
+The same weights are evaluated on whole sequences at once (training) and token by token with a cache (sampling).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * width, width, bias=False)
 
     def project(self, x: Tensor, turn: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries and keys, and values, each [B, H, T, D]."""
+        """Returns rotated queries and keys, and values, each [B, H, T, D]."""
         batch, length, width = x.shape
         normed = functional.layer_norm(x, (width,), self.norm_attention)
         query_key, value = self.qkv(normed).split((2 * width, width), -1)
@@ -42,14 +42,14 @@ class Block(nn.Module):
         return query.view(shape).transpose(1, 2), key.view(shape).transpose(1, 2), value.view(shape).transpose(1, 2)
 
     def finish(self, x: Tensor, attended: Tensor) -> Tensor:
-        """Adds the attention's output [B, H, T, D] and the perceptron."""
+        """Adds the attention's output [B, H, T, D] and the MLP."""
         batch, length, width = x.shape
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
         normed = functional.layer_norm(x, (width,), self.norm_mlp)
         return x + self.down(functional.gelu(self.up(normed)))
 
     def forward(self, x: Tensor, turn: Tensor, allowed: Tensor | None) -> Tensor:
-        """One layer over whole sequences; `allowed` [B, 1, T, T] replaces the causal mask where rows are packed."""
+        """Evaluates one layer on whole sequences; `allowed` [B, 1, T, T] replaces the causal mask for packed rows."""
         query, key, value = self.project(x, turn)
         attended = functional.scaled_dot_product_attention(
             query, key, value, attn_mask=allowed, is_causal=allowed is None
@@ -58,13 +58,15 @@ class Block(nn.Module):
 
 
 def rotate(heads: Tensor, turn: Tensor) -> Tensor:
-    """Rotary position embedding (arXiv:2104.09864): neighbouring numbers are a point of the plane, turned by `turn`."""
+    """Applies rotary position embedding (arXiv:2104.09864): neighbouring features are points of the plane, rotated by
+    `turn`.
+    """
     points = torch.view_as_complex(heads.to(turn.real.dtype).unflatten(-1, (-1, 2)))
     return torch.view_as_real(points * turn).flatten(-2).to(heads.dtype)
 
 
 class Trunk(nn.Module):
-    """Tokens [B, T] to hidden states [B, T, width]; `pack_to` as in `Transformer`."""
+    """Maps tokens [B, T] to hidden states [B, T, width]; `pack_to` as in `Transformer`."""
 
     def __init__(self, vocabulary: Vocabulary, width: int, num_layers: int, num_heads: int, pack_to: int = 0) -> None:
         super().__init__()
@@ -83,14 +85,16 @@ class Trunk(nn.Module):
         return [block for block in self.blocks if isinstance(block, Block)]
 
     def turn(self, position: Tensor) -> Tensor:
-        """exp(i * position * 10000^(-2k/D)) for every pair k of all queries and keys: complex [..., T, width]."""
+        """Returns exp(i * position * 10000^(-2k/D)) for every pair k of all queries and keys: complex [..., T,
+        width].
+        """
         half = self.head_size // 2
         frequency = torch.exp(torch.arange(half, device=position.device) * (-math.log(10000.0) / half))
         angle = (position.unsqueeze(-1) * frequency).to(torch.promote_types(self.norm.dtype, torch.float32))
         return torch.polar(torch.ones_like(angle), angle).repeat(*[1] * position.dim(), self.norm.shape[0] // half)
 
     def forward(self, tokens: Tensor, position: Tensor | None = None, document: Tensor | None = None) -> Tensor:
-        """Hidden states; `document` [B, T] keeps packed sequences apart, `position` [B, T] restarts in each."""
+        """Returns hidden states; `document` [B, T] separates packed sequences, `position` [B, T] restarts in each."""
         if position is None:
             position = torch.arange(tokens.shape[1], device=tokens.device)
         allowed = None if document is None else packing.same_document_before(document).unsqueeze(1)
@@ -100,21 +104,21 @@ class Trunk(nn.Module):
         return self.last_norm(x)
 
     def last_norm(self, x: Tensor) -> Tensor:
-        """The norm after the last layer."""
+        """Applies the norm after the last layer."""
         return functional.layer_norm(x, (x.shape[-1],), self.norm)
 
     @property
     def width(self) -> int:
-        """Numbers of a hidden state."""
+        """Size of a hidden state."""
         return self.norm.shape[0]
 
     def after(self, context: Context) -> Tensor:
-        """The state with each token, [B, T, width]."""
+        """Returns the state after each token, [B, T, width]."""
         hidden: Tensor = self(context["tokens"])
         return hidden
 
     def before(self, context: Context) -> Tensor:
-        """The state before each token: hidden states shifted by one, zeros at column 0, [B, T, width]."""
+        """Returns the state before each token: hidden states shifted by one, zeros at column 0, [B, T, width]."""
         tokens = context["tokens"][:, :-1]
         if self.pack_to:
             hidden = packing.through_packed(self, tokens, context["valid"][:, :-1], self.pack_to)
@@ -125,7 +129,7 @@ class Trunk(nn.Module):
 
 @dataclass(frozen=True)
 class Transformer(Sequences):
-    """A decoder-only transformer for token tasks. The default has 0.4 million parameters.
+    """A decoder-only transformer for language tasks. The default has 0.4 million parameters.
 
     `pack_to`: pack short sequences into rows of this many tokens when scoring; 0 pads instead.
     """
@@ -136,14 +140,14 @@ class Transformer(Sequences):
     pack_to: int = 0
 
     def states(self, spec: Spec) -> Trunk:
-        """A trunk for the task's tokens."""
+        """Returns a trunk for the task's tokens."""
         if not isinstance(spec.observation, Vocabulary):
             raise AssayError(
-                f"a transformer needs a token task, this one has observations {spec.observation}. Use Perceptron()"
+                f"a transformer needs a language task, this one has observations {spec.observation}. Use Perceptron()"
             )
         if self.width % (2 * self.heads):
             raise AssayError(
-                f"width {self.width} is not a multiple of 2 x heads ({self.heads}); try width {2 * self.heads * 16}"
+                f"width {self.width} is not a multiple of 2 x heads ({self.heads}). Try width {2 * self.heads * 16}"
             )
         return Trunk(spec.observation, self.width, self.layers, self.heads, self.pack_to)
 
@@ -151,7 +155,7 @@ class Transformer(Sequences):
 class Cache:
     """Keys and values of N rows that decode together, and the last hidden state of each.
 
-    Rows are aligned at their ends: shorter prompts have unused slots in front, which no query may see, so that all rows
+    Rows are aligned at their ends: shorter prompts have unused slots in front, which are masked, so that all rows
     write the same slot. Rows of one prompt share its prefill.
     """
 
@@ -168,7 +172,7 @@ class Cache:
         allowed = None
         if bool((lengths != longest).any()):
             causal = torch.ones(longest, longest, dtype=torch.bool, device=device).tril()
-            # Unused slots look at themselves, so that no softmax is empty.
+            # Unused slots attend to themselves, so that no softmax is empty.
             allowed = (causal & seen.unsqueeze(1) | torch.eye(longest, dtype=torch.bool, device=device)).unsqueeze(1)
         row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(device)
         self.layers: list[tuple[Tensor, Tensor]] = []
@@ -205,18 +209,18 @@ class Cache:
         self.hidden = self.trunk.last_norm(x[:, 0])
 
     def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only."""
+        """Drops all rows but these."""
         self.layers = [(keys[rows], values[rows]) for keys, values in self.layers]
         self.hidden, self.unused = self.hidden[rows], self.unused[rows]
 
 
 def room_for(slots: Tensor, num_new: int) -> Tensor:
-    """[N, H, S, D] with `num_new` more slots."""
+    """Returns [N, H, S, D] with `num_new` more slots."""
     return functional.pad(slots, (0, 0, 0, num_new))
 
 
 def attend_one(query: Tensor, keys: Tensor, values: Tensor, seen: Tensor | None) -> Tensor:
-    """Attention of one query a row: [N, H, 1, D]."""
+    """Computes attention of one query per row: [N, H, 1, D]."""
     scores = (query @ keys.transpose(-1, -2)) * query.shape[-1] ** -0.5
     if seen is not None:
         scores = scores.masked_fill(~seen, -math.inf)

@@ -1,1 +1,1 @@
-"""Heads: what makes decisions, values and scores of a body's numbers."""
+"""Heads: turn a body's outputs into decisions, values and scores."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Bins:
-    """`num` equal bins whose edges span `low` to `high`; numbers beyond are moved to the nearer end.
+    """`num` equal bins whose edges span `low` to `high`; numbers outside are clamped.
 
     The range should contain all values with three bins to spare.
     """
@@ -24,32 +24,32 @@ class Bins:
 
     @property
     def width(self) -> float:
-        """Of one bin."""
+        """The width of one bin."""
         return (self.high - self.low) / self.num
 
     def edges(self, like: Tensor) -> Tensor:
-        """low = e_0 < ... < e_M = high, in the precision and on the device of `like`."""
+        """Returns low = e_0 < ... < e_M = high, in the precision and on the device of `like`."""
         return self.low + self.width * torch.arange(self.num + 1, dtype=like.dtype, device=like.device)
 
     def centres(self, like: Tensor) -> Tensor:
-        """The middle of each bin, [M]."""
+        """Returns the middle of each bin, [M]."""
         return self.low + self.width * (torch.arange(self.num, dtype=like.dtype, device=like.device) + 0.5)
 
     def clamped(self, number: Tensor) -> Tensor:
-        """The number inside the range."""
+        """Returns the number clamped to the range."""
         return number.clamp(self.low, self.high)
 
 
 def decoded(logits_M: Tensor, bins: Bins) -> Tensor:
-    """sum_i centre_i * softmax(logits)_i, [...]."""
+    """Returns sum_i centre_i * softmax(logits)_i, [...]."""
     return logits_M.softmax(-1) @ bins.centres(logits_M)
 
 
 def read(outputs: Tensor, bins: Bins | None) -> Tensor:
-    """The numbers themselves, or those that logits over bins stand for."""
+    """Returns the outputs themselves, or the means of their bins if they are logits."""
     return outputs if bins is None else decoded(outputs, bins)
 
 
 def shape_of(bins: Bins | None) -> tuple[int, ...]:
-    """The axes that a number needs: none, or its bins."""
+    """Returns the axes of one value: none, or its bins."""
     return () if bins is None else (bins.num,)

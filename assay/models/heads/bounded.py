@@ -31,12 +31,12 @@ class SquashedPolicy(nn.Module):
         self.register_buffer("log_half_range", self.half_range.log())
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation of x; the latter clamped to [-20, 2] as in the authors' code."""
+        """Returns mean and log standard deviation of x; the latter clamped to [-20, 2] as in the authors' code."""
         mean, log_std = self.body(context).chunk(2, -1)
         return mean, log_std.clamp(-20.0, 2.0)
 
     def sample(self, context: Context, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """A reparameterised action and its log-density: gradient flows through both."""
+        """Returns a reparameterised action and its log-density, both with gradient."""
         mean, log_std = self.parameters_of(context)
         noise = distributions.normal_sample(uniform)
         latent = mean + log_std.exp() * noise
@@ -46,23 +46,23 @@ class SquashedPolicy(nn.Module):
         return self.squash(latent), (density - slope).sum(-1)
 
     def squash(self, latent: Tensor) -> Tensor:
-        """centre + half_range * tanh(x)."""
+        """Returns centre + half_range * tanh(x)."""
         return self.centre + self.half_range * latent.tanh()
 
     def log_density(self, latent: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
-        """log N(x) - sum log |da/dx|."""
+        """Returns log N(x) - sum log |da/dx|."""
         slope = (distributions.log_tanh_slope(latent) + self.log_half_range).sum(-1)
         return distributions.normal_logp(latent, mean, log_std) - slope
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """A sampled action, or the squashed mean where `uniform` is None."""
+        """Returns a sampled action, or the squashed mean if `uniform` is None."""
         if uniform is not None:
             return self.sample(context, uniform)
         mean, log_std = self.parameters_of(context)
         return self.squash(mean), self.log_density(mean, mean, log_std)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-densities of recorded actions; those at the bounds are moved inside by 1e-6 of the range."""
+        """Returns log-densities of recorded actions; those at the bounds are moved inside by 1e-6 of the range."""
         mean, log_std = self.parameters_of(batch.context)
         inside = ((batch.action - self.centre) / self.half_range).clamp(-1 + 1e-6, 1 - 1e-6)
         logp = self.log_density(inside.atanh(), mean, log_std) * batch.mask
@@ -71,7 +71,7 @@ class SquashedPolicy(nn.Module):
 
 
 class DeterministicPolicy(nn.Module):
-    """a = centre + half_range * tanh(f(s)); DDPG and TD3. Its log-probability is 0: it never deviates."""
+    """a = centre + half_range * tanh(f(s)); DDPG and TD3. Its log-probability is defined as 0."""
 
     centre: Tensor
     half_range: Tensor
@@ -84,31 +84,32 @@ class DeterministicPolicy(nn.Module):
         self.register_buffer("half_range", half_range)
 
     def decide(self, context: Context) -> Tensor:
-        """The action, with gradient."""
+        """Returns the action, with gradient."""
         return self.centre + self.half_range * self.body(context).tanh()
 
     def clamp(self, action: Tensor) -> Tensor:
-        """The action moved into the task's bounds."""
+        """Returns the action clamped to the task's bounds."""
         return torch.minimum(torch.maximum(action, self.centre - self.half_range), self.centre + self.half_range)
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The action; `uniform` is not used."""
+        """Returns the action; `uniform` is not used."""
         action = self.decide(context)
         return action, action.new_zeros(action.shape[:-1])
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Negative squared distance of recorded actions in units of the range: the log-density of a unit Gaussian up to
-        a constant, so that cloning a deterministic actor is least squares."""
+        """Returns the negative squared distance of recorded actions in units of the range: the log-density of a unit
+        Gaussian up to a constant, so that behaviour cloning of a deterministic actor is least squares.
+        """
         distance = (batch.action - self.decide(batch.context)) / self.half_range
         return Scored(-0.5 * distance.square().sum(-1) * batch.mask)
 
 
 @dataclass(frozen=True)
 class SquashedGaussian(ActorHead):
-    """A Gaussian squashed into the bounds of continuous actions; mean and deviation depend on the state."""
+    """A Gaussian squashed into the bounds of continuous actions, with state-dependent mean and standard deviation."""
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The policy for this task."""
+        """Returns the policy for this task."""
         space = need_box(spec, "a squashed Gaussian")
         return SquashedPolicy(body.outputs(spec, Ask((2 * space.size,), activation=nn.ReLU)), space)
 
@@ -123,6 +124,6 @@ class Deterministic(ActorHead):
     }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The policy for this task."""
+        """Returns the policy for this task."""
         space = need_box(spec, "a deterministic actor")
         return DeterministicPolicy(body.outputs(spec, Ask((space.size,), activation=nn.ReLU)), space)

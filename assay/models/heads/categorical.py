@@ -1,4 +1,4 @@
-"""Policies over finitely many actions. Axes: B, T, N rows, A actions."""
+"""Policies over discrete actions. Axes: B, T, N rows, A actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.ops import distributions
 
 
 class CategoricalPolicy(nn.Module):
-    """pi(a|s) = softmax(logits(s))[a], logits by a body."""
+    """pi(a|s) = softmax(logits(s))[a], with logits from a body."""
 
     num_draws = 1
 
@@ -25,18 +25,18 @@ class CategoricalPolicy(nn.Module):
         self.body = body
 
     def logits(self, context: Context) -> Tensor:
-        """Unnormalised log-probabilities [..., A]."""
+        """Returns unnormalised log-probabilities [..., A]."""
         logits: Tensor = self.body(context)
         return logits
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """One decision for each row; the mode where `uniform` is None."""
+        """Returns one decision for each row; the mode if `uniform` is None."""
         logits = self.logits(context)
         action = logits.argmax(-1) if uniform is None else distributions.categorical_sample(logits, uniform[:, 0])
         return action, distributions.categorical_logp(logits, action)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the recorded decisions; entropy and logits if asked. Zero where masked."""
+        """Returns log-probabilities of the recorded decisions, zero where masked; entropy and logits if requested."""
         logits = self.logits(batch.context)
         log_prob = logits.log_softmax(-1)
         logp = log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask
@@ -45,12 +45,12 @@ class CategoricalPolicy(nn.Module):
 
 
 class SoftmaxTable(CategoricalPolicy):
-    """pi(a|s) = softmax(table[s])[a]; a bandit's policy is the table with one state. Its scores are bitwise what `act`
-    gave, and its entropy has a value where a logit is minus infinity.
+    """pi(a|s) = softmax(table[s])[a]; a bandit's policy is the table with one state. Its scores equal those of `act`
+    bitwise, and its entropy is finite even if a logit is minus infinity.
     """
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the recorded decisions; entropy and logits if asked."""
+        """Returns log-probabilities of the recorded decisions; entropy and logits if requested."""
         logits = self.logits(batch.context)
         logp = distributions.categorical_logp(logits, batch.action) * batch.mask
         entropy = distributions.categorical_entropy(logits) * batch.mask if Need.ENTROPY in needs else None
@@ -62,7 +62,7 @@ class Categorical(ActorHead):
     """A softmax over discrete actions, or over the tokens of a vocabulary."""
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The policy for this task."""
+        """Returns the policy for this task."""
         if isinstance(spec.action, Vocabulary):
             return token_policy(body, spec)
         outputs = body.outputs(spec, Ask((need_discrete(spec, "a categorical actor").n,), gain=0.01))

@@ -1,4 +1,4 @@
-"""Gaussian policies, and the distribution that an action space asks for. Axes: B, T, N rows, A actions."""
+"""Gaussian policies, and the default distribution of an action space. Axes: B, T, N rows, A actions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.ops import distributions
 
 
 class GaussianPolicy(nn.Module):
-    """pi(a|s) = N(mean(s), diag(exp(log_std))^2), with a standard deviation that does not depend on the state."""
+    """pi(a|s) = N(mean(s), diag(exp(log_std))^2), with a state-independent standard deviation."""
 
     def __init__(self, body: nn.Module, size: int, initial_log_std: float) -> None:
         super().__init__()
@@ -24,19 +24,19 @@ class GaussianPolicy(nn.Module):
         self.log_std = nn.Parameter(torch.full((size,), initial_log_std))
 
     def mean(self, context: Context) -> Tensor:
-        """[..., A]."""
+        """Returns the mean [..., A]."""
         mean: Tensor = self.body(context)
         return mean
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """mean + std * noise; the mean where `uniform` is None."""
+        """Returns mean + std * noise; the mean if `uniform` is None."""
         mean = self.mean(context)
         noise = torch.zeros_like(mean) if uniform is None else distributions.normal_sample(uniform)
         action = mean + self.log_std.exp() * noise
         return action, distributions.normal_logp(action, mean, self.log_std)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-densities of the recorded decisions; the entropy is the same in every state."""
+        """Returns log-densities of the recorded decisions; the entropy is the same in every state."""
         logp = distributions.normal_logp(batch.action, self.mean(batch.context), self.log_std) * batch.mask
         entropy = None
         if Need.ENTROPY in needs:
@@ -51,7 +51,7 @@ class Gaussian(ActorHead):
     initial_log_std: float = 0.0
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The policy for this task."""
+        """Returns the policy for this task."""
         size = need_box(spec, "a Gaussian actor").size
         return GaussianPolicy(body.outputs(spec, Ask((size,), gain=0.01)), size, self.initial_log_std)
 
@@ -63,6 +63,6 @@ class Distribution(ActorHead):
     initial_log_std: float = 0.0
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The policy for this task."""
+        """Returns the policy for this task."""
         head = Gaussian(self.initial_log_std) if isinstance(spec.action, Box) else Categorical()
         return head.on(body, spec)

@@ -1,4 +1,4 @@
-"""A transformer that says in one number how good a text is, and its file. Axes: B sequences, T tokens."""
+"""A transformer that scores a text with one number, and its file format. Axes: B sequences, T tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = "assay score 1"
 
 
 class TransformerScore(nn.Module):
-    """score(tokens up to and with t), from a trunk of its own."""
+    """score(tokens 0..t), from its own trunk."""
 
     def __init__(self, vocabulary: Vocabulary, body: Transformer) -> None:
         super().__init__()
@@ -31,24 +31,24 @@ class TransformerScore(nn.Module):
         nn.init.normal_(self.head.weight, std=body.width**-0.5)
 
     def forward(self, context: Context) -> Tensor:
-        """Scores [B, T]."""
+        """Returns scores [B, T]."""
         return self.head(self.trunk.after(context)).squeeze(-1)
 
 
 @dataclass(frozen=True)
 class TextScore(CriticHead):
-    """One number for a text so far, its last token included."""
+    """A score of the text so far, its last token included."""
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The critic for this task."""
+        """Returns the critic for this task."""
         if not isinstance(spec.observation, Vocabulary) or not isinstance(body, Transformer):
             what = f"got {body} and observations {spec.observation}"
-            raise AssayError(f"TextScore reads tokens by a Transformer(), {what}")
+            raise AssayError(f"TextScore needs a Transformer() body and a language task, {what}. Use Transformer()")
         return TransformerScore(spec.observation, body)
 
 
 def save_score(model: TransformerScore, path: str | Path) -> str:
-    """Writes weights, sizes and vocabulary into one file; gives the hash of them."""
+    """Writes weights, sizes and vocabulary into one file; returns their hash."""
     tensors = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_bytes(save(tensors, {"format": FORMAT, "facts": facts_of(model)}))
@@ -56,12 +56,12 @@ def save_score(model: TransformerScore, path: str | Path) -> str:
 
 
 def facts_of(model: TransformerScore) -> str:
-    """Sizes and vocabulary, as JSON."""
+    """Returns sizes and vocabulary as JSON."""
     return json.dumps({"sizes": model.sizes, "vocabulary": vars(model.vocabulary)})
 
 
 def hash_of(model: TransformerScore) -> str:
-    """Sixteen hex digits of weights, sizes and vocabulary; the bytes of a file are not the same every time."""
+    """Returns sixteen hex digits of weights, sizes and vocabulary; the bytes of the file are not deterministic."""
     digest = hashlib.sha256(facts_of(model).encode())
     for name, value in sorted(model.state_dict().items()):
         digest.update(f"{name} {value.dtype} {list(value.shape)};".encode())
@@ -70,9 +70,9 @@ def hash_of(model: TransformerScore) -> str:
 
 
 def load_score(path: str | Path, hash: str = "") -> TransformerScore:
-    """The model of a file; AssayError where it is none, or where `hash` is another's."""
+    """Loads the model from a file; raises AssayError if the file is invalid or `hash` does not match."""
     if not Path(path).is_file():
-        raise AssayError(f"there is no file '{path}' with the weights of a judge")
+        raise AssayError(f"there is no file '{path}' with the weights of a judge. Check the path")
     try:
         with safe_open(str(path), framework="pt") as file:
             words = file.metadata() or {}
@@ -81,7 +81,7 @@ def load_score(path: str | Path, hash: str = "") -> TransformerScore:
         model = TransformerScore(Vocabulary(**facts["vocabulary"]), Transformer(**facts["sizes"]))
         model.load_state_dict(tensors)
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise AssayError(f"{path} does not hold a judge ({str(error).splitlines()[0]})") from None
+        raise AssayError(f"{path} is not a judge ({str(error).splitlines()[0]}). Use save_score") from None
     if hash and (found := hash_of(model)) != hash:
-        raise AssayError(f"the judge in {path} is {found}, {hash} was asked for: other weights")
+        raise AssayError(f"the judge in {path} has hash {found}, not {hash}. Use the original weights")
     return model.requires_grad_(False)

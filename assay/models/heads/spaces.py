@@ -1,4 +1,4 @@
-"""What heads need of a task's actions; AssayError where they do not have it."""
+"""Checks that a task's action space fits a head; raises AssayError if not."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from assay.core.spaces import Box, Discrete, Spec
 
 
 def need_box(spec: Spec, who: str) -> Box:
-    """The task's action space as a Box."""
+    """Returns the task's action space as a Box."""
     if not isinstance(spec.action, Box):
-        raise AssayError(f"{who} needs continuous actions, the task has {spec.action}; try ppo, a2c or dqn")
+        raise AssayError(f"{who} needs continuous actions, the task has {spec.action}. Try ppo, a2c or dqn")
     return spec.action
 
 
 def need_discrete(spec: Spec, who: str) -> Discrete:
-    """The task's action space as a Discrete."""
+    """Returns the task's action space as a Discrete."""
     if not isinstance(spec.action, Discrete):
-        raise AssayError(f"{who} needs discrete actions, the task has {spec.action}; try sac or td3")
+        raise AssayError(f"{who} needs discrete actions, the task has {spec.action}. Try sac or td3")
     return spec.action
 
 
 def bounds(space: Box) -> tuple[Tensor, Tensor]:
-    """(centre, half range) of finite bounds; AssayError where there is nothing to squash to."""
+    """Returns (centre, half range) of finite bounds; raises AssayError if a bound is infinite."""
     if not all(map(math.isfinite, (*space.low, *space.high))):
         raise AssayError(
             f"a squashed actor needs finite action bounds, got {space.low} to {space.high}. Use the head Gaussian()"

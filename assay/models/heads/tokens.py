@@ -1,4 +1,4 @@
-"""A transformer that decides tokens. Axes: B sequences, T tokens, V vocabulary.
+"""A transformer policy over tokens. Axes: B sequences, T tokens, V vocabulary.
 
 Decision t is token t given the tokens before it: its logits come from position t - 1.
 """
@@ -33,11 +33,11 @@ class TokenPolicy(nn.Module):
         self.register_buffer("forbidden", forbidden, persistent=False)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Unnormalised log-probabilities; padding and start tokens can never be chosen."""
+        """Returns unnormalised log-probabilities; padding and start tokens have probability 0."""
         return self.output(hidden) + self.forbidden
 
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
-        """Rows that decode together, `repeats` of each prompt."""
+        """Returns a decoder of `repeats` rows of each prompt."""
         return Decoder(self, Cache(self.trunk, prompts, repeats, num_new))
 
     def release(self) -> None:
@@ -45,7 +45,7 @@ class TokenPolicy(nn.Module):
         self.sampler.release()
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the decided tokens; the output layer runs on decisions only."""
+        """Returns log-probabilities of the decided tokens; the output layer runs on decisions only."""
         states = self.trunk.before(batch.context)
         mask = batch.mask.clone()
         mask[:, 0] = False
@@ -67,13 +67,15 @@ class TokenPolicy(nn.Module):
 
 
 class Decoder:
-    """Token by token: `logits` for the next token of each row, `push` the chosen tokens, `keep` the unfinished rows."""
+    """Decodes token by token: `logits` for the next token of each row, `push` the chosen tokens, `keep` the
+    unfinished rows.
+    """
 
     def __init__(self, actor: TokenPolicy, cache: Cache) -> None:
         self.actor, self.cache = actor, cache
 
     def logits(self) -> Tensor:
-        """[N, V] for the next token."""
+        """Returns logits [N, V] for the next token."""
         return self.actor.logits(self.cache.hidden)
 
     def push(self, tokens: Tensor) -> None:
@@ -81,17 +83,17 @@ class Decoder:
         self.cache.push(tokens)
 
     def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only."""
+        """Drops all rows but these."""
         self.cache.keep(rows)
 
 
 def unsqueeze_to(mask_BT: Tensor, values: Tensor) -> Tensor:
-    """The mask with trailing axes of one, to broadcast against [B, T, ...]."""
+    """Returns the mask with trailing axes of one, to broadcast against [B, T, ...]."""
     return mask_BT.view(*mask_BT.shape, *[1] * (values.dim() - 1))
 
 
 def token_policy(body: Body, spec: Spec) -> TokenPolicy:
-    """A policy over the task's tokens; AssayError where the body does not decode."""
+    """Returns a policy over the task's tokens; raises AssayError if the body does not decode."""
     if not isinstance(spec.action, Vocabulary) or not isinstance(body, Transformer):
         raise AssayError(
             f"a policy over tokens needs the body Transformer(), or Pretrained(path) as the actor, got {body}"

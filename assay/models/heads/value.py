@@ -1,7 +1,7 @@
 """Values of states and of actions. Axes: B sequences, T decisions, N members, A actions, M bins.
 
-With `bins` a body gives logits over them (`outputs`), and the value is their mean: for a policy, a bootstrap or credit
-a value like any other, for a loss a classifier. Logits of 0 decode to the middle of the range.
+With `bins` a body outputs logits over them (`outputs`), and the value is the mean of their distribution: policies,
+bootstraps and credit use the value, losses use the logits. Logits of 0 decode to the middle of the range.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class StateValues(nn.Module):
         self.body, self.bins = body, bins
 
     def outputs(self, context: Context) -> Tensor:
-        """Values [...], or logits [..., M]."""
+        """Returns values [...], or logits [..., M]."""
         outputs: Tensor = self.body(context)
         return outputs
 
     def forward(self, context: Context) -> Tensor:
-        """State values [...]."""
+        """Returns state values [...]."""
         return read(self.outputs(context), self.bins)
 
 
@@ -43,7 +43,7 @@ class Value(CriticHead):
     bins: Bins | None = None
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The critic for this task."""
+        """Returns the critic for this task."""
         return StateValues(body.outputs(spec, Ask(shape_of(self.bins))), self.bins)
 
 
@@ -55,30 +55,30 @@ class ActionValues(nn.Module):
         self.body, self.bins = body, bins
 
     def outputs(self, context: Context, action: Tensor, num: int | None = None) -> Tensor:
-        """Values [N, B, T], or logits [N, B, T, M], of all members or the first `num`."""
+        """Returns values [N, B, T], or logits [N, B, T, M], of all members or the first `num`."""
         outputs: Tensor = self.body(context, action, num)
         return outputs
 
     def forward(self, context: Context, action: Tensor) -> Tensor:
-        """Action values [N, B, T]."""
+        """Returns action values [N, B, T]."""
         return read(self.outputs(context, action), self.bins)
 
     def first(self, context: Context, action: Tensor) -> Tensor:
-        """Q_1 alone, [B, T]."""
+        """Returns Q_1 alone, [B, T]."""
         return read(self.outputs(context, action, 1), self.bins).squeeze(0)
 
 
 @dataclass(frozen=True)
 class ActionValue(CriticHead):
-    """`members` critics Q(s, a) for all kinds of actions; two for the clipped double Q of TD3 and SAC. Of tokens: of
-    what was written so far, the last token included.
+    """`members` critics Q(s, a) for discrete and continuous actions; two for the clipped double Q of TD3 and SAC. For
+    tokens: the value of the text so far, the last token included.
     """
 
     members: int = 2
     bins: Bins | None = None
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The critic for this task."""
+        """Returns the critic for this task."""
         if self.members < 1:
             raise AssayError(f"ActionValue: members={self.members} leaves no critic. Use 1 or more")
         ask = Ask(shape_of(self.bins), activation=nn.ReLU, members=self.members, action=True)
@@ -87,45 +87,45 @@ class ActionValue(CriticHead):
 
 # ---------------------------------------------------------------------------------------------------- actors
 class Acting(nn.Module):
-    """a = argmax Q(s, .) of whatever gives the values; the log-probability of the greedy action is 0."""
+    """a = argmax Q(s, .); the log-probability of the greedy action is 0."""
 
     num_draws = 1
 
     def values(self, context: Context) -> Tensor:
-        """Q(s, .) [..., A]."""
+        """Returns Q(s, .) [..., A]."""
         raise NotImplementedError
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The greedy action; `uniform` is not used (exploring wraps this actor)."""
+        """Returns the greedy action; `uniform` is not used (exploration wraps this actor)."""
         values = self.values(context)
         return values.argmax(-1), values.new_zeros(values.shape[:-1])
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """log softmax(Q)[a]: lets action values be cloned or regularised as a policy."""
+        """Returns log softmax(Q)[a]: lets action values be cloned or regularised as a policy."""
         log_prob = self.values(batch.context).log_softmax(-1)
         return Scored(log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask)
 
 
 class GreedyPolicy(Acting):
-    """Q(s, .) by a body."""
+    """Q(s, .) from a body."""
 
     def __init__(self, body: nn.Module, num_actions: int, bins: Bins | None) -> None:
         super().__init__()
         self.body, self.num_actions, self.bins = body, num_actions, bins
 
     def outputs(self, context: Context) -> Tensor:
-        """Values [..., A], or logits [..., A, M]."""
+        """Returns values [..., A], or logits [..., A, M]."""
         outputs: Tensor = self.body(context)
         return outputs
 
     def values(self, context: Context) -> Tensor:
-        """Q(s, .) [..., A]."""
+        """Returns Q(s, .) [..., A]."""
         return read(self.outputs(context), self.bins)
 
 
 @dataclass(frozen=True)
 class Greedy(ActorHead):
-    """An actor that is its own critic: action values of discrete actions, of which the largest acts."""
+    """An actor that is its own critic: acts greedily on its values of discrete actions."""
 
     bins: Bins | None = None
     breaks: ClassVar[dict[str, str]] = {
@@ -134,6 +134,6 @@ class Greedy(ActorHead):
     }
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
-        """The actor for this task."""
+        """Returns the actor for this task."""
         num = need_discrete(spec, "a greedy actor").n
         return GreedyPolicy(body.outputs(spec, Ask((num, *shape_of(self.bins)), activation=nn.ReLU)), num, self.bins)

@@ -1,1 +1,1 @@
-"""Pretrained models from a folder or a hub."""
+"""Pretrained models from a folder or the Hugging Face hub."""

@@ -1,5 +1,5 @@
-"""Low-rank adapters on a pretrained network, by peft: the network's own weights are frozen, and the same for the model,
-its copies and the sampler.
+"""Low-rank adapters on a pretrained network, by peft. The base weights are frozen and shared by the model, its target
+networks and the sampler.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from assay.core.extras import require
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."  # before every name in a file of peft
 UNWANTED = ("modules_to_save", "layer_replication", "trainable_token_indices", "alora_invocation_tokens")
-"""Settings of peft that train more than adapters, or switch them on in the middle of a text."""
+"""Settings of peft that train more than adapters, or activate them in the middle of a text."""
 
 
 @dataclass(frozen=True)
 class Lora:
-    """LoRA (arXiv:2106.09685): y = W x + (alpha / rank) B A x, of which A and B are trained and W is not.
+    """LoRA (arXiv:2106.09685): y = W x + (alpha / rank) B A x, with A and B trained and W frozen.
 
-    Rank 0 is no adapter: all weights are trained. A is random and B is 0 at first, so that the policy begins as the
-    network itself, and a reference that follows at rate 0 stays it. `targets` are ends of the names of layers;
-    all-linear means every matrix but the output layer. There is no dropout: samples and gradients are of one network.
+    Rank 0 means no adapter: all weights are trained. A starts random and B at 0, so the initial policy is the base
+    network, and a reference at rate 0 stays it. `targets` are suffixes of layer names; all-linear means every matrix
+    but the output layer. There is no dropout: samples and gradients use one network.
     """
 
     rank: int = 0
@@ -34,9 +34,9 @@ class Lora:
     targets: tuple[str, ...] = ("all-linear",)
 
     def attach(self, network: Any) -> Any:
-        """The network with fresh adapters in it; AssayError where none can be attached."""
+        """Returns the network with fresh adapters; raises AssayError if none can be attached."""
         if self.rank < 0 or not self.alpha > 0 or not self.targets:
-            raise AssayError(f"{self}: rank must be 1 or more (0: no adapter), alpha more than 0, and targets some")
+            raise AssayError(f"{self}is invalid. Use rank 1 or more (0: no adapter), alpha above 0, some targets")
         peft = require("peft", "language", "LoRA adapters")
         targets = self.targets[0] if self.targets == ("all-linear",) else list(self.targets)
         config = peft.LoraConfig(r=self.rank, lora_alpha=self.alpha, target_modules=targets, task_type="CAUSAL_LM")
@@ -47,7 +47,7 @@ class Lora:
 
 
 def adapter_settings(folder: Path) -> dict[str, Any]:
-    """The settings of the adapter in a folder, checked to be one that can be trained here; none where there is none."""
+    """Returns the settings of the adapter in a folder, checked to be trainable here; empty if there is no adapter."""
     file = folder / CONFIG
     if not file.is_file():
         return {}
@@ -60,16 +60,18 @@ def adapter_settings(folder: Path) -> dict[str, Any]:
     odd += ["bias"] if settings.get("bias", "none") != "none" else []
     if kind != "LORA" or odd:
         what = f"is an adapter with {odd[0]} {settings[odd[0]]!r}" if odd else f"is an adapter of type {kind}"
-        raise AssayError(f"'{folder}' {what}, which is not trained here; merge it into its base model and give that")
+        raise AssayError(f"'{folder}' {what}, which cannot be trained. Merge it into its base model and use that")
     if not base:
-        raise AssayError(f"'{folder}' does not say what it adapts; set base_model_name_or_path in {CONFIG}")
+        raise AssayError(f"'{folder}' does not name its base model. Set base_model_name_or_path in {CONFIG}")
     if not (folder / WEIGHTS).is_file():
-        raise AssayError(f"'{folder}' has no {WEIGHTS}, and no pickle is read; save the adapter with save_pretrained")
+        raise AssayError(f"'{folder}' has no {WEIGHTS}, and pickles are not read. Save it with save_pretrained")
     return dict(settings)
 
 
 def attach_saved(network: Any, folder: Path) -> Any:
-    """The network with the adapter of a folder in it, to be trained on; every weight of it must be there."""
+    """Returns the network with the adapter of a folder, to be trained further; raises AssayError if a weight is
+    missing.
+    """
     peft = require("peft", "language", "LoRA adapters")
     config = peft.LoraConfig.from_pretrained(str(folder))
     config.inference_mode, config.init_lora_weights = False, True
@@ -87,18 +89,18 @@ def attach_saved(network: Any, folder: Path) -> Any:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says first."""
+    """Returns the first line of an error's text."""
     return str(error).strip().partition("\n")[0]
 
 
 # ---------------------------------------------------------------------------------------------------------- export
 def has_adapter(network: nn.Module) -> bool:
-    """Whether the network has adapters."""
+    """Returns whether the network has adapters."""
     return "peft_config" in vars(network)
 
 
 def save(network: Any, tokenizer: Any, folder: Path, base: str, revision: str | None) -> None:
-    """Writes what was trained: an adapter as peft reads it, of `base` at a revision, or else the whole model; and the
+    """Writes what was trained: an adapter in peft's format with its `base` and revision, or the whole model; and the
     tokenizer.
     """
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A pretrained network as an actor: scores, and decoding with the network's own cache.
+"""A pretrained network as an actor: scoring, and decoding with the network's own cache.
 
 Axes: B sequences, T tokens, D decisions, V vocabulary, W width, N rows that decode together. Decision t is token t
 given the tokens before it: its logits come from position t - 1.
@@ -32,7 +32,9 @@ LARGEST_GAP_LOW = 0.25  # the same in bfloat16, whose logits have three digits
 
 @contextmanager
 def asking(trouble: str) -> Iterator[Any]:
-    """transformers without its progress bars and reports; what it raises becomes an AssayError about `trouble`."""
+    """Silences the progress bars and reports of transformers; turns its exceptions into an AssayError about
+    `trouble`.
+    """
     library = require("transformers", "language", "pretrained models")
     log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -48,15 +50,17 @@ def asking(trouble: str) -> Iterator[Any]:
 
 
 def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:
-    """Stands where the layers are and hands on what comes in: the network is then its output layer alone."""
+    """Replaces the layers by the identity: the network is then its output layer alone."""
     outputs = require("transformers.modeling_outputs", "language")
     result = outputs.MoeModelOutputWithPast(last_hidden_state=inputs_embeds)
-    result.cross_attentions = None  # some read it, none needs it
+    result.cross_attentions = None  # some networks read it, none needs it
     return result
 
 
 class PretrainedActor(nn.Module):
-    """A policy over the tokens of a pretrained network; nothing is forbidden, its distribution is the network's own."""
+    """A policy over the tokens of a pretrained network, with exactly the network's distribution: no token is
+    excluded.
+    """
 
     num_draws = 1
     has_layers_in_a_row = True
@@ -78,24 +82,24 @@ class PretrainedActor(nn.Module):
             return torch.allclose(own, product.to(own.dtype), rtol=1e-4)
 
     def layers(self) -> Sequence[nn.Module]:
-        """Modules of one kind that run one after the other; none where the network keeps them elsewhere."""
+        """Returns the transformer layers; an empty list if the network stores them in an unknown place."""
         return layers_of(self.network.base_model)
 
     def logits(self, hidden_DW: Tensor) -> Tensor:
-        """[D, V] in float32 or wider; on a GPU not rounded before."""
+        """Returns [D, V] in float32 or wider; on a GPU without rounding in between."""
         if hidden_DW.is_cuda and hidden_DW.dtype == torch.bfloat16 and not hidden_DW.requires_grad and self.is_plain:
             return output.products(hidden_DW, self.network.get_output_embeddings().weight.to(hidden_DW.dtype))
         return self.own_logits(hidden_DW)
 
     def own_logits(self, hidden_DW: Tensor) -> Tensor:
-        """The network's own output layer and whatever it does to logits (scales, soft caps): [D, V]."""
+        """Returns logits [D, V] of the network's own output layer, with its scales and soft caps."""
         head = copy.copy(self.network)
         vars(head)[self.network.base_model_prefix] = bypass
         logits = head(inputs_embeds=hidden_DW.unsqueeze(0), use_cache=False).logits.squeeze(0)
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
-        """Rows that decode together, `repeats` of each prompt."""
+        """Returns a decoder of `repeats` rows of each prompt."""
         return Decoder(self, prompts, repeats)
 
     def release(self) -> None:
@@ -103,12 +107,12 @@ class PretrainedActor(nn.Module):
         self.sampler.release()
 
     def pack(self) -> bool:
-        """Whether the network's layers can take rows behind each other; from now on they do, if so."""
+        """Switches packing on if the network's layers support it; returns whether they do."""
         self.is_packed = packed_layers.can_pack(self.network, self.vocabulary.size)
         return self.is_packed
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the decided tokens; no logits are kept unless somebody asks for them."""
+        """Returns log-probabilities of the decided tokens; logits are not kept unless requested."""
         place_D, hidden = (self.packed_states if self.is_packed else self.padded_states)(batch)
         logp, entropy = self.judged(hidden, batch.action.reshape(-1).index_select(0, place_D), needs)
 
@@ -124,12 +128,12 @@ class PretrainedActor(nn.Module):
         )
 
     def padded_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
-        """(places in the batch [D], states before them [D, W]). Rows are padded behind, where no token of theirs looks:
-        attention needs no mask but the causal one.
+        """Returns (places in the batch [D], states before them [D, W]). Rows are right-padded, so the causal mask is
+        enough.
         """
         mask_BT = batch.mask.clone()
         mask_BT[:, 0] = False
-        place_D = mask_BT.view(-1).nonzero().squeeze(1)  # all that the host waits for here
+        place_D = mask_BT.view(-1).nonzero().squeeze(1)  # the only wait of the host here
         if not len(place_D):
             return place_D, self.no_states()
         states = self.network.base_model(input_ids=batch.context["tokens"][:, :-1], use_cache=False)
@@ -137,8 +141,8 @@ class PretrainedActor(nn.Module):
         return place_D, states.last_hidden_state.flatten(0, 1).index_select(0, before_D)
 
     def packed_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
-        """The same, rows behind each other: no padding, and once what rows of a group begin with. The host makes the
-        plan from its own copy of the batch and waits for nothing.
+        """Returns the same from packed rows: no padding, and the shared prefix of a group once. The host makes the
+        plan from its own copy of the batch and does not wait for the device.
         """
         home, device = batch.on_cpu, batch.mask.device
         pack = packing.packed(home.context["tokens"], home.mask, home.group)
@@ -150,15 +154,15 @@ class PretrainedActor(nn.Module):
         return place_D, states_NW.index_select(0, packed_attention.sent(pack.before_D, device))
 
     def no_states(self) -> Tensor:
-        """[0, W]."""
+        """Returns empty states, [0, W]."""
         return next(self.parameters()).new_zeros(0, self.network.get_output_embeddings().weight.shape[1])
 
     def judged(self, hidden_DW: Tensor, action_D: Tensor, needs: frozenset[Need]) -> tuple[Tensor, Tensor]:
-        """(log-probability, entropy): together with the output layer where it is one matrix and logits are many, else
-        LOGITS_AT_ONCE at a time.
+        """Returns (log-probability, entropy): fused with the output layer if that is one matrix and there are many
+        logits, else LOGITS_AT_ONCE at a time.
         """
         num = max(1, LOGITS_AT_ONCE // self.vocabulary.size)
-        is_long = torch.is_grad_enabled() and len(hidden_DW) > num  # all chunks' logits would wait for backward
+        is_long = torch.is_grad_enabled() and len(hidden_DW) > num  # else backward would keep all chunks' logits
         if (is_long or hidden_DW.is_cuda) and self.is_plain:
             weight, kind = self.network.get_output_embeddings().weight, hidden_DW.device.type
             narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -172,14 +176,14 @@ class PretrainedActor(nn.Module):
         return torch.cat([logp for logp, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
     def measured(self, hidden_DW: Tensor, action_D: Tensor, needs: frozenset[Need]) -> tuple[Tensor, Tensor]:
-        """(log-probability, entropy) of some decisions; an entropy that nobody needs is 0."""
+        """Returns (log-probability, entropy) of some decisions; the entropy is 0 if it is not requested."""
         logits = self.logits(hidden_DW)
         logp = distributions.categorical_logp(logits, action_D)
         return logp, distributions.categorical_entropy(logits) if Need.ENTROPY in needs else torch.zeros_like(logp)
 
 
 class PretrainedStates(nn.Module):
-    """Hidden states of a pretrained network without its output layer, for heads other than the network's own."""
+    """Hidden states of a pretrained network without its output layer, for other heads."""
 
     has_layers_in_a_row = True
 
@@ -188,31 +192,33 @@ class PretrainedStates(nn.Module):
         self.network, self.width = network.base_model, int(network.get_output_embeddings().weight.shape[1])
 
     def layers(self) -> Sequence[nn.Module]:
-        """Modules of one kind that run one after the other."""
+        """Returns the transformer layers."""
         return layers_of(self.network)
 
     def after(self, context: Context) -> Tensor:
-        """The state with each token, [B, T, W]."""
+        """Returns the state after each token, [B, T, W]."""
         return self.states(context["tokens"])
 
     def before(self, context: Context) -> Tensor:
-        """The state before each token, zeros at column 0, [B, T, W]."""
+        """Returns the state before each token, zeros at column 0, [B, T, W]."""
         return nn.functional.pad(self.states(context["tokens"][:, :-1]), (0, 0, 1, 0))
 
     def states(self, tokens_BT: Tensor) -> Tensor:
-        """Rows are padded behind, where no token of theirs looks."""
+        """Returns the hidden states [B, T, W]; rows are right-padded, which causal attention never reads."""
         states: Tensor = self.network(input_ids=tokens_BT, use_cache=False).last_hidden_state
         return states
 
 
 def layers_of(network: Any) -> list[nn.Module]:
-    """A network's layers; none where it keeps them elsewhere."""
+    """Returns a network's layers; an empty list if it stores them in an unknown place."""
     found = vars(network)["_modules"].get("layers")
     return list(found) if isinstance(found, nn.ModuleList) else []
 
 
 class Decoder:
-    """Token by token with the network's own cache. Rows of one prompt share its prefill; padding stands in front."""
+    """Decodes token by token with the network's own cache. Rows of one prompt share its prefill; rows are
+    left-padded.
+    """
 
     def __init__(self, actor: PretrainedActor, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
         self.actor, self.cache = actor, cast(Any, None)
@@ -224,7 +230,7 @@ class Decoder:
         self.keep(torch.repeat_interleave(torch.tensor(repeats, device=device)))
 
     def take(self, tokens_NK: Tensor) -> None:
-        """K more tokens of each row; `seen` already counts them."""
+        """Feeds K more tokens of each row; `seen` already counts them."""
         inputs: dict[str, Any] = {"input_ids": tokens_NK, "past_key_values": self.cache, "use_cache": True}
         if not self.is_even:
             inputs["attention_mask"] = self.seen.long()
@@ -233,7 +239,7 @@ class Decoder:
         self.cache, self.hidden = output.past_key_values, output.last_hidden_state[:, -1]
 
     def logits(self) -> Tensor:
-        """[N, V] for the next token."""
+        """Returns logits [N, V] for the next token."""
         return self.actor.logits(self.hidden)
 
     def push(self, tokens: Tensor) -> None:
@@ -242,14 +248,14 @@ class Decoder:
         self.take(tokens.unsqueeze(1))
 
     def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only."""
+        """Drops all rows but these."""
         self.cache.reorder_cache(rows)
         self.hidden, self.seen = self.hidden[rows], self.seen[rows]
 
 
 @torch.no_grad()
 def check_numbers(actor: PretrainedActor, name: str) -> None:
-    """AssayError where scoring or decoding departs from the network's own forward pass on six tokens."""
+    """Raises AssayError if scoring or decoding differs from the network's own forward pass on six tokens."""
     ids = [7919 * place % actor.vocabulary.size for place in range(1, 7)]
     batch = text.written([ids[:1]] * 2, [ids[1:4], ids[1:]], torch.arange(2), actor.vocabulary.pad)
     with asking(f"the architecture of '{name}' does not fit"):
@@ -264,5 +270,5 @@ def check_numbers(actor: PretrainedActor, name: str) -> None:
     gap = max(float((decoded - own[[2, 4, 4, 5, 3]]).abs().max()), float((scored - expected).abs().max()))
     is_low = next(actor.parameters()).dtype == torch.bfloat16
     if not gap <= (LARGEST_GAP_LOW if is_low else LARGEST_GAP):
-        what = f"log-probabilities of '{name}' are {gap:.2g} off its own forward pass"
-        raise AssayError(f"{what}: padding, cache or output layer work differently in this architecture")
+        what = f"log-probabilities of '{name}' differ by {gap:.2g} from its own forward pass"
+        raise AssayError(f"{what}: this architecture pads, caches or projects differently. Use another model")

@@ -1,4 +1,4 @@
-"""The layers of a pretrained network on packed rows: its own forward pass, with another attention in it.
+"""Runs the layers of a pretrained network on packed rows: its own forward pass with another attention function.
 
 Axes: N packed tokens, H heads, K heads of keys, E head size, W width.
 """
@@ -18,19 +18,20 @@ from assay.core.extras import require
 from assay.ops import packed_attention, packing
 
 NAME = "packed_or_"
-"""Our attention is called this and what the network used before, which it still uses where rows are not packed."""
+"""Prefix of our attention's name, before the name of the network's own, which still serves rows that are not packed."""
 PLAN = "packed_plan_"
-"""What the arguments of our attention are called on their way through the network."""
+"""Prefix of the names under which our attention's arguments pass through the network."""
 WITHOUT_EFFECT = {"dropout", "position_ids", "use_cache", "cache_position", "is_causal", "output_attentions"}
 LARGEST_GAP, LARGEST_GAP_LOW = 1e-4, 0.05
-"""Between states on packed and on separate rows, of their largest number: in float32, in bfloat16."""
+"""Largest relative gap between states on packed and on separate rows: in float32, in bfloat16."""
 
 
 def attention(
     before: Callable[..., Any], module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, **options: Any
 ) -> Any:
-    """transformers' attention interface: `before`, or of one packed row [1, H, N, E] and [1, K, N, E] to [1, N, H, E].
-    What comes with a layer's other arguments decides: a layer may run again when its network is long done.
+    """Implements transformers' attention interface: calls `before`, or maps one packed row [1, H, N, E] and [1, K, N,
+    E] to [1, N, H, E]. The layer's own arguments decide which, since gradient checkpointing may run a layer again
+    after its network's forward pass.
     """
     plan = {name.removeprefix(PLAN): some for name, some in options.items() if name.startswith(PLAN)}
     if not plan:
@@ -38,7 +39,7 @@ def attention(
     scaling = options.pop("scaling", None)
     for name, some in options.items():
         if not name.startswith(PLAN) and name not in WITHOUT_EFFECT and some is not None:
-            raise AssayError(f"packed rows cannot have an attention with {name}={some}")
+            raise AssayError(f"attention with {name}={some} does not support packed rows. Set packed=False")
     narrow = value.dtype
     if torch.is_autocast_enabled(value.device.type):
         narrow = torch.get_autocast_dtype(value.device.type)
@@ -48,7 +49,7 @@ def attention(
 
 
 def prepare(network: Any) -> bool:
-    """Puts our attention where the network's is; False where that is not one of transformers' own."""
+    """Replaces the network's attention by ours; returns False if it is not one of transformers' own."""
     library, config = require("transformers", "language"), network.base_model.config
     name = config._attn_implementation.removeprefix(NAME)
     known, masks = library.AttentionInterface._global_mapping, library.AttentionMaskInterface._global_mapping
@@ -61,7 +62,7 @@ def prepare(network: Any) -> bool:
 
 
 def states(network: Any, tokens_N: Tensor, pack: packing.Pack) -> Tensor:
-    """The last hidden states [N, W]."""
+    """Returns the last hidden states [N, W]."""
     device, weight = tokens_N.device, network.get_output_embeddings().weight
     kind = device.type
     narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
@@ -69,7 +70,7 @@ def states(network: Any, tokens_N: Tensor, pack: packing.Pack) -> Tensor:
     size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     plan = packed_attention.plan(pack, packed_attention.is_fast(device, narrow, size), device)
     position = packed_attention.sent(pack.position_N, device)
-    ready = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)  # so that no mask of N x N is made; nobody reads it
+    ready = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=device)  # a placeholder, so that no mask of N x N is made
     found = network.base_model(
         input_ids=tokens_N.unsqueeze(0), position_ids=position.unsqueeze(0), attention_mask=ready, use_cache=False,
         **{PLAN + name: some for name, some in plan.items()},
@@ -78,7 +79,7 @@ def states(network: Any, tokens_N: Tensor, pack: packing.Pack) -> Tensor:
 
 
 def can_pack(network: Any, num_words: int) -> bool:
-    """Whether the network takes packed rows; it is left as it was, if not, and a warning says why."""
+    """Returns whether the network supports packed rows; if not, it is left unchanged, with a warning that says why."""
     config = network.base_model.config
     before = config._attn_implementation
     why = trouble(network, num_words) if prepare(network) else f"its attention '{before}' is not one of transformers'"
@@ -90,8 +91,8 @@ def can_pack(network: Any, num_words: int) -> bool:
 
 @torch.no_grad()
 def trouble(network: Any, num_words: int) -> str:
-    """What is wrong with three packed rows, two of them with one prompt, against separate rows; nothing where they have
-    the same states. Positions, windows or caps of another kind show here, or raise.
+    """Compares three packed rows, two of them with one prompt, with separate rows; returns what differs, empty if
+    nothing does. Unsupported positions, windows or soft caps show up here, or raise.
     """
     device = next(network.parameters()).device
     words = torch.arange(1, 31).mul(7919).remainder(num_words).view(3, 10)

@@ -1,9 +1,10 @@
 """Pretrained language models as actors: any causal model of transformers, from a folder or a hub id.
 
-Here are folders and tokenizers; `causal` has the actor, `adapters` LoRA, `tasks.adapters.pretrained` the tasks.
+This module has folders and tokenizers; `causal` has the actor, `adapters` LoRA, `tasks.adapters.pretrained` the
+tasks.
 
-Weights come from safetensors only, no code out of a model's folder is run, and what would train with wrong numbers is
-refused before anything is spent: see `check_folder`, `loaded` and `check_numbers`.
+Weights come from safetensors only, no code from a model's folder is run, and a model that would train with wrong
+numbers is rejected before compute is spent: see `check_folder`, `loaded` and `check_numbers`.
 """
 
 from __future__ import annotations
@@ -40,13 +41,13 @@ TODAY = "{% macro strftime_now(form) %}26 Jul 2024{% endmacro %}{{ '' }}"  # a r
 class Pretrained(Sequences):
     """A causal language model of transformers, from a folder or from a hub id at a revision.
 
-    By itself it is an actor; as a body it gives a copy of its hidden states to a head: `Critic(Pretrained(path))`.
+    By itself it is an actor; as a body it provides a copy of its hidden states to a head: `Critic(Pretrained(path))`.
 
-    In bfloat16 weights and arithmetic take half the memory and time; small updates are not lost, since optimizers that
-    take such values keep float32 masters (`Adam`).
+    In bfloat16 weights and arithmetic take half the memory and time; small updates are not lost, since the optimizers
+    that support it keep float32 master weights (`Adam`).
 
-    With `lora` only adapters are trained. A folder that peft saved stands for its base model with that adapter, which
-    is trained on.
+    With `lora` only adapters are trained. A folder that peft saved means its base model with that adapter, which is
+    trained further.
     """
 
     path: str
@@ -55,31 +56,31 @@ class Pretrained(Sequences):
     lora: Lora = Lora()
 
     def build(self, spec: Spec) -> nn.Module:
-        """The actor, checked against the network's own forward pass."""
+        """Returns the actor, checked against the network's own forward pass."""
         network = self.fitting(spec)
         actor = PretrainedActor(cast(Vocabulary, spec.action), network)
         check_numbers(actor, self.path)
         return actor
 
     def states(self, spec: Spec) -> PretrainedStates:
-        """The network without its output layer."""
+        """Returns the network without its output layer."""
         return PretrainedStates(self.fitting(spec))
 
     def fitting(self, spec: Spec) -> Any:
-        """The network; AssayError where it does not fit the task."""
+        """Returns the network; raises AssayError if it does not fit the task."""
         network = loaded(self)
         size = network.get_output_embeddings().weight.shape[0]
         if not isinstance(spec.action, Vocabulary) or spec.action.size != size:
-            what = f"model '{self.path}' speaks {size} tokens, the task has actions {spec.action}"
-            raise AssayError(f"{what}; give the task the model's tokens with with_model")
+            what = f"model '{self.path}' has {size} tokens, the task has actions {spec.action}"
+            raise AssayError(f"{what}. Give the task the model's tokenizer with with_model")
         limit = getattr(network.config.get_text_config(), "max_position_embeddings", 0) or spec.horizon
         if spec.horizon > limit:
-            raise AssayError(f"model '{self.path}' sees {limit} tokens, the task needs {spec.horizon}; shorten it")
+            raise AssayError(f"model '{self.path}' reads {limit} tokens, the task needs {spec.horizon}. Shorten it")
         return network
 
 
 def pinned(address: str) -> Pretrained:
-    """The model at FOLDER, OWNER/NAME or OWNER/NAME@REVISION; a hub id gets the commit that it stands for now."""
+    """Returns the model at FOLDER, OWNER/NAME or OWNER/NAME@REVISION; a hub id is pinned to its current commit."""
     if Path(address).expanduser().is_dir():
         return Pretrained(address)
     path, _, revision = address.partition("@")
@@ -87,8 +88,8 @@ def pinned(address: str) -> Pretrained:
 
 
 def folder_of(model: Pretrained) -> Path:
-    """The model's folder, fetched where the path is a hub id, and its base model's where it is an adapter; AssayError
-    where it cannot be an actor.
+    """Returns the model's folder, downloaded if the path is a hub id, and its base model's if it is an adapter;
+    raises AssayError if it cannot be an actor.
     """
     folder = Path(model.path).expanduser()
     adapter = adapter_settings(folder)
@@ -96,14 +97,14 @@ def folder_of(model: Pretrained) -> Path:
         base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision"))
         if adapter_settings(Path(base.path).expanduser()):
             raise AssayError(
-                f"'{model.path}' adapts another adapter, '{base.path}'; merge that one into its base model"
+                f"'{model.path}' adapts another adapter, '{base.path}'. Merge that one into its base model"
             )
         return folder_of(base)
     if not folder.is_dir():
         lost = f"there is no folder '{model.path}' (looked up from {Path.cwd()})"
         if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", model.path):
-            raise AssayError(f"{lost}; give a folder with config.json and safetensors, or a hub id such as owner/name")
-        with asking(f"{lost}, and the hub does not give this id"):
+            raise AssayError(f"{lost}. Use a folder with config.json and safetensors, or a hub id such as owner/name")
+        with asking(f"{lost}, and the hub does not have this id"):
             hub = require("huggingface_hub", "language")
             folder = Path(hub.snapshot_download(model.path, revision=model.revision, allow_patterns=FILES))
     check_folder(folder, model.path)
@@ -111,7 +112,7 @@ def folder_of(model: Pretrained) -> Path:
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """AssayError where the files say that this is no causal language model that can be trained here."""
+    """Raises AssayError if the files are not those of a causal language model that can be trained here."""
     with asking(f"'{name}' has a configuration that cannot be read") as library:
         files = [folder / "config.json", folder / "tokenizer_config.json"]
         config, other = (json.loads(file.read_text()) if file.is_file() else {} for file in files)
@@ -122,23 +123,23 @@ def check_folder(folder: Path, name: str) -> None:
     is_adapter = (folder / "adapter_config.json").is_file()
     has_weights = any((folder / f"model.safetensors{rest}").is_file() for rest in ("", ".index.json"))
     reasons = {
-        "is a model and an adapter of another; keep them in two folders": is_adapter and bool(config),
-        "is an adapter; download it and give its folder": is_adapter,
-        "has no config.json, so it is no model of transformers": not config,
-        "wants to run its own code (auto_map), refused; take one that transformers knows": "auto_map" in config | other,
-        f"is no causal language model of transformers (model_type {kind}, architectures {classes})": not is_causal,
-        "has quantised weights, which cannot be trained; take the model itself": "quantization_config" in config,
-        "has no model.safetensors, and no pickle is read; save it with save_pretrained": not has_weights,
+        "is a model and an adapter of another. Keep them in two folders": is_adapter and bool(config),
+        "is an adapter. Download it and use its folder": is_adapter,
+        "has no config.json, so it is not a model of transformers": not config,
+        "needs to run its own code (auto_map). Use one built into transformers": "auto_map" in config | other,
+        f"is not a causal language model of transformers (model_type {kind}, architectures {classes})": not is_causal,
+        "has quantised weights, which cannot be trained. Use the original model": "quantization_config" in config,
+        "has no model.safetensors, and pickles are not read. Save it with save_pretrained": not has_weights,
     }
     if any(reasons.values()):
         raise AssayError(f"'{name}' {next(reason for reason, holds in reasons.items() if holds)}")
 
 
 def loaded(model: Pretrained) -> Any:
-    """The network with every one of its weights out of the file, in evaluation mode for good: no dropout."""
+    """Returns the network with all weights loaded from the file, always in evaluation mode: no dropout."""
     if model.dtype not in DTYPES:
-        what = f"dtype is '{model.dtype}'; weights train in {' or '.join(DTYPES)}"
-        raise AssayError(f"{what}, and Placement(precision=torch.bfloat16) computes in less")
+        what = f"dtype is '{model.dtype}'. Use {' or '.join(DTYPES)}"
+        raise AssayError(f"{what}; for mixed precision use Placement(precision=torch.bfloat16)")
     if model.dtype == "bfloat16":
         prepare_bfloat16()
     folder = folder_of(model)
@@ -154,21 +155,21 @@ def loaded(model: Pretrained) -> Any:
 
 
 def with_adapters(network: Any, model: Pretrained) -> Any:
-    """The network with the adapter that its path or its settings ask for; as it is where they ask for none."""
+    """Returns the network with the adapter of its path or its settings; unchanged without one."""
     folder = Path(model.path).expanduser()
     if not adapter_settings(folder):
         return model.lora.attach(network) if model.lora.rank else network
     if model.lora.rank:
-        raise AssayError(f"'{model.path}' is an adapter already, of which more is trained; set lora.rank=0")
+        raise AssayError(f"'{model.path}' is an adapter already and is trained further. Set lora.rank=0")
     return attach_saved(network, folder)
 
 
 def export(policy: Any, model: Any, target: Path) -> None:
-    """Writes a trained policy that came from `model` into a new folder, as `adapters.save` does."""
+    """Writes a trained policy that was built from `model` into a new folder, as `adapters.save` does."""
     if not isinstance(policy, PretrainedActor) or not isinstance(model, Pretrained):
-        raise AssayError("this policy is no network of transformers (train with --model); its checkpoints hold it")
+        raise AssayError("this policy is not a network of transformers. Train with --model, or use its checkpoints")
     if target.exists():
-        raise AssayError(f"{target} is there already; give a new folder")
+        raise AssayError(f"{target} exists already. Use a new folder")
     adapter = adapter_settings(Path(model.path).expanduser())
     base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision")) if adapter else model
     with asking(f"{target} cannot be written"):
@@ -177,20 +178,20 @@ def export(policy: Any, model: Any, target: Path) -> None:
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer
 class Framed(str):
-    """A prompt that stands in the model's chat template when it is encoded: the type says so, never the text."""
+    """A prompt to be encoded inside the model's chat template: marked by this type, never by its text."""
 
 
 class Answered(str):
-    """A partner's reply that stands in the chat template when it is encoded, between two utterances of the policy."""
+    """A partner's reply to be encoded inside the chat template, between two utterances of the policy."""
 
 
 @dataclass(frozen=True)
 class PretrainedTokenizer:
-    """The tokenizer of a pretrained model. Text is only ever text: "<|im_end|>" in a prompt is no control token.
+    """The tokenizer of a pretrained model. Text is only ever text: "<|im_end|>" in a prompt is not a control token.
 
     `bos` begins every prompt: the template's first control token, else the tokenizer's bos, else its eos (Qwen has no
-    bos and separates documents by eos). `eos` is what the template puts after a reply, else the tokenizer's eos. `pad`
-    is eos where there is none: padding is known by the columns `mask` and `valid`, never by its id.
+    bos and separates documents by eos). `eos` is the token that the template puts after a reply, else the tokenizer's
+    eos. `pad` defaults to eos: padding is identified by the columns `mask` and `valid`, never by its id.
     """
 
     path: str
@@ -205,7 +206,7 @@ class PretrainedTokenizer:
             return library.AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
     def rendered(self, *turns: str) -> str:
-        """The chat template around a prompt, a prompt and its reply, and so on in turn."""
+        """Returns the chat template around a prompt, a prompt and its reply, and so on in turn."""
         roles = itertools.cycle(("user", "assistant"))
         chat = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
         with asking(f"the chat template of '{self.path}' fails (chat=False does without)"):
@@ -215,28 +216,28 @@ class PretrainedTokenizer:
 
     @cached_property
     def frame(self) -> tuple[str, str]:
-        """What the chat template writes before and after a prompt; nothing where there is no template."""
+        """The text that the chat template writes before and after a prompt; empty without a template."""
         if not self.chat or not self.backend.chat_template:
             return "", ""
         before, mark, after = self.rendered(MARK).partition(MARK)
         if not mark or MARK in after:
-            raise AssayError(f"the chat template of '{self.path}' loses or repeats the prompt; use chat=False")
+            raise AssayError(f"the chat template of '{self.path}' drops or repeats the prompt. Use chat=False")
         return before, after
 
     @cached_property
     def gap(self) -> tuple[str, str]:
-        """What the chat template writes before and after a reply that stands between two utterances; the end token of
-        the first one begins it. AssayError where a conversation that goes on does not begin as it was.
+        """The text that the chat template writes before and after a reply between two utterances, beginning with the
+        first one's end token. Raises AssayError if the template changes earlier turns when a conversation continues.
         """
         if not any(self.frame):
-            raise AssayError(f"'{self.path}' has no chat template; conversations need a chat model")
+            raise AssayError(f"'{self.path}' has no chat template. Use a chat model for conversations")
         whole = self.rendered(MARK, MARK, MARK)
         begun = self.rendered(MARK) + MARK
         before, mark, after = whole.removeprefix(begun).partition(MARK)
         goes_on = whole.startswith(begun) and bool(mark) and self.raw(before)[:1] == [self.vocabulary.eos]
         if not goes_on or self.rendered(*[MARK] * 5) != whole + MARK + before + MARK + after:
-            what = f"the chat template of '{self.path}' writes earlier turns anew when a conversation goes on"
-            raise AssayError(f"{what}; take a model whose template appends, or a task of one turn")
+            what = f"the chat template of '{self.path}' rewrites earlier turns when a conversation continues"
+            raise AssayError(f"{what}. Use a model whose template appends, or a task of one turn")
         return before, after
 
     @cached_property
@@ -254,19 +255,20 @@ class PretrainedTokenizer:
             eos = next((index for index in after_reply if index in self.control), eos)
             bos = next((index for index in self.raw(MARK.join(self.frame))[:1] if index in self.control), bos)
         if eos is None:
-            raise AssayError(f"'{self.path}' has no end token; name its eos_token in tokenizer_config.json")
+            raise AssayError(f"'{self.path}' has no end token. Set eos_token in tokenizer_config.json")
         reader = require("transformers", "language").AutoConfig
         config = reader.from_pretrained(self.backend.name_or_path, trust_remote_code=False, local_files_only=True)
         given = [int(eos if one is None else one) for one in (pad, bos, eos)]
         return Vocabulary(int(config.get_text_config().vocab_size), *given)
 
     def raw(self, written: str) -> list[int]:
-        """Ids of text in which control tokens are control tokens."""
+        """Returns ids of text in which control tokens are control tokens."""
         return list(self.backend.encode(written, add_special_tokens=False, split_special_tokens=False))
 
     def encode(self, text: str) -> list[int]:
-        """Ids of text (cut where it spells a control token), of a framed prompt without its bos, or of a reply with all
-        that the template writes since the last utterance, from its end token on; or ValueError.
+        """Returns ids of text (split where it spells a control token), of a framed prompt without its bos, or of a
+        reply with everything the template writes since the last utterance, from its end token on. Raises ValueError
+        if the text cannot be encoded.
         """
         is_framed = isinstance(text, Framed)
         before, after = self.frame if is_framed else self.gap if isinstance(text, Answered) else ("", "")
@@ -277,11 +279,11 @@ class PretrainedTokenizer:
         ids = [index for piece in pieces for index in self.raw(piece)]
         allowed = len(re.findall(spelt, before)) + len(re.findall(spelt, after))
         if sum(index in self.control for index in ids) != allowed or max(ids, default=0) >= self.vocabulary.size:
-            raise ValueError(f"the tokenizer of '{self.path}' cannot write {text[:60]!a} as plain text")
+            raise ValueError(f"the tokenizer of '{self.path}' cannot encode {text[:60]!a} as plain text")
         return ids[1:] if is_framed and before and ids[0] == self.vocabulary.bos else ids
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Text without pad, bos and eos; other special tokens, and ids that are no token, read as U+FFFD."""
+        """Returns text without pad, bos and eos; other special tokens and invalid ids become U+FFFD."""
         added, vocabulary = self.backend.added_tokens_decoder, self.vocabulary
         shown = [index for index in ids if index not in (vocabulary.pad, vocabulary.bos, vocabulary.eos)]
         names = dict(zip(shown, self.backend.convert_ids_to_tokens(shown), strict=True))

@@ -16,8 +16,13 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Experience, pad
 from assay.core.slots import DemonstratedTask, Scene
+from assay.core.slots.scene import OnRows
+from assay.core.spaces import Spec
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
+from assay.proof.laws.rollout import built
 from assay.tasks.language.addition import addition
 
 Rows = Sequence[Mapping[str, Any]]
@@ -182,6 +187,24 @@ REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_
 
 
 # ---------------------------------------------------------------------------------------------------- parts
+class SmallModels:
+    """A small policy under each name that a part declares; equal names and spaces are equal policies."""
+
+    def __init__(self, spec: Spec, names: Sequence[str]) -> None:
+        self.models = {name: built(Policy(Transformer(8, 1, 2)), spec) for name in names}
+
+    def model(self, name: str) -> Any:
+        """The policy; AssayError where the part did not declare it."""
+        if name not in self.models:
+            raise AssayError(f"it asks for the model '{name}' and declares {', '.join(self.models) or 'none'}")
+        return self.models[name]
+
+    @torch.no_grad()
+    def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
+        """All rows at once."""
+        return function(self.model(name), experience)
+
+
 @dataclass(frozen=True)
 class RewardCase:
     """A task and experience of it, with a row that has left training."""
@@ -192,7 +215,7 @@ class RewardCase:
 
     def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
         """The experience after the reward."""
-        after = part(self.batch if batch is None else batch, Scene(self.task))
+        after = part(self.batch if batch is None else batch, Scene(self.task, SmallModels(self.task.spec, part.models)))
         if not isinstance(after, Experience):
             raise AssayError(
                 f"a reward returns the experience with its rewards, this one returned {type(after).__name__}"

@@ -158,7 +158,7 @@ def test_ordinary_models_read_the_goal() -> None:
 
 
 def test_goals_go_with_observation_vectors() -> None:
-    with pytest.raises(AssayError, match="coordinates"):
+    with pytest.raises(AssayError, match="goals need observation vectors"):
         Spec(Discrete(5), Discrete(2), 9, goal=Box((0.0,), (1.0,)))
 
 

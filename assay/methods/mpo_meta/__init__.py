@@ -1,0 +1,70 @@
+"""mpo-meta: ppo against a rubric judge whose rubric a meta-judge rewrites every T steps.
+
+    r = sum_i points_i(y; rubric_v) / attainable maximum of rubric_v,   rubric_(v+1) = meta(rubric_v, m rollouts)
+
+Kim et al. 2025. A fixed rubric is exploited sooner or later: a policy collapsed to titles without an essay. The
+meta-judge reads samples with their scores and closes what is exploited; it never sees a gold label.
+"""
+
+from dataclasses import replace
+
+from assay import recipes
+from assay.claims.claim import Exact, Measured, Method
+from assay.core.optimizers import Adam
+from assay.core.recipe import Copy, Recipe
+from assay.methods.mpo_meta import claims
+from assay.methods.mpo_meta.parts import LOOSE, EvolvingRubric, PlainSum, Rubric
+from assay.parts.credit.shaping import KlInReward
+from assay.parts.rollouts.episodes import Episodes
+from assay.recipes.defaults import LANGUAGE, Defaults
+
+NEVER = 10**9
+
+
+def recipe(world: Defaults = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) -> Recipe:
+    base = recipes.ppo(world)
+    return replace(
+        base,
+        name="mpo-meta",
+        rewards=(EvolvingRubric(rubric, every=every),),
+        credit=(KlInReward(0.02 / 5), *base.credit),
+        copies={"reference": Copy("actor")},
+    )
+
+
+SMALL = replace(LANGUAGE, fragments=Episodes(8, 4), optimizer=Adam(learning_rate=1e-3, clip_norm=1.0))
+FIXED = replace(recipe(SMALL, every=NEVER), name="ppo-fixed-rubric")
+
+METHOD = Method(
+    paper="arXiv:2504.20157",
+    recipe=recipe,
+    worlds=(LANGUAGE,),
+    default_task="proxy-strings",
+    departures=(
+        "judge and meta-judge are programs, or a user's; the authors ask models of 32B to 72B and merge m rubrics",
+        "scores are divided by the version's attainable maximum; scale=PlainSum() is the authors' raw sum",
+        "the KL coefficient is 0.02 / 5: the authors' first rubric gives 0 to 5 points, ours 0 to 1",
+        "no penalty for a missing end token; no clipped value loss; 32 rollouts a rewrite instead of 16 to 20",
+    ),
+    claims=(
+        Exact("points on content, marks, beyond the limit, cut and faulty rows",
+              lambda: claims.reward_error(recipe()), equals=0.0),
+        Exact("with T = 3 rows of steps 1 to 7 carry versions 0 0 0 1 1 1 2, the second with a closed loophole",
+              lambda: claims.version_errors(recipe(every=3)), equals=0.0),
+        Exact("what differs with the prompt is not closed, nor anything if there is one prompt",
+              lambda: claims.closed_wrongly(recipe()), equals=0.0),
+        Exact("points (3, 4, unreadable) are 7", lambda: claims.unread_sum(recipe()), equals=7.0),
+        Exact("ten times the points leave the value target",
+              lambda: claims.returns_times(recipe(), None, 10.0), equals=1.0),
+        Exact("as a plain sum they make it ten times as large",
+              lambda: claims.returns_times(recipe(), PlainSum(), 10.0), equals=10.0, tolerance=1e-4),
+        Exact("stopped inside an interval and resumed: the same weights, rubric and versions, bitwise",
+              lambda: claims.resumed_difference(recipe(claims.SMALL, every=2)), equals=0.0),
+        Exact("T longer than the run is ppo with the fixed rubric, bitwise",
+              lambda: claims.fixed_difference(recipe(claims.SMALL, every=NEVER)), equals=0.0, tolerance=0.0),
+        Exact("the meta-judge sees texts and the judge's scores, not the gold score, and no faulty row",
+              lambda: claims.sees_gold(recipe()), equals=0.0),
+        Measured("with two loopholes planted, gold at the end is above that of the fixed rubric", "proxy-strings",
+                 recipe(SMALL), FIXED, seeds=5, minutes=4.0, steps=50, warmup=30),
+    ),
+)  # fmt: skip

@@ -1,0 +1,190 @@
+"""A rubric that is rewritten while a policy learns from it. Axes: B sequences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, State
+from assay.core.slots import Choice, Reward, Scene, TextTask
+from assay.ops import random
+from assay.parts.rewards.function import on_last_decision
+from assay.playing.text import hash_of_text
+
+Rows = Sequence[Mapping[str, Any]]
+FACT = re.compile(r"\{([a-z]+)\}")
+
+
+@dataclass(frozen=True)
+class Criterion(Choice):
+    """One item of a rubric: each match of `pattern` gives `worth` points, and each one after `limit` takes as many.
+
+    "{answer}" in a pattern stands for the prompt's own fact of that name.
+    """
+
+    name: str = "content"
+    pattern: str = "[{answer}]"
+    worth: float = 1.0
+    limit: int = 4
+
+    @property
+    def most(self) -> float:
+        """The largest number of points."""
+        return max(0.0, self.worth * self.limit)
+
+    def matches(self, row: Mapping[str, Any]) -> list[str]:
+        """What the pattern finds in the row's completion."""
+        pattern = FACT.sub(lambda fact: re.escape(str(row[fact[1]])), self.pattern)
+        return re.findall(pattern, str(row["completion"]))
+
+
+Rubric = tuple[Criterion, ...]
+
+
+class RubricJudge(Choice, Protocol):
+    """Gives points for each criterion."""
+
+    def __call__(self, rubric: Rubric, rows: Rows) -> list[list[float | None]]:
+        """Points of each row for each criterion; None where they cannot be read."""
+
+
+@dataclass(frozen=True)
+class CountingJudge(RubricJudge):
+    """A program: worth * (matches up to the limit - matches beyond it)."""
+
+    def __call__(self, rubric: Rubric, rows: Rows) -> list[list[float | None]]:
+        """Always readable."""
+        return [[points(one, len(one.matches(row))) for one in rubric] for row in rows]
+
+
+def points(criterion: Criterion, count: int) -> float:
+    """Points for so many matches."""
+    return criterion.worth * (min(count, criterion.limit) - max(0, count - criterion.limit))
+
+
+class Rewrite(Choice, Protocol):
+    """Writes the next rubric from rollouts: a meta-judge. It never sees what the task's verifier says."""
+
+    def __call__(self, rubric: Rubric, rollouts: Rows) -> Rubric:
+        """The next rubric; `rollouts` have prompt, completion, the prompt's facts and `score`."""
+
+
+@dataclass(frozen=True)
+class LimitExploited(Rewrite):
+    """A program: pays a criterion only once if it gives over `share` of all points for the same words in every prompt.
+
+    Further matches are then deducted. Rollouts of a single prompt tell nothing and change nothing.
+    """
+
+    share: float = 0.5
+
+    def __call__(self, rubric: Rubric, rollouts: Rows) -> Rubric:
+        """The rubric with limit 1 for exploited criteria."""
+        found = [[one.matches(row) for row in rollouts] for one in rubric]
+        given = [sum(points(one, len(some)) for some in rows) for one, rows in zip(rubric, found, strict=True)]
+        all_given = sum(max(0.0, one) for one in given)
+        words = [{word for some in rows for word in some} for rows in found]
+        is_told = len({row["prompt"] for row in rollouts}) > 1
+        return tuple(
+            replace(one, limit=1) if is_told and len(said) == 1 and part > self.share * all_given else one
+            for one, part, said in zip(rubric, given, words, strict=True)
+        )
+
+
+class Scale(Choice, Protocol):
+    """Turns the sum of points into a reward."""
+
+    def __call__(self, sum_B: Tensor, rubric: Rubric) -> Tensor:
+        """[B]."""
+
+
+@dataclass(frozen=True)
+class ShareOfMost(Scale):
+    """Divides by the largest sum that the version can give: a rewrite does not change the units."""
+
+    def __call__(self, sum_B: Tensor, rubric: Rubric) -> Tensor:
+        """sum / attainable maximum."""
+        return sum_B / max(sum(one.most for one in rubric), 1e-8)
+
+
+@dataclass(frozen=True)
+class PlainSum(Scale):
+    """The sum itself, as in the authors' code: its scale jumps at every rewrite."""
+
+    def __call__(self, sum_B: Tensor, rubric: Rubric) -> Tensor:
+        """The sum."""
+        return sum_B
+
+
+LOOSE: Rubric = (Criterion(), Criterion("title", "#", 2.0, 12), Criterion("praise", "!", 1.5, 12))
+"""Pays marks of both kinds for as long as the text may be: two loopholes."""
+
+
+@dataclass(frozen=True)
+class EvolvingRubric(Reward):
+    """reward = scale(sum of the points for all criteria), by a rubric that `rewrite` replaces every `every` steps.
+
+    Points that cannot be read count 0. Steps 0 .. every - 1 are scored by version 0, the next `every` by version 1, and
+    so on; a step has one version. The rewrite sees `samples` rollouts of the last interval, drawn evenly. Rubric,
+    version and drawn rollouts are its state. Writes `rubric_version` and `rubric_hash` [B].
+    """
+
+    first: Rubric = LOOSE
+    judge: RubricJudge = CountingJudge()
+    rewrite: Rewrite = LimitExploited()
+    every: int = 10
+    samples: int = 32
+    scale: Scale = ShareOfMost()
+    stochastic: ClassVar[bool] = False
+    writes: ClassVar[tuple[str, ...]] = ("score", "rubric_version", "rubric_hash")
+
+    def init(self, scene: Scene) -> State:
+        """Returns version 0; refuses an empty rubric and a task without text."""
+        if not self.first or self.every < 1:
+            raise AssayError(f"EvolvingRubric has {len(self.first)} criteria and every={self.every}. Give at least 1")
+        if scene.task is not None and not isinstance(scene.task, TextTask):
+            raise AssayError(f"task '{scene.task.name}' has no text for a rubric. Use a task with prompts")
+        return {"version": 0, "rubric": [list(astuple(one)) for one in self.first], "rollouts": []}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Rewrites the rubric if it is due, then scores the rows and keeps some of them."""
+        assert isinstance(scene.task, TextTask), "init refuses other tasks"
+        rubric = tuple(Criterion(*one) for one in state["rubric"])
+        if scene.progress.step // self.every > state["version"]:
+            rubric = self.rewrite(rubric, state["rollouts"])
+            version = scene.progress.step // self.every
+            state.update(version=version, rubric=[list(astuple(one)) for one in rubric], rollouts=[])
+        rows = scene.task.texts(experience, scene.split)
+        given = self.judge(rubric, rows)
+        sums = [sum(one or 0.0 for one in some) for some in given]
+        for place, criterion in enumerate(rubric):
+            scene.log(f"rubric/{criterion.name}", sum(some[place] or 0.0 for some in given), len(rows))
+        scene.log("rubric_version", state["version"])
+        self.keep(experience, rows, sums, scene, state)
+        total = self.scale(torch.tensor(sums, dtype=experience.reward.dtype, device=experience.mask.device), rubric)
+        ones = torch.ones(len(rows), dtype=torch.int64, device=experience.mask.device)
+        marks = {"rubric_version": ones * state["version"], "rubric_hash": ones * hash_of(rubric)}
+        return on_last_decision(experience, total).add(marks)
+
+    def keep(self, experience: Experience, rows: Rows, sums: Sequence[float], scene: Scene, state: State) -> None:
+        """Keeps the `samples` rollouts of the interval with the smallest random numbers: an even draw."""
+        start, sample = (experience.column(name).cpu().numpy() for name in ("start", "sample"))
+        drawn = random.uniform(scene.draw, start, sample).tolist()
+        there = experience.mask.any(1).tolist()
+        new = [
+            {**row, "score": score, "drawn": number}
+            for row, score, number, is_there in zip(rows, sums, drawn, there, strict=True)
+            if is_there
+        ]
+        state["rollouts"] = sorted([*state["rollouts"], *new], key=lambda one: one["drawn"])[: self.samples]
+
+
+def hash_of(rubric: Rubric) -> int:
+    """63 bits that tell rubrics apart."""
+    return hash_of_text(repr([astuple(one) for one in rubric])) >> 1

@@ -1,0 +1,69 @@
+"""spct-grm: a judge that is a grpo policy; it scores responses, and several of its judgements are summed.
+
+    reward = +1 if the score of the best response > every other score, else -1;   A = (r - mean) / std, groups of 4
+    vote: S*_i = sum_k S_ik over k judgements, the order of the responses shuffled for each;   the rest is grpo
+
+Liu et al. 2025 (DeepSeek-GRM). A judge that writes before it scores can be sampled several times, a scalar reward model
+cannot. A tie loses in training; in a vote it is broken by the shuffled order.
+"""
+
+from dataclasses import replace
+from math import log
+
+from assay import recipes
+from assay.claims.claim import Exact, Measured, Method
+from assay.core.recipe import Copy, Recipe
+from assay.methods.spct_grm import claims
+from assay.methods.spct_grm.parts import RightRanking, Vote
+from assay.parts.aggregations import SequenceMean
+from assay.parts.regularizers.divergence import KlToReference
+from assay.parts.rollouts.episodes import Episodes
+from assay.recipes.defaults import LANGUAGE, Defaults
+
+
+def recipe(world: Defaults = LANGUAGE, kl: float = 0.08) -> Recipe:
+    base = recipes.grpo(world)
+    stage = replace(base.stages[0], regularizers=(KlToReference(kl, aggregate=SequenceMean()),))
+    return replace(
+        base,
+        name="spct-grm",
+        rollout=Episodes(num_starts=32, group_size=4),
+        rewards=(RightRanking(),),
+        stages=(stage, *base.stages[1:]),
+        copies={"reference": Copy("actor")},
+    )
+
+
+METHOD = Method(
+    paper="arXiv:2504.02495",
+    recipe=recipe,
+    worlds=(LANGUAGE,),
+    default_task="judging",
+    departures=(
+        "judgements are scores alone: a small policy writes no principles and no critique",
+        "the cold start is supervised warm-up on demonstrations, without rejection and hinted samples",
+        "a vote samples at temperature 1 instead of 0.5; its meta scores are given, no meta scorer is trained",
+        "easy items are not removed beforehand; clip 0.2 and the k3 estimator of KL are assumed",
+    ),
+    claims=(
+        Exact("a strictly higher score for the best wins; ties, unreadable and too many scores lose",
+              lambda: claims.rule_errors(recipe()), equals=0.0),
+        Exact("a single response must be scored as labelled", claims.single_errors, equals=0.0),
+        Exact("advantages of (1, -1, 1, 1) are (.5, -1.5, .5, .5), as of (1, 0, 1, 1)",
+              lambda: claims.advantage_error(recipe()), equals=0.0, tolerance=1e-3),
+        Exact("figure 3 sums to (17, 25), filtered to (5, 13); a loud judgement outvotes two",
+              claims.vote_errors, equals=0.0),
+        Exact("4 judgements are right as often as their convolution says, ties a half",
+              lambda: claims.enumerated(Vote(4)), equals=0.6331, tolerance=1e-4),
+        Exact("a meta filter without skill that keeps 2 of them is a vote of 2",
+              lambda: claims.enumerated(Vote(4, keep=2), (3.0, 9.0, 1.0, 4.0)) - claims.enumerated(Vote(2)),
+              equals=0.0),
+        Exact("with equal rewards the loss is 0.08 KL, k3", lambda: claims.loss_of_equal_rewards(recipe()),
+              equals=0.08 * (0.5 - 1.0 + log(2.0))),
+        Exact("with a bias for the first place larger than the margin a fixed order stays at 1/2",
+              lambda: claims.accuracy_of_biased(False, 32), equals=0.5),
+        Exact("shuffled for each judgement it is right", lambda: claims.accuracy_of_biased(True, 256), at_least=0.9),
+        Measured("pair accuracy of 32 summed judgements is at least 0.03 above that of one", "",
+                 lambda seed: claims.gain_of_vote(recipe(), seed), 0.03, seeds=5, minutes=3.0),
+    ),
+)  # fmt: skip

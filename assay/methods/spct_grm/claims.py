@@ -1,0 +1,141 @@
+"""The functions behind spct-grm's claims."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import product
+from math import log, prod
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay import recipes
+from assay.claims import probes
+from assay.core.recipe import Recipe
+from assay.core.record import Draw
+from assay.core.slots import Scene
+from assay.engine.flat import weights_of
+from assay.engine.loop import Loop
+from assay.methods.spct_grm.parts import Vote, is_right
+from assay.tasks.language.judging import ERRORS, judging
+from assay.tasks.language.prompts import PromptTask
+
+FIGURE = [(1, 5), (5, 6), (4, 8), (7, 6)]
+"""Four judgements of two responses, from the paper's figure 3."""
+PROBS = (0.15, 0.17, 0.20, 0.26, 0.22)
+"""Of the score of the better response minus that of the other being -2, -1, 0, 1, 2."""
+
+
+def rewards(recipe: Recipe, said: Sequence[str], best: int, faults: Sequence[int] = ()) -> Tensor:
+    """Total reward [B] of judgements of a pair whose best response is `best`, by the recipe's own rewards."""
+    task = judging()
+    start = next(start for start in range(99) if task.items.item(start, 0).answer == str(best))
+    batch = probes.completed(task, said, [start] * len(said), faults=faults, cut=(0,))
+    for part in recipe.rewards:
+        batch = part(batch, Scene(task))
+    return batch.reward.sum(1)
+
+
+def rule_errors(recipe: Recipe) -> float:
+    """Against the table for the second being best, with a cut row (the first), a faulty one, and an order reversed."""
+    said = ["2,7", "7,7", "7,6", "5,6", "no", "5", "1,2,3", "well:7:3,4", "2,7"]
+    expected = torch.tensor([1.0, -1.0, -1.0, 1.0, -1.0, -1.0, -1.0, 1.0, 0.0])
+    other = (rewards(recipe, ["2,7", "7,2"], best=1) - torch.tensor([-1.0, 1.0])).abs().sum()
+    return float((rewards(recipe, said, best=2, faults=(8,)) - expected).abs().sum() + other)
+
+
+def single_errors() -> int:
+    """Of one response with label 1 or 0: wrong decisions of the rule."""
+    return sum(is_right([score], label, 1) != (score == label) for score in (0, 1) for label in (0, 1))
+
+
+def advantage_error(recipe: Recipe) -> float:
+    """Of rewards (1, -1, 1, 1) against (.5, -1.5, .5, .5), and of (1, 0, 1, 1) too."""
+    expected = torch.tensor([0.5, -1.5, 0.5, 0.5], dtype=torch.float64)
+    found = [
+        probes.credited(recipe, probes.bandit_experience([0] * 4, reward, torch.zeros(2))).column("advantage")[:, 0]
+        for reward in ([1.0, -1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0])
+    ]
+    return max(float((one - expected).abs().max()) for one in found)
+
+
+# ---------------------------------------------------------------------------------------------------- the vote
+def vote_errors() -> int:
+    """Sums of the figure, of its two judgements with the largest meta scores, and of one loud judgement."""
+    plain, kept = Vote().total(FIGURE, 2), Vote(keep=2).total(FIGURE, 2, (0.9, 0.1, 0.8, 0.2))
+    loud = Vote().total([(9, 1), (5, 6), (5, 6), None, (1,)], 2)
+    return (plain != [17, 25]) + (kept != [5, 13]) + (loud != [19, 13])
+
+
+def enumerated(vote: Vote, meta: Sequence[float] = ()) -> float:
+    """P(the second response wins, ties a half) over all judgements whose scores differ by -2 .. 2 with PROBS."""
+    right = 0.0
+    for some in product(range(-2, 3), repeat=vote.samples):
+        first, second = vote.total([(3, 3 + difference) for difference in some], 2, meta)
+        chance = prod(PROBS[difference + 2] for difference in some)
+        right += chance * (0.5 * (second > first) + 0.5 * (second >= first))
+    return right
+
+
+def loss_of_equal_rewards(recipe: Recipe) -> Tensor:
+    """With log-probabilities log 2 above the reference."""
+    pulls = probes.bandit_experience([0, 1], [1.0, 1.0], torch.zeros(2))
+    return probes.loss(recipe, pulls, pulls.logp, logp_ref=pulls.logp - log(2.0)).loss
+
+
+def biased(prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray) -> list[str]:
+    """A judge that gives a good response 1 point more than a bad one, and the first place 3 points more."""
+    found = []
+    for prompt in prompts:
+        errors = [sum(step in ERRORS for step in one) for one in prompt.rstrip("=").split("|")]
+        found.append(",".join(str(1 + (count == min(errors)) + 3 * (k == 0)) for k, count in enumerate(errors)))
+    return found
+
+
+def accuracy(task: PromptTask, vote: Vote, write: Any, num: int, draw: Draw) -> float:
+    """Share of held-out pairs whose better response the vote puts first."""
+    starts = list(range(num))
+    right = [int(item.answer) for item in task.items_of(np.asarray(starts), 1)]
+    found = vote.choices(task, write, starts, draw)
+    return float(np.mean([one == other for one, other in zip(found, right, strict=True)]))
+
+
+def accuracy_of_biased(is_shuffled: bool, samples: int) -> float:
+    """On sixteen pairs, the better response first in half of them."""
+    task = judging()
+    by_answer = {
+        answer: [start for start in range(99) if task.items.item(start, 1).answer == answer] for answer in "12"
+    }
+    starts = [*by_answer["1"][:8], *by_answer["2"][:8]]
+    found = Vote(samples, is_shuffled=is_shuffled).choices(task, biased, starts, Draw(3))
+    return float(np.mean([one == 1 + (place >= 8) for place, one in enumerate(found)]))
+
+
+# ---------------------------------------------------------------------------------------------------- measured
+def written(task: PromptTask, actor: Any, draw: Draw, prompts: Sequence[str], starts: Any, samples: Any) -> list[str]:
+    """Judgements sampled from a policy."""
+    return task.completions(task.play_prompts(actor, prompts, starts, samples, draw, split=1))
+
+
+def trained_judge(recipe: Recipe, seed: int, warm: int, steps: int) -> tuple[PromptTask, Any]:
+    """A judge after `warm` supervised steps and `steps` of the recipe."""
+    task = judging()
+    first = Loop(recipes.sft(), task, seed=seed, num_steps=warm)
+    for _ in range(warm):
+        first.step()
+    loop = Loop(recipe, task, seed=seed, num_steps=steps)
+    loop.engine.load({f"actor.{name}": weight for name, weight in weights_of(first.actor).items()}, recipe)
+    for _ in range(steps):
+        loop.step()
+    return task, loop.actor
+
+
+def gain_of_vote(recipe: Recipe, seed: int, warm: int = 100, steps: int = 10, num: int = 128) -> float:
+    """Pair accuracy of 32 sampled judgements minus that of one, both with shuffled responses."""
+    task, actor = trained_judge(recipe, seed, warm, steps)
+    write = partial(written, task, actor, Draw(seed, (3,)))
+    many, one = (accuracy(task, Vote(samples), write, num, Draw(seed, (4,))) for samples in (32, 1))
+    return many - one
