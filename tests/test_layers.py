@@ -79,7 +79,7 @@ BLIND_TO_NAMES = (*PARTS, "engine")  # where no string may select behaviour
 SPEAKS_OF_NAMES = ("models.pretrained",)  # but here the names are another library's
 
 AT_MOST: dict[str, int] = {  # rules that are not yet kept: how many breaks are left; lower it, never raise it
-    "phrases": 92,
+    "phrases": 47,
 }
 
 # rule -> key as the failure prints it -> why this is right
