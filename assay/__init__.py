@@ -26,7 +26,7 @@ HOMES = {
     "train": "runs.run",
     "train_stacked": "runs.stacked",
 }
-"""Where each public name lives; it is imported when it is first used, so that `import assay` is quick."""
+"""The module of each public name; it is imported on first use, so that `import assay` is fast."""
 MODULES = {
     "defaults": "recipes.defaults",
     "evidence": "evidence",
@@ -35,7 +35,7 @@ MODULES = {
     "recipes": "recipes",
     "schedules": "core.schedules",
 }
-"""Public modules, imported when they are first used."""
+"""Public modules, imported on first use."""
 
 __all__ = [
     "Adam",
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """A public name, from the module it lives in."""
+    """Imports a public name from its module."""
     import importlib
 
     if name in MODULES:

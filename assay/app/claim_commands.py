@@ -1,4 +1,4 @@
-"""What `assay claim` does: measure, check, stamp or replay; each takes the parsed options and gives the exit code."""
+"""`assay claim`: measures, checks, stamps or replays. Functions take the parsed options and return the exit code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay.runs import catalogue
 
 
 def claim(options: argparse.Namespace) -> int:
-    """`assay claim`: exit code 1 where a claim fails, or where a verdict file has problems."""
+    """`assay claim`: exit code 1 if a claim fails or a verdict file has problems."""
     if options.name:
         options.name = catalogue.find_method(options.name)[0].partition(":")[0]
     if options.check:
@@ -23,9 +23,9 @@ def claim(options: argparse.Namespace) -> int:
     if options.stamp:
         return stamp_verdicts(options)
     if not options.name and not options.all:
-        raise AssayError("name a method, or give --all; assay list shows which have measured claims")
+        raise AssayError("no method is named. Name one, or use --all; assay list shows the methods.")
     if options.budget is not None and not options.budget > 0:
-        raise AssayError(f"--budget is {options.budget:g}; give the minutes that it may take")
+        raise AssayError(f"--budget is {options.budget:g}. Use a positive number of minutes.")
     deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
     out = tables.console()
     reports: list[dict[str, Any]] = []
@@ -42,17 +42,17 @@ def claim(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(reports if options.all else reports[0] if reports else {}, indent=2))
     elif options.all and not reports:
-        out.print("every verdict stands")
+        out.print("every verdict is up to date")
     return int(any(report["verdict"] == "fails" for report in reports))
 
 
 def replay_verdict(name: str, options: argparse.Namespace) -> bool:
-    """Whether a replay of one seed was enough to stamp the verdict for today's recipes."""
+    """Returns whether seed 0 reproduces the recorded scores; if so, stamps the verdict for the current recipes."""
     path = verdicts.path_of(name, options.verdicts)
     if not path.is_file() or not verdicts.replayed(name, options.work, options.verdicts):
         return False
     if not options.json:
-        words = f"{path}: seed 0 of every claim gives the recorded scores; stamped for today's recipes"
+        words = f"{path}: seed 0 of every claim reproduces the recorded scores; stamped for the current recipes"
         tables.console().print(words, markup=False)
     return True
 
@@ -78,16 +78,17 @@ def claim_one(name: str, options: argparse.Namespace, deadline: float | None) ->
 
 # ---------------------------------------------------------------------------------------------------- files
 def chosen_files(options: argparse.Namespace) -> dict[str, Any]:
-    """The verdict files that a command is about: of the named method, or all there are."""
+    """Returns the verdict file of the named method, or all verdict files."""
     if options.name:
         return {options.name: verdicts.path_of(options.name, options.verdicts)}
     return dict(verdicts.files(options.verdicts))
 
 
 def check_verdicts(options: argparse.Namespace) -> int:
-    """`assay claim --check`: problems of verdict files, which are errors, and states, which are not.
+    """`assay claim --check`: prints problems of verdict files, which are errors, and states, which are not.
 
-    Of one method the state is found by running its recipes for three steps; of all, it is what the files record.
+    For one named method the state is computed by running its recipes for three steps; for all methods it is read from
+    the files.
     """
     files = chosen_files(options)
     missing = [] if options.name else [name for name in verdicts.with_measured() if name not in files]
@@ -106,14 +107,14 @@ def check_verdicts(options: argparse.Namespace) -> int:
         for problem in (problem for found in wrong.values() for problem in found):
             out.print(problem, style="red", markup=False)
         for name in missing:
-            out.print(f"{name} has measured claims without a verdict: assay claim {name}", style="yellow")
+            out.print(f"{name} has measured claims but no verdict. Run: assay claim {name}", style="yellow")
         claim_tables.print_states(out, states)
         out.print(f"{len(files)} verdicts checked, {sum(map(len, wrong.values()))} problems", markup=False)
     return int(bool(wrong))
 
 
 def stamp_verdicts(options: argparse.Namespace) -> int:
-    """`assay claim --stamp`: stamps verdicts for this kind of machine, marks those that no longer fit as stale."""
+    """`assay claim --stamp`: stamps verdicts for this kind of machine and marks those that no longer fit as stale."""
     memo: dict[str, str] = {}
     begin = time.process_time()
     states = {name: verdicts.stamp(name, options.verdicts, memo) for name in chosen_files(options)}

@@ -1,4 +1,4 @@
-"""What the commands of the command line do; each takes the parsed options and gives the exit code."""
+"""The commands of the command line; each takes the parsed options and returns the exit code."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from assay.runs import sinks as log_sinks
 from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute, load
-from assay.runs.run import resume as go_on
+from assay.runs.run import resume as resume_run
 
 DEFAULT_METHOD = "grpo"
 UNCERTIFIED = 4
-"""Exit status of a training whose certificate says that there is no solution."""
+"""Exit code of a training run whose certificate does not hold."""
 DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
-"""What `assay train` without a method runs: minutes on two cores."""
+"""Settings of `assay train` without a method: minutes on two cores."""
 
 
 def list_methods(options: argparse.Namespace) -> int:
@@ -70,27 +70,27 @@ def diff(options: argparse.Namespace) -> int:
 
 
 def parsed_settings(words: Sequence[str]) -> dict[str, str]:
-    """`--set a.b=c` as a dict."""
+    """Parses `--set a.b=c` into a dict."""
     settings: dict[str, str] = {}
     for word in words:
         path, sign, value = word.partition("=")
         if not sign or not path or not value:
             raise AssayError(
-                f"--set {word} is not of the form part.field=value, for instance --set optimizer.learning_rate=0.001"
+                f"--set {word} is not of the form part.field=value. Example: --set optimizer.learning_rate=0.001"
             )
         settings[path.strip()] = value.strip()
     return settings
 
 
 def default_task(name: str) -> str:
-    """The task that a method is shown on."""
+    """Returns the default task of a method."""
     return catalogue.find_method(name)[1].default_task
 
 
 def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: int) -> list[Any]:
-    """One plan a seed."""
+    """Makes one plan per seed."""
     if options.seeds < 1:
-        raise AssayError(f"--seeds is {options.seeds}; give at least 1")
+        raise AssayError(f"--seeds is {options.seeds}. Use at least 1.")
     where = {field.name: vars(options)[field.name] for field in fields(Placement) if field.name in vars(options)}
     settings = parsed_settings(options.set)
     return [
@@ -111,7 +111,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
 
 
 def seed_folder(base: Path, seed: int, several: bool) -> Path:
-    """The run folder of one seed."""
+    """Returns the run folder of one seed."""
     return base / f"seed-{seed}" if several else base
 
 
@@ -140,7 +140,7 @@ def train(options: argparse.Namespace) -> int:
 
 
 def make_sinks(options: argparse.Namespace, folder: Path, plan: Any) -> tuple[Any, ...]:
-    """TensorBoard and Weights & Biases, where asked for."""
+    """Opens the TensorBoard and Weights & Biases sinks that the options name."""
     chosen: list[Any] = []
     if options.tensorboard:
         chosen.append(log_sinks.TensorBoardSink(folder / "tensorboard"))
@@ -151,7 +151,7 @@ def make_sinks(options: argparse.Namespace, folder: Path, plan: Any) -> tuple[An
 
 def resume(options: argparse.Namespace) -> int:
     """`assay resume`."""
-    run = go_on(options.folder, mode=Mode.SILENT if options.json else None)
+    run = resume_run(options.folder, mode=Mode.SILENT if options.json else None)
     if options.json:
         print(json.dumps(tables.run_facts(run), indent=2))
     else:
@@ -163,7 +163,7 @@ def evaluate(options: argparse.Namespace) -> int:
     """`assay evaluate`."""
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
-            raise AssayError(f"--{name} is {number}; give at least 1")
+            raise AssayError(f"--{name} is {number}. Use at least 1.")
     policy, plan, step = load(options.folder)
     values = evaluation.scores(
         policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
@@ -195,21 +195,21 @@ def export(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
     else:
-        print(f"{plan.recipe.name} after {step} steps is in {options.target}")
+        print(f"exported {plan.recipe.name} after {step} steps to {options.target}")
     return 0
 
 
 def check(options: argparse.Namespace) -> int:
-    """`assay check`: exit code 1 where a law broke."""
+    """`assay check`: exit code 1 if a law does not hold."""
     if not options.file.is_file():
         raise AssayError(
-            f"there is no file {options.file}; give a Python file with your loss, credit, reward or environment"
+            f"{options.file} does not exist. Name a Python file that defines a loss, credit, reward or environment."
         )
     return tables.print_checks(check_file_apart(options.file), options.json)
 
 
 def compare(options: argparse.Namespace) -> int:
-    """`assay compare`: exit code 1 where a run failed."""
+    """`assay compare`: exit code 1 if a run failed."""
     arms = comparison.parsed_arms(options.methods)
     settings = {"steps": options.steps, "settings": parsed_settings(options.set), "warmup": options.warmup}
     name = f"compare-{'-'.join(map(comparison.plain_name, options.task))}"
@@ -237,9 +237,9 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def tune(options: argparse.Namespace) -> int:
-    """`assay tune`: searches on some seeds, reports on others."""
+    """`assay tune`: searches settings on some seeds and reports the score on fresh ones."""
     if options.tuning_seeds < 1 or options.seeds < 1:
-        raise AssayError("--tuning-seeds and --seeds must be at least 1")
+        raise AssayError("--tuning-seeds or --seeds is less than 1. Use at least 1 of each.")
     space = search.parsed_space(options.search)
     folder = options.out or Path("runs") / f"tune-{options.name}-{comparison.plain_name(options.task)}"
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
@@ -268,7 +268,7 @@ def data(options: argparse.Namespace) -> int:
 def report(options: argparse.Namespace) -> int:
     """`assay report`: a table in the terminal, and one HTML file."""
     if not options.folders and not options.verdicts:
-        raise AssayError("give run folders, or --verdicts for the committed verdicts")
+        raise AssayError("there is nothing to report. Name run folders, or add --verdicts for the verdicts.")
     files = verdicts.files(options.verdict_folder) if options.verdicts else {}
     found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
     data = page.gather(options.folders, verdicts=[claim_tables.for_page(verdict) for verdict in found])
@@ -288,7 +288,7 @@ def report(options: argparse.Namespace) -> int:
 
 
 def watch(options: argparse.Namespace) -> int:
-    """`assay watch`: the page, live, until interrupted."""
+    """`assay watch`: serves the live page until interrupted."""
     serve(options.folder, host=options.host, port=options.port)
     return 0
 

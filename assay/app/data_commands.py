@@ -1,4 +1,4 @@
-"""What `assay data` does: make data sets with our own agents, convert between layouts, describe."""
+"""`assay data`: generates offline datasets with trained agents, converts between formats, describes."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ KINDS = ("random", "scripted", *WITH_AGENT)
 
 
 def data(options: argparse.Namespace, settings: Mapping[str, str]) -> int:
-    """`assay data`: one of its commands; `settings` are the agent's."""
+    """`assay data`: runs one of its commands; `settings` are those of the agent."""
     options.settings = settings
     return COMMANDS[options.data_command](options)
 
 
 def task_of(addresses: Sequence[str]) -> str | None:
-    """The task that the first file says it is of."""
+    """Returns the task that the first file names, or None."""
     found = files.read(addresses[0]).about.get("task") if addresses else None
     return found if isinstance(found, str) else None
 
 
 def chosen(recipe: Recipe, world: Defaults) -> Recipe:
-    """A recipe that was chosen by name already."""
+    """Returns the recipe as it is: it was chosen by name already."""
     return recipe
 
 
 def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
-    """The description behind a kind's name."""
+    """Returns the description of a kind of dataset by its name."""
     if name not in KINDS:
-        catalogue.unknown("kind of data", name, KINDS, f"there are {', '.join(KINDS)}")
+        catalogue.unknown("kind of dataset", name, KINDS, f"Choose one of: {', '.join(KINDS)}.")
     if name == "random":
         return made.Random(options.episodes, options.seed)
     if name == "scripted":
@@ -60,9 +60,11 @@ def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
 
 
 def make(options: argparse.Namespace) -> int:
-    """`assay data make`: one file a kind."""
+    """`assay data make`: writes one file per kind."""
     if options.episodes < 1 or options.steps < 0 or not 0 <= options.noise <= 1:
-        raise AssayError("--episodes must be at least 1, --steps not negative, --noise between 0 and 1")
+        raise AssayError(
+            "--episodes, --steps or --noise is out of range. Use --episodes >= 1, --steps >= 0, 0 <= --noise <= 1."
+        )
     task = catalogue.find_task(options.task)
     kinds = [kind_of(name, task, options) for name in options.kinds]
     paths = []
@@ -76,12 +78,12 @@ def make(options: argparse.Namespace) -> int:
 
 
 def told(step: int, steps: int, score: float) -> None:
-    """A line about the agent's training, for who waits."""
+    """Prints the progress of the agent's training in one line on stderr."""
     print(f"training the agent: step {step}/{steps}, held-out score {score:.4g}", file=sys.stderr)
 
 
 def convert(options: argparse.Namespace) -> int:
-    """`assay data convert`: the same rows in another layout."""
+    """`assay data convert`: writes the same rows in another format."""
     return show([files.write(files.read(options.source), options.target)], options.json)
 
 
@@ -91,7 +93,7 @@ def describe(options: argparse.Namespace) -> int:
 
 
 def show(addresses: Sequence[str | Path], as_json: bool) -> int:
-    """What is in the files, for people or for programs."""
+    """Prints the contents of the files as a table or as JSON."""
     found: list[dict[str, Any]] = [{"file": str(address)} | files.read(address).summary() for address in addresses]
     if as_json:
         print(json.dumps(found, indent=2))

@@ -3,13 +3,13 @@
 Scores are arrays [runs, tasks]; a vector is the runs of one task. Results are floats, or small frozen records whose
 numbers are `Estimate`s: a value with a confidence interval and the count behind it.
 
-    scores, curves     aggregates, stratified bootstrap, who improves on whom, performance profiles, sample efficiency
+    scores, curves     aggregates, stratified bootstrap, P(improvement), performance profiles, sample efficiency
     intervals          means and differences of means
     sequential         how many seeds are enough (AdaStop)
     passk              pass@k, majority vote, coverage, crossover
     trials             blind randomised paired trials with exact tests
-    datasets           quality and coverage of logged data
-    tuning             search on some seeds, report on others
+    datasets           quality and coverage of offline datasets
+    tuning             search on some seeds, report on fresh ones
 """
 
 from assay.evidence.curves import performance_profile, sample_efficiency

@@ -32,11 +32,11 @@ class Curve:
 
     @property
     def values(self) -> Values:
-        """The estimates without their intervals."""
+        """Returns the estimates without their intervals."""
         return np.asarray([each.value for each in self.estimates])
 
     def band(self) -> tuple[Values, Values]:
-        """Low and high ends."""
+        """Returns low and high ends."""
         return np.asarray([each.low for each in self.estimates]), np.asarray([each.high for each in self.estimates])
 
 
@@ -50,7 +50,8 @@ def performance_profile(
     seed: int = 0,
     method: str = "percentile",
 ) -> Curve:
-    """The share of scores [runs, tasks] above each threshold; with `of_task_means` the share of tasks by their mean.
+    """Returns the share of scores [runs, tasks] above each threshold; with `of_task_means` the share of tasks by
+    their mean.
 
     The share of scores has the smaller uncertainty and no bias; task means hide runs that failed.
     """
@@ -74,14 +75,15 @@ def sample_efficiency(
     seed: int = 0,
     method: str = "percentile",
 ) -> Curve:
-    """An aggregate of scores [runs, tasks, checkpoints] at every checkpoint; `x` says where those are (frames, steps).
+    """Returns an aggregate of scores [runs, tasks, checkpoints] at every checkpoint; `x` says where those are
+    (frames, steps).
 
     Every run of every task is measured at the same checkpoints; without `x` they are numbered from 0.
     """
     scores_RKC = table(scores, axes=("run", "task", "checkpoint"))
     places = increasing(np.arange(scores_RKC.shape[2]) if x is None else x, "x")
     if len(places) != scores_RKC.shape[2]:
-        raise AssayError(f"x needs one value a checkpoint, got {len(places)} for {scores_RKC.shape[2]} checkpoints")
+        raise AssayError(f"x needs one value per checkpoint, got {len(places)} for {scores_RKC.shape[2]} checkpoints")
     kernel = vectorised(statistic, 1)
 
     def at_checkpoints(sample_RKC: Values) -> Values:
@@ -92,8 +94,8 @@ def sample_efficiency(
 
 
 def increasing(values: ArrayLike, name: str) -> Values:
-    """Finite numbers, each larger than the one before."""
-    points = table(values, name, axes=("point",), mend="leave it out")
+    """Returns the values as finite numbers; refuses them if they do not increase."""
+    points = table(values, name, axes=("point",), fix="leave it out")
     falls = np.flatnonzero(np.diff(points) <= 0)
     if falls.size:
         at = int(falls[0]) + 1

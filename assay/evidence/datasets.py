@@ -1,12 +1,12 @@
-"""What an offline dataset holds, before anything is learned from it: how good its episodes are, how much they cover.
+"""Measures offline datasets before training: the quality of their episodes, and the coverage of states and actions.
 
     TQ(D)    = (mean return of D - mean return of D_min) / (mean return of D_best - mean return of D_min)
     SACo(D)  = unique state-action pairs of D / unique state-action pairs of D_ref
 
 Source: Schweighofer et al. 2022, arXiv:2111.04714. D_min comes from the worst policy (uniformly random), D_best from
 the best policy found online, D_ref is the replay of that online run, as long as D. Neither measure is bounded by 1:
-better episodes than the best policy's and pairs that the replay never met exist. SACo assumes a deterministic task, in
-which a pair says everything about its outcome; continuous states all differ, so they need `binned` or `decimals`.
+episodes can be better than the best policy's, and pairs can be missing in the replay. SACo assumes a deterministic
+task, in which a pair determines its outcome; continuous states all differ, so they need `binned` or `decimals`.
 
 Counting is exact, or by HyperLogLog (Flajolet et al. 2007): 2^p registers hold the largest number of leading zeros + 1
 of the hashes that fell to them, unique = alpha m^2 / Σ 2^-register, by linear counting where that is below 2.5 m. Its
@@ -46,7 +46,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class DatasetSheet:
-    """The description of one dataset. Quantiles are those of 0, 25, 50, 75 and 100 %; nan where nothing is known."""
+    """The description of one dataset. Quantiles are those of 0, 25, 50, 75 and 100 %; NaN if unknown."""
 
     steps: int
     episodes: int
@@ -68,7 +68,7 @@ def described(
     decimals: int | None = None,
     precision: int | None = None,
 ) -> DatasetSheet:
-    """Counts, returns, TQ and SACo; a measure without its reference is nan.
+    """Computes counts, returns, TQ and SACo; a measure without its reference is NaN.
 
     `worst` and `best` are returns of episodes (or their mean) of the random and the best policy. `decimals` rounds
     states and actions before they are counted; with `precision` the count is HyperLogLog's of 2^precision registers.
@@ -95,7 +95,7 @@ def described(
 
 # ---------------------------------------------------------------------------------------------------- returns
 def episode_returns(rewards: ArrayLike, ends: ArrayLike) -> tuple[Values, Values, int]:
-    """Undiscounted return and length of every finished episode, and the number of steps after the last end."""
+    """Returns return and length of every finished episode, and the number of steps after the last end."""
     given, over = finite(rewards, "rewards"), finite(ends, "ends")
     if given.size != over.size:
         raise AssayError(
@@ -110,7 +110,7 @@ def episode_returns(rewards: ArrayLike, ends: ArrayLike) -> tuple[Values, Values
 
 
 def trajectory_quality(returns: ArrayLike, worst: ArrayLike, best: ArrayLike) -> float:
-    """TQ: 0 is as good as the worst policy, 1 as the best one; below and above are possible.
+    """Computes TQ: 0 is as good as the worst policy, 1 as the best one; below and above are possible.
 
     The three are returns of episodes or their means. A best policy that is not better than the worst is refused, since
     then nothing can be normalised.
@@ -127,7 +127,7 @@ def trajectory_quality(returns: ArrayLike, worst: ArrayLike, best: ArrayLike) ->
 
 
 def quantiles(values: Values) -> tuple[float, ...]:
-    """Smallest, quarters and largest; nan where there is nothing."""
+    """Computes minimum, quartiles and maximum; NaN without values."""
     if not values.size:
         return (math.nan,) * len(QUANTILES)
     return tuple(float(each) for each in np.quantile(values, QUANTILES))
@@ -135,19 +135,19 @@ def quantiles(values: Values) -> tuple[float, ...]:
 
 # ---------------------------------------------------------------------------------------------------- pairs
 def state_action_coverage(dataset: Dataset, reference: Dataset, decimals: int | None = None) -> float:
-    """SACo by exact counting; see `described` for the count by HyperLogLog."""
+    """Computes SACo by exact counting; see `described` for the count by HyperLogLog."""
     return ratio(counted(dataset, decimals, None), counted(reference, decimals, None))
 
 
 def counted(dataset: Dataset, decimals: int | None, precision: int | None) -> float:
-    """Unique state-action pairs, exactly or by HyperLogLog."""
+    """Counts unique state-action pairs, exactly or by HyperLogLog."""
     checked_steps(dataset)
     words = pair_words(dataset.states, dataset.actions, decimals)
     return float(unique_rows(words)) if precision is None else hyperloglog(words, precision)
 
 
 def pair_words(states: ArrayLike, actions: ArrayLike, decimals: int | None = None) -> Words:
-    """State and action of each step as a row of 64-bit words; -0 and 0 are one number."""
+    """Returns state and action of each step as a row of 64-bit words; -0 and 0 are one number."""
     if decimals is not None and (isinstance(decimals, bool) or not isinstance(decimals, int)):
         raise AssayError(f"decimals must be a whole number or None, got {decimals!r}")
     parts = []
@@ -159,10 +159,10 @@ def pair_words(states: ArrayLike, actions: ArrayLike, decimals: int | None = Non
 
 
 def binned(rows: ArrayLike, low: ArrayLike, high: ArrayLike, edges: int = 100) -> NDArray[np.int64]:
-    """Continuous states or actions as whole numbers, as in the paper: the place among equal steps of each axis.
+    """Bins continuous states or actions, as in the paper: the index among equally wide bins of each axis.
 
-    Use the same ends for a dataset and its reference, those of the task or of both together. What lies outside falls
-    into the bin beyond the end; an axis whose ends are equal has the two bins below and from there on.
+    Use the same ends for a dataset and its reference, those of the task or of both together. Values outside fall into
+    the bin beyond the end; an axis whose ends are equal has one bin below and one from there on.
     """
     if isinstance(edges, bool) or not isinstance(edges, int) or edges < 2:
         raise AssayError(f"edges must be a whole number of at least 2, got {edges!r}: 100 is usual")
@@ -178,7 +178,7 @@ def binned(rows: ArrayLike, low: ArrayLike, high: ArrayLike, edges: int = 100) -
 
 
 def unique_rows(words: Words) -> int:
-    """The number of different rows."""
+    """Returns the number of different rows."""
     if not words.size:
         return 0
     rows = np.ascontiguousarray(words).view([("", words.dtype)] * words.shape[1]).ravel()
@@ -186,7 +186,7 @@ def unique_rows(words: Words) -> int:
 
 
 def hyperloglog(words: Words, precision: int) -> float:
-    """The estimated number of different rows, from 2^precision registers; order and repetition change nothing."""
+    """Estimates the number of different rows from 2^precision registers; order and repetition do not matter."""
     if isinstance(precision, bool) or not isinstance(precision, int) or not 4 <= precision <= 18:
         raise AssayError(f"precision must be a whole number from 4 to 18, got {precision!r}: 14 is usual")
     if not words.size:
@@ -204,7 +204,7 @@ def hyperloglog(words: Words, precision: int) -> float:
 
 
 def leading_zeros(words: NDArray[np.uint64]) -> Words:
-    """Zeros before the first one of 64 bits, by halving."""
+    """Counts the leading zeros of 64-bit words, by halving."""
     zeros, left = np.zeros(words.shape, dtype=np.int64), words.copy()
     for bits in (32, 16, 8, 4, 2, 1):
         small = left < np.uint64(1 << (64 - bits))
@@ -214,7 +214,7 @@ def leading_zeros(words: NDArray[np.uint64]) -> Words:
 
 
 def ratio(unique: float, reference: float) -> float:
-    """The share; a reference without pairs is refused."""
+    """Computes the share; refuses a reference without pairs."""
     if reference <= 0:
         raise AssayError("reference must hold at least one step, got none: give the replay of the online run")
     return unique / reference
@@ -222,13 +222,13 @@ def ratio(unique: float, reference: float) -> float:
 
 # ---------------------------------------------------------------------------------------------------- input
 def checked_steps(dataset: Dataset) -> int:
-    """The number of steps, equal in all four fields and at least one."""
+    """Returns the number of steps, equal in all four fields and at least one."""
     fields = {"states": dataset.states, "actions": dataset.actions, "rewards": dataset.rewards, "ends": dataset.ends}
     sizes = [(name, len(np.atleast_1d(np.asarray(values)))) for name, values in fields.items()]
     if len({size for _, size in sizes}) > 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes)
         raise AssayError(
-            f"a dataset must have as many states as actions, rewards and ends, got {told}: cut or mend them"
+            f"a dataset must have as many states as actions, rewards and ends, got {told}: make them equally long"
         )
     if not sizes[0][1]:
         raise AssayError("a dataset must hold at least one step, got none: collect some")

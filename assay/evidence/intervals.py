@@ -1,4 +1,4 @@
-"""Confidence intervals for means and differences of means: what a number in a table or a curve is worth.
+"""Confidence intervals for means and differences of means.
 
     values all 0 or 1     Wilson's score interval; differences by Newcombe's square-and-add (1998), paired or not
     2 to 9 values         Student's t: mean ± t(n - 1) s / √n
@@ -10,9 +10,9 @@ exponential values 94 % against 91 %. Its resamples are a hash of the count, so 
 every order and on every machine. A resample's standard error is at least a quarter of the sample's, since resamples of
 nearly constant values have none.
 
-No value gives a mean of nan, one value that is not 0 or 1 no spread: both intervals are the whole line. Equal values
-other than 0 and 1 give an interval of no width. All of it assumes independent values: several answers to one prompt or
-several episodes of one seed are one value, their mean.
+Without values the mean is NaN; one value other than 0 and 1 has no spread: both intervals are the whole line. Equal
+values other than 0 and 1 give an interval of width 0. All intervals assume independent values: several answers to one
+prompt or several episodes of one seed are one value, their mean.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Change:
-    """One measure before and after, and what changed: a row of the table at the end of a run."""
+    """One measure before and after, and its change: a row of the table at the end of a run."""
 
     name: str
     before: Estimate
@@ -61,7 +61,7 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """What the interval of the change says."""
+        """Returns "better", "worse" or "no clear change", by the interval of the change."""
         if not (self.change.low > 0 or self.change.high < 0):
             return "no clear change"
         return "better" if (self.change.low > 0) == self.higher_is_better else "worse"
@@ -69,7 +69,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Series:
-    """One line of a learning curve: a row of values for each seed over common x; NaN where nothing was measured."""
+    """One line of a learning curve: a row of values for each seed over common x; NaN where it was not measured."""
 
     name: str
     x: Sequence[float]
@@ -77,18 +77,18 @@ class Series:
 
     @property
     def values(self) -> Values:
-        """Seeds by points; what is not finite, or too large to be drawn, counts as not measured."""
+        """Returns values [seeds, points]; NaN for those that are not finite or too large to be drawn."""
         values = np.asarray(self.rows, dtype=np.float64).reshape(len(self.rows), len(self.x))
         return np.where(np.abs(values) < 1e100, values, np.nan)
 
     def middle(self) -> tuple[Values, Values]:
-        """x and the mean over seeds, at the points where some seed was measured."""
+        """Returns x and the mean over seeds, at the points where some seed was measured."""
         counts = np.isfinite(self.values).sum(0)
         seen = counts > 0
         return np.asarray(self.x, dtype=np.float64)[seen], np.nansum(self.values, 0)[seen] / counts[seen]
 
     def band(self, level: float = 0.95) -> tuple[Values, Values, Values]:
-        """x, low and high end of the mean's interval, at the points where at least two seeds were measured."""
+        """Returns x, low and high end of the mean's interval, at the points where two or more seeds were measured."""
         seeds = [(x, column[np.isfinite(column)]) for x, column in zip(self.x, self.values.T, strict=True)]
         known = [(x, mean_interval(column, level, binary=False)) for x, column in seeds if column.size > 1]
         x, low, high = np.asarray([(x, each.low, each.high) for x, each in known]).reshape(-1, 3).T
@@ -98,15 +98,15 @@ class Series:
 def measured_change(
     name: str, before: ArrayLike, after: ArrayLike, *, paired: bool, higher_is_better: bool = True, level: float = 0.95
 ) -> Change:
-    """The row for values of before and after; `paired` where value i of both is of the same start."""
+    """Returns the row for values before and after; `paired` if value i of both is of the same start."""
     change = difference_interval(after, before, paired=paired, level=level)
     return Change(name, mean_interval(before, level), mean_interval(after, level), change, higher_is_better)
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95, *, binary: bool | None = None) -> Estimate:
-    """The mean with an interval that covers the true mean in `level` of all experiments.
+    """Returns the mean with an interval that covers the true mean in `level` of all experiments.
 
-    `binary` says whether the values can only be 0 and 1; when not given, they are if they all happen to be.
+    `binary` says whether the values can only be 0 and 1; by default it is inferred from the values.
     """
     sample = finite(values, "values")
     confidence = checked(level)
@@ -122,7 +122,7 @@ def mean_interval(values: ArrayLike, level: float = 0.95, *, binary: bool | None
 
 
 def difference_interval(a: ArrayLike, b: ArrayLike, *, paired: bool, level: float = 0.95) -> Estimate:
-    """Mean of `a` minus mean of `b`. Its count is the number of pairs, or of the smaller sample.
+    """Returns the mean of `a` minus the mean of `b`. Its count is the number of pairs, or of the smaller sample.
 
     Paired: value i of both comes from the same start or seed; not paired: Welch's t, degrees of freedom rounded down.
     """
@@ -146,7 +146,7 @@ def difference_interval(a: ArrayLike, b: ArrayLike, *, paired: bool, level: floa
 
 # ---------------------------------------------------------------------------------------------------- words
 def formatted(estimate: Estimate, *, signed: bool = False) -> str:
-    """'0.42 [0.37, 0.47]': with the decimals that the interval's width deserves."""
+    """Formats an estimate as '0.42 [0.37, 0.47]', with decimals by the width of the interval."""
     if not estimate.count:
         return "no values"
     value, low, high = digits(estimate, signed=signed)
@@ -154,7 +154,7 @@ def formatted(estimate: Estimate, *, signed: bool = False) -> str:
 
 
 def digits(estimate: Estimate, *, signed: bool = False) -> tuple[str, str, str]:
-    """Value, low and high end with equally many decimals: the last one is worth 5 % to 50 % of half the width."""
+    """Formats value, low and high end with equally many decimals: the last one is 5 % to 50 % of half the width."""
     half = (estimate.high - estimate.low) / 2
     is_wide = math.isfinite(half) and half > 1e-9 * abs(estimate.value)
     decimals = math.ceil(-math.log10(half / 2) - 1e-9) if is_wide else None
@@ -163,7 +163,7 @@ def digits(estimate: Estimate, *, signed: bool = False) -> tuple[str, str, str]:
 
 
 def number(value: float, decimals: int | None = None, *, signed: bool = False) -> str:
-    """A number for people: so many decimals, or four digits where not given; powers of ten for extreme ones."""
+    """Formats a number: with `decimals`, or four digits if not given; powers of ten for extreme ones."""
     sign = "+" if signed else ""
     size = abs(value)
     if decimals is None:
@@ -180,7 +180,7 @@ def number(value: float, decimals: int | None = None, *, signed: bool = False) -
 
 # ---------------------------------------------------------------------------------------------------- samples
 def finite(values: ArrayLike, name: str) -> Values:
-    """The values as one float64 vector; what is not a number is refused by its place."""
+    """Returns the values as one float64 vector; refuses a NaN or infinite value and names its index."""
     try:
         sample = np.asarray(values, dtype=np.float64).ravel()
     except (TypeError, ValueError) as error:
@@ -189,25 +189,25 @@ def finite(values: ArrayLike, name: str) -> Values:
     if bad.size:
         some = ", ".join(f"{sample[place]} at place {place}" for place in bad[:3])
         share = f"{bad.size} of {sample.size}"
-        raise AssayError(f"{name} must be finite to have a mean, got {some} ({share}): leave them out or mend them")
+        raise AssayError(f"{name} must be finite to have a mean, got {some} ({share}): leave them out or fix them")
     return sample
 
 
 def checked(level: float) -> float:
-    """The level if it is one."""
+    """Returns the level; refuses one outside (0, 1)."""
     if not 0.0 < level < 1.0:
         raise AssayError(f"the level of an interval lies between 0 and 1, got {level}: 0.95 is usual")
     return level
 
 
 def is_binary(sample: Values) -> bool:
-    """Whether every value is 0 or 1."""
+    """Returns whether every value is 0 or 1."""
     return bool(((sample == 0.0) | (sample == 1.0)).all())
 
 
 # ---------------------------------------------------------------------------------------------------- intervals
 def wilson(sample: Values, level: float) -> Estimate:
-    """(p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n); never leaves [0, 1] and is never empty."""
+    """Computes (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n); stays inside [0, 1] and is never empty."""
     count, share = sample.size, float(sample.mean())
     z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
     middle = share + z2 / (2 * count)
@@ -217,7 +217,7 @@ def wilson(sample: Values, level: float) -> Estimate:
 
 
 def spread(sample: Values, level: float) -> tuple[float, float]:
-    """Low and high end for at least two values of any kind."""
+    """Returns low and high end for at least two values of any kind."""
     count, mean = sample.size, float(sample.mean())
     error = float(sample.std(ddof=1)) / math.sqrt(count)
     if not error > 1e-12 * abs(mean):
@@ -230,7 +230,7 @@ def spread(sample: Values, level: float) -> tuple[float, float]:
 
 
 def bootstrap_t(sample: Values, mean: float, error: float) -> Values:
-    """(mean* - mean) / se* for every resample; the order of the sample does not matter."""
+    """Computes (mean* - mean) / se* for every resample; the order of the sample does not matter."""
     resamples = np.sort(sample)[resample_places(sample.size)]
     errors = resamples.std(1, ddof=1) / math.sqrt(sample.size)
     return np.asarray((resamples.mean(1) - mean) / np.maximum(errors, error / 4))
@@ -238,12 +238,12 @@ def bootstrap_t(sample: Values, mean: float, error: float) -> Values:
 
 @lru_cache(maxsize=2)
 def resample_places(count: int) -> NDArray[Any]:
-    """The places that each resample draws from, by a hash of the count."""
+    """Returns the places that each resample draws from, by a hash of the count."""
     return random.integers(Draw(0, (count,)), count, RESAMPLES * count).reshape(RESAMPLES, count)
 
 
 def welch_half_width(first: Values, second: Values, level: float) -> float:
-    """t(dof) √(s1²/n1 + s2²/n2), dof by Welch and Satterthwaite."""
+    """Computes t(dof) √(s1²/n1 + s2²/n2), dof by Welch and Satterthwaite."""
     parts = [float(sample.var(ddof=1)) / sample.size for sample in (first, second)]
     total = sum(parts)
     if total <= 0:
@@ -253,7 +253,7 @@ def welch_half_width(first: Values, second: Values, level: float) -> float:
 
 
 def square_and_add(first: Values, second: Values, paired: bool, level: float) -> Estimate:
-    """Newcombe's interval for a difference of shares, from the two Wilson intervals and their correlation."""
+    """Computes Newcombe's interval for a difference of shares, from the two Wilson intervals and their correlation."""
     a, b = wilson(first, level), wilson(second, level)
     phi = correlation(first, second) if paired else 0.0
     below, above = (a.value - a.low, b.high - b.value), (a.high - a.value, b.value - b.low)
@@ -263,7 +263,7 @@ def square_and_add(first: Values, second: Values, paired: bool, level: float) ->
 
 
 def correlation(first: Values, second: Values) -> float:
-    """Newcombe's phi of two paired 0/1 samples, pulled to zero by half a pair's worth; 0 where one is constant."""
+    """Computes Newcombe's phi of two paired 0/1 samples, shrunk to zero by half a pair; 0 if one is constant."""
     both, only_first = float((first * second).sum()), float((first * (1 - second)).sum())
     only_second, neither = float((second * (1 - first)).sum()), float(((1 - first) * (1 - second)).sum())
     margins = (both + only_first) * (only_second + neither) * (both + only_second) * (only_first + neither)

@@ -1,4 +1,4 @@
-"""What many samples for each problem say: pass@k, votes, coverage, and where a base model overtakes a trained one.
+"""Statistics of many samples per problem: pass@k, majority votes, coverage, and where a base model overtakes.
 
     pass@k      1 - C(n - c, k) / C(n, k): the share of k-subsets of n samples that hold one of the c correct ones
     maj@k       the chance that the commonest answer of a random k-subset is right; m tied answers win 1/m each
@@ -28,11 +28,11 @@ RESAMPLES = 2000
 
 
 class Vary(Enum):
-    """What another experiment would draw anew, and so what an interval is about.
+    """What a repeated experiment would draw again, and so what an interval is about.
 
     PROBLEMS    problems of the same kind, each with samples of its own. A problem's estimate carries the noise of its
                 samples already, so drawing problems alone covers both levels (Davison & Hinkley 1997, section 3.8).
-    SAMPLES     the same problems, sampled again: what the score on this very benchmark is worth. Covers too little for
+    SAMPLES     the same problems, sampled again: the uncertainty of the score on this benchmark. Covers too little for
                 k near n (about 70 % instead of 95 % at k = n = 64), where problems with c = 0 or few right ones decide.
     BOTH        problems and then samples within them, the default. Counts the noise of the samples twice, so it is
                 never narrower than PROBLEMS: 1 % to 5 % wider at 16 to 64 samples, more with fewer.
@@ -54,7 +54,7 @@ class Coverage:
 
     @property
     def overlap(self) -> float:
-        """Shared among those that anyone solved (Jaccard); nan where nobody solved anything."""
+        """Returns the share of problems solved by both among those solved by either (Jaccard); NaN without any."""
         solved = len(self.both) + len(self.only_first) + len(self.only_second)
         return len(self.both) / solved if solved else math.nan
 
@@ -75,8 +75,8 @@ class Crossover:
 
 # ---------------------------------------------------------------------------------------------------- pass@k
 def pass_at_k(samples: ArrayLike, correct: ArrayLike, k: ArrayLike) -> Values:
-    """1 - Π_{j<k} (n - c - j) / (n - j), unbiased for 1 - (1 - p)^k, from n samples of which c are correct: problems by
-    ks, an axis only for what was a list.
+    """Computes 1 - Π_{j<k} (n - c - j) / (n - j), unbiased for 1 - (1 - p)^k, from n samples of which c are correct:
+    problems by ks, with an axis only for arguments that are lists.
 
     The product needs no factorial, so n = 10000 is exact to rounding; with n - c < k it is 1, with c = 0 it is 0.
     """
@@ -95,13 +95,13 @@ def pass_at_k_intervals(
     vary: Vary = Vary.BOTH,
     seed: int = 0,
 ) -> tuple[Estimate, ...]:
-    """Mean pass@k over problems with a bootstrap interval, one for each k; its count is the number of problems.
+    """Estimates the mean pass@k over problems with a bootstrap interval, for each k; its count is that of problems.
 
     A resample draws problems with replacement, or c* of a problem from Binomial(n, c / n), or first one and then the
     other (`vary`). pass@k of c* is not centred at pass@k of c but at 1 - (1 - c / n)^k, so the interval is the estimate
     plus the quantiles of the deviation from that centre, cut to [0, 1]. A single problem has no spread over problems:
     its interval is [0, 1] unless only samples vary. Problems that are all never or all always solved give no width,
-    which says that the resampling saw no spread, not that there is none.
+    which says that the resampling saw no spread, not that it is zero.
     """
     right, drawn, ks = checked_counts(correct, samples, k)
     confidence = checked(level)
@@ -120,7 +120,7 @@ def pass_at_k_intervals(
 def resampled_deviations(
     right: Counts, drawn: Counts, ks: Counts, vary: Vary, generator: np.random.Generator
 ) -> Values:
-    """Resampled mean pass@k minus its centre: resamples by ks."""
+    """Computes the resampled mean pass@k minus its centre: resamples by ks."""
     count = right.size
     everyone = np.arange(count)
     values = 1.0 - missing(right, drawn, ks)
@@ -140,7 +140,7 @@ def resampled_deviations(
 
 
 def missing(right: Counts, drawn: Counts, ks: Counts) -> Values:
-    """C(n - c, k) / C(n, k) as a running product over j < k: problems by ks."""
+    """Computes C(n - c, k) / C(n, k) as a running product over j < k: problems by ks."""
     steps = np.arange(int(ks.max()))
     left = np.maximum(drawn[:, None] - right[:, None] - steps, 0)
     factors = left / np.maximum(drawn[:, None] - steps, 1)
@@ -149,9 +149,9 @@ def missing(right: Counts, drawn: Counts, ks: Counts) -> Values:
 
 # ---------------------------------------------------------------------------------------------------- votes
 def majority_vote(answers: Sequence[Hashable]) -> tuple[Hashable, ...]:
-    """The commonest answers in the order of their first appearance: one, or all that are tied.
+    """Returns the most frequent answers in the order of their first appearance: one, or all that are tied.
 
-    None is a sample without an answer and has no vote; no votes give no winner.
+    None is a sample without an answer and does not vote; without votes there is no winner.
     """
     votes = Counter(answer for answer in answers if answer is not None)
     most = max(votes.values(), default=0)
@@ -159,7 +159,7 @@ def majority_vote(answers: Sequence[Hashable]) -> tuple[Hashable, ...]:
 
 
 def majority_at_k(answers: Sequence[Hashable], truth: Hashable, k: int | None = None) -> float:
-    """The chance that the vote of k samples, drawn from these without replacement, is the truth; ties share the win.
+    """Computes the probability that the vote of k samples, drawn without replacement, is the truth; ties share the win.
 
     Exact: given that the truth has a votes among k, the other answers draw from what is left one after the other
     (hypergeometric) with at most a each, and e of them with exactly a leave it a share of 1 / (1 + e). Without k all
@@ -184,9 +184,9 @@ def majority_at_k(answers: Sequence[Hashable], truth: Hashable, k: int | None = 
 
 
 def share_won(mine: int, odds: Sequence[Values], silent: int, draws: int) -> float:
-    """The expected share of the win with `mine` votes, when the others and the silent ones have `draws` between them.
+    """Computes the expected share of the win with `mine` votes, if all other samples have `draws` between them.
 
-    The state is a chance by draws that are left and others tied so far; an other that gets more votes ends it.
+    The state is a probability by draws left and answers tied so far; an answer with more votes ends it.
     """
     state = np.zeros((draws + 1, min(len(odds), draws // mine) + 2))
     state[draws, 0] = 1.0
@@ -201,7 +201,7 @@ def share_won(mine: int, odds: Sequence[Values], silent: int, draws: int) -> flo
 
 
 def chances(marked: int, plain: int, most: int) -> Values:
-    """Hypergeometric: the chance of 0, 1, ... marked ones (columns) in 0..most draws (rows); 0 where impossible."""
+    """Computes hypergeometric probabilities of 0, 1, ... marked ones (columns) in 0..most draws (rows)."""
     draws, hits = np.arange(most + 1)[:, None], np.arange(min(marked, most) + 1)[None, :]
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, marked + plain + 1)))])
 
@@ -216,7 +216,7 @@ def chances(marked: int, plain: int, most: int) -> Values:
 
 # ---------------------------------------------------------------------------------------------------- two models
 def coverage(first: ArrayLike, second: ArrayLike) -> Coverage:
-    """Which problems each model solved at least once, from its counts of correct samples, problem by problem.
+    """Returns which problems each model solved at least once, from its counts of correct samples per problem.
 
     Assumes equal numbers of samples: the model that draws more covers more.
     """
@@ -229,7 +229,8 @@ def coverage(first: ArrayLike, second: ArrayLike) -> Coverage:
 def crossover(
     base: ArrayLike, trained: ArrayLike, samples: ArrayLike, *, level: float = 0.95, seed: int = 0
 ) -> Crossover:
-    """The smallest k from which the base's mean pass@k stays above the trained model's, up to the fewest samples.
+    """Returns the smallest k from which the base's mean pass@k stays above the trained model's, up to the fewest
+    samples.
 
     Counts of correct samples of the same problems in the same order. The interval holds the quantiles over resamples
     of the problems (both models together), never counting as infinitely late. Equal curves do not cross; a base that is
@@ -252,14 +253,14 @@ def crossover(
 
 
 def overtaken(ahead: Values) -> float:
-    """The first k after the last one without a lead (rounding is no lead); infinity where the last k has none."""
+    """Returns the first k after the last one without a lead (beyond rounding); infinity if the last k has no lead."""
     behind = np.flatnonzero(ahead <= 1e-12)
     after = int(behind[-1]) + 1 if behind.size else 0
     return math.inf if after == ahead.size else float(after + 1)
 
 
 def finite_or_none(k: float) -> int | None:
-    """k as an integer, None for infinity."""
+    """Returns k as an integer, None for infinity."""
     return int(k) if math.isfinite(k) else None
 
 
@@ -267,7 +268,7 @@ def finite_or_none(k: float) -> int | None:
 def checked_counts(
     correct: ArrayLike, samples: ArrayLike, k: ArrayLike, *, name: str = "correct"
 ) -> tuple[Counts, Counts, Counts]:
-    """Correct and drawn samples of each problem and the ks, as vectors that fit each other."""
+    """Returns correct and drawn samples of each problem and the ks as vectors; refuses shapes that do not fit."""
     right = np.atleast_1d(whole(name, correct, least=0))
     drawn = whole("samples", samples, least=1)
     if right.ndim != 1 or not right.size:
@@ -291,7 +292,7 @@ def checked_counts(
 
 
 def whole(name: str, values: ArrayLike, *, least: int) -> Counts:
-    """The values as integers of at least `least`; what is not a whole number is refused by its place."""
+    """Returns the values as integers of at least `least`; refuses other numbers and names their index."""
     try:
         given = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -302,12 +303,12 @@ def whole(name: str, values: ArrayLike, *, least: int) -> Counts:
         place = int(np.flatnonzero(bad.ravel())[0])
         value = given.ravel()[place]
         raise AssayError(
-            f"{name} must be whole numbers of at least {least}, got {value} at place {place}: mend the count"
+            f"{name} must be whole numbers of at least {least}, got {value} at place {place}: fix the count"
         )
     return given.astype(np.int64)
 
 
 def same_problems(first: Counts, second: Counts) -> None:
-    """Both models answered the same problems."""
+    """Refuses two models with different numbers of problems."""
     if first.shape != second.shape:
         raise AssayError(f"both models need the same problems, got {first.shape[0]} and {second.shape[0]} counts")

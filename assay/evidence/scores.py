@@ -1,4 +1,4 @@
-"""Aggregates of score tables [runs, tasks] with intervals: what several runs on several tasks say together.
+"""Aggregates of score tables [runs, tasks] with intervals, for several runs on several tasks.
 
     mean                          mean over tasks of the mean over runs
     median                        median over tasks of the mean over runs
@@ -6,9 +6,9 @@
     optimality_gap                mean of max(0, target - score)
     probability_of_improvement    mean over tasks of P(X > Y) + P(X = Y) / 2, over all pairs of a run of X and one of Y
 
-Intervals come from the stratified bootstrap of Agarwal et al. (arXiv:2108.13264): the runs of every task are drawn
-anew, independently of the other tasks. They speak of new runs on the same tasks, never of new tasks. Scores of all
-tasks are added up, so they must be on one scale (human-normalised, success rates).
+Intervals come from the stratified bootstrap of Agarwal et al. (arXiv:2108.13264): the runs of every task are resampled
+independently of the other tasks. They are about new runs on the same tasks, not about new tasks. Scores of all tasks
+are added, so they must be on one scale (human-normalised, success rates).
 
     percentile    quantiles of the resampled aggregates; covers too little with few runs (docs/statistics.md)
     expanded      the same at wider levels, Φ(± √(n / (n - 1)) t(tasks (n - 1))) for n runs (Hesterberg 2015)
@@ -46,48 +46,48 @@ METHODS = ("percentile", "expanded")
 Statistic: TypeAlias = Callable[..., float]
 Kernel: TypeAlias = Callable[..., Values]
 Bounds: TypeAlias = tuple[float, float]
-AXES, MEND = ("run", "task"), "leave the run out or say what a failed run scores"
+AXES, FIX = ("run", "task"), "leave the run out or give a failed run a score"
 WHOLE_LINE, SHARE = (-math.inf, math.inf), (0.0, 1.0)
 
 
 # ---------------------------------------------------------------------------------------------------- aggregates
 def mean(scores: ArrayLike) -> float:
-    """Mean over tasks of the mean over runs."""
+    """Computes the mean over tasks of the mean over runs."""
     return float(mean_of(table(scores)))
 
 
 def median(scores: ArrayLike) -> float:
-    """Median over tasks of the mean over runs; nearly half of the tasks can fail without moving it."""
+    """Computes the median over tasks of the mean over runs; nearly half of the tasks can fail without changing it."""
     return float(median_of(table(scores)))
 
 
 def iqm(scores: ArrayLike) -> float:
-    """Interquartile mean over all runs and tasks; fewer than four scores have no quarter to cut and give their mean."""
+    """Computes the interquartile mean over all runs and tasks; the mean if there are fewer than four scores."""
     return float(iqm_of(table(scores)))
 
 
 def optimality_gap(scores: ArrayLike, target: float = 1.0) -> float:
-    """How far scores fall short of `target` on average; scores above it count as `target`."""
+    """Computes how far scores are below `target` on average; scores above it count as `target`."""
     return float(optimality_gap_of(table(scores), target))
 
 
 def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> float:
-    """How probably a run of `x` beats a run of `y` on a random task; ties count half. Run counts may differ."""
+    """Computes the probability that a run of `x` beats one of `y` on a random task, ties half; run counts may vary."""
     return float(improvement_of(*tables({"x": x, "y": y})))
 
 
 def mean_of(scores_RK: Values) -> Values:
-    """Mean of tables in the last two axes."""
+    """Computes the mean of tables in the last two axes."""
     return np.asarray(scores_RK.mean(-2).mean(-1))
 
 
 def median_of(scores_RK: Values) -> Values:
-    """Median of task means of tables in the last two axes."""
+    """Computes the median of task means of tables in the last two axes."""
     return np.asarray(np.median(scores_RK.mean(-2), axis=-1))
 
 
 def iqm_of(scores_RK: Values) -> Values:
-    """Interquartile mean of tables in the last two axes."""
+    """Computes the interquartile mean of tables in the last two axes."""
     count = scores_RK.shape[-2] * scores_RK.shape[-1]
     cut = count // 4
     flat = scores_RK.reshape(*scores_RK.shape[:-2], count)
@@ -95,14 +95,14 @@ def iqm_of(scores_RK: Values) -> Values:
 
 
 def optimality_gap_of(scores_RK: Values, target: float = 1.0) -> Values:
-    """Optimality gap of tables in the last two axes."""
+    """Computes the optimality gap of tables in the last two axes."""
     if not math.isfinite(target):
         raise AssayError(f"the target of an optimality gap must be finite, got {target}: 1.0 is a human's score")
     return np.asarray(target - np.minimum(scores_RK, target).mean((-2, -1)))
 
 
 def improvement_of(x_RK: Values, y_RK: Values) -> Values:
-    """Probability of improvement of tables in the last two axes: half the counts of > and of >=, over all pairs."""
+    """Computes the probability of improvement of tables in the last two axes: half the share of > and of >= pairs."""
     runs_x, (runs_y, tasks) = x_RK.shape[-2], y_RK.shape[-2:]
     counts = np.zeros(x_RK.shape[:-2], dtype=np.int64)
     for run in range(runs_x):  # not all pairs at once: R times the memory
@@ -124,7 +124,7 @@ KERNELS: tuple[tuple[Statistic, Kernel], ...] = (
 # ---------------------------------------------------------------------------------------------------- bootstrap
 @dataclass(frozen=True)
 class Resampling:
-    """How intervals are made; `paired` where run i of all arrays belongs together."""
+    """Settings of the bootstrap; `paired` if run i of all arrays belongs together."""
 
     resamples: int = RESAMPLES
     level: float = 0.95
@@ -142,7 +142,7 @@ class Resampling:
             raise AssayError(f"the bootstrap has no method {self.method!r}: use one of {', '.join(METHODS)}")
 
     def estimates(self, kernel: Kernel, arrays: Sequence[Values], bounds: Bounds = WHOLE_LINE) -> list[Estimate]:
-        """What the kernel makes of the arrays, flattened, with intervals; `bounds` hold where one run says nothing."""
+        """Computes the kernel on the arrays, flattened, with intervals; `bounds` are those of a single run."""
         values = np.ravel(kernel(*arrays))
         runs = min(array.shape[0] for array in arrays)
         if runs == 1:
@@ -152,14 +152,14 @@ class Resampling:
         return [Estimate(float(value), float(low), float(high), runs) for value, low, high in triples]
 
     def replicates(self, kernel: Kernel, arrays: Sequence[Values]) -> Values:
-        """The kernel's values on every resample of the arrays [R, K, ...]: [S, values]."""
+        """Computes the kernel on every resample of the arrays [R, K, ...]: [S, values]."""
         size = max(1, BLOCK // sum(array.size for array in arrays))
         starts = range(0, int(self.resamples), size)
         rows = [np.asarray(kernel(*drawn)).reshape(len(drawn[0]), -1) for drawn in self.drawn(arrays, starts)]
         return np.concatenate(rows)
 
     def drawn(self, arrays: Sequence[Values], starts: range) -> Iterator[list[Values]]:
-        """Blocks of resampled arrays [S, R, K, ...], from each of the starts to the next."""
+        """Yields blocks of resampled arrays [S, R, K, ...], from each of the starts to the next."""
         groups = [list(arrays)] if self.paired else [[array] for array in arrays]
         orders = [canonical(np.concatenate([as_3d(each) for each in group], axis=2)) for group in groups]
         for start in starts:
@@ -172,7 +172,7 @@ class Resampling:
             yield block
 
     def tails(self, arrays: Sequence[Values]) -> tuple[float, float]:
-        """The two levels at which the resampled values are cut."""
+        """Returns the two quantile levels of the interval."""
         low = 0.5 - self.level / 2
         if self.method == "expanded":
             runs, tasks = min(array.shape[0] for array in arrays), arrays[0].shape[1]
@@ -190,11 +190,11 @@ def bootstrap(
     method: str = "percentile",
     paired: bool = False,
 ) -> Estimate:
-    """The statistic of score tables with its interval from the stratified bootstrap.
+    """Computes a statistic of score tables with its interval from the stratified bootstrap.
 
     The aggregates of this module, also as `functools.partial(optimality_gap, target=...)`, run over all resamples at
-    once; any other function of arrays [runs, tasks] to a number is called once a resample. Several arrays are drawn
-    independently, or, where `paired`, by the same runs: run i of all of them shares its seed.
+    once; any other function of arrays [runs, tasks] to a number is called once per resample. Several arrays are drawn
+    independently or, if `paired`, by the same runs: run i of all of them shares its seed.
     """
     if not arrays:
         raise AssayError("a bootstrap needs at least one array of scores, got none: bootstrap(iqm, scores)")
@@ -205,14 +205,14 @@ def bootstrap(
 
 
 def places(draw: Draw, resample_S: NDArray[Any], runs: int, tasks: int) -> NDArray[Any]:
-    """The runs that each cell of each resample draws, [S, R, K]: a hash of resample and cell, scaled to the runs."""
+    """Returns the runs that each cell of each resample draws, [S, R, K]: a scaled hash of resample and cell."""
     words = random.hashed(draw.at(runs, tasks), resample_S[:, None], np.arange(runs * tasks)[None])
     scaled = ((words >> np.uint64(32)) * np.uint64(runs)) >> np.uint64(32)
     return scaled.astype(np.int64).reshape(-1, runs, tasks)
 
 
 def vectorised(statistic: Statistic, num_arrays: int) -> Kernel:
-    """The statistic over the last two axes of its arrays, for all resamples at once where this module knows how."""
+    """Returns the statistic over the last two axes of its arrays, for all resamples at once if it is of this module."""
     plain: Statistic = statistic
     settings: dict[str, Any] = {}
     if isinstance(statistic, partial) and not statistic.args:
@@ -220,7 +220,7 @@ def vectorised(statistic: Statistic, num_arrays: int) -> Kernel:
     for known, kernel in KERNELS:
         if plain is known:
             if num_arrays != (needed := 2 if known is probability_of_improvement else 1):
-                raise AssayError(f"{known.__name__} needs {needed} array(s) of scores, got {num_arrays}: mend the call")
+                raise AssayError(f"{known.__name__} needs {needed} array(s) of scores, got {num_arrays}: pass {needed}")
             return partial(kernel, **settings) if settings else kernel
 
     def one_by_one(*arrays: Values) -> Values:
@@ -232,26 +232,26 @@ def vectorised(statistic: Statistic, num_arrays: int) -> Kernel:
 
 
 def number(value: object) -> float:
-    """The value of a statistic if it is one finite number."""
+    """Returns the value of a statistic; refuses anything but one finite number."""
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
         got = repr(array.item()) if array.size == 1 else f"an array of shape {array.shape}"
-        raise AssayError(f"a statistic must give one finite number for every resample, got {got}: mend it")
+        raise AssayError(f"a statistic must give one finite number for every resample, got {got}: fix it")
     return float(array.reshape(()))
 
 
 def spread(places: NDArray[Any], array: Values) -> NDArray[Any]:
-    """Places over [.., R, K] for an array that may have a third axis."""
+    """Expands indices over [.., R, K] for an array that may have a third axis."""
     return places if array.ndim == 2 else places[..., None]
 
 
 def as_3d(array: Values) -> Values:
-    """[R, K] as [R, K, 1]."""
+    """Returns [R, K] as [R, K, 1]."""
     return array.reshape(*array.shape[:2], -1)
 
 
 def canonical(scores_RKC: Values) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The order that sorts the runs of every task [R, K], and the rank of every task among the sorted ones [K]."""
+    """Returns the order that sorts the runs of every task [R, K], and the rank of every sorted task [K]."""
     order_RK = np.stack([np.lexsort(scores_RC.T[::-1]) for scores_RC in scores_RKC.swapaxes(0, 1)], axis=1)
     columns = np.take_along_axis(scores_RKC, order_RK[..., None], axis=0).swapaxes(0, 1).reshape(order_RK.shape[1], -1)
     return order_RK, np.argsort(np.lexsort(columns.T[::-1]))
@@ -260,7 +260,7 @@ def canonical(scores_RKC: Values) -> tuple[NDArray[Any], NDArray[Any]]:
 # ---------------------------------------------------------------------------------------------------- comparison
 @dataclass(frozen=True)
 class Row:
-    """One aggregate of one arm, and its difference from the baseline's where there is one."""
+    """One aggregate of one arm, and its difference from the baseline, if there is one."""
 
     arm: str
     aggregate: str
@@ -270,7 +270,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Improvement:
-    """How probably a run of `arm` beats a run of `other`."""
+    """The probability that a run of `arm` beats a run of `other`."""
 
     arm: str
     other: str
@@ -287,18 +287,18 @@ class Comparison:
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """The names of the arms, in the order given."""
+        """Returns the names of the arms, in the order given."""
         return tuple(dict.fromkeys(row.arm for row in self.rows))
 
     def row(self, arm: str, aggregate: str) -> Row:
-        """The row of an arm and an aggregate."""
+        """Returns the row of an arm and an aggregate."""
         for row in self.rows:
             if (row.arm, row.aggregate) == (arm, aggregate):
                 return row
         raise AssayError(f"the comparison has no {aggregate!r} of {arm!r}: it has {', '.join(self.arms)}")
 
     def improvement(self, arm: str, other: str) -> Estimate:
-        """The probability that a run of `arm` beats a run of `other`."""
+        """Returns the probability that a run of `arm` beats a run of `other`."""
         for each in self.improvements:
             if (each.arm, each.other) == (arm, other):
                 return each.estimate
@@ -323,7 +323,7 @@ def compare(
     seed: int = 0,
     method: str = "percentile",
 ) -> Comparison:
-    """All aggregates of every arm, differences from `baseline`, and who improves on whom, with intervals.
+    """Computes all aggregates of every arm, differences from `baseline`, and probabilities of improvement.
 
     Arms share their tasks, in one order; run counts may differ. `paired` says that run i of all arms shares its seed:
     pairs of arms are then resampled by the same runs. P(y > x) is exactly 1 - P(x > y), interval included.
@@ -331,7 +331,7 @@ def compare(
     if not isinstance(scores, Mapping) or not scores:
         raise AssayError(f"compare needs a mapping from arm to scores [runs, tasks], got {scores!r:.60}: name the arms")
     if baseline is not None and baseline not in scores:
-        raise AssayError(f"the baseline {baseline!r} is no arm: name one of {', '.join(map(str, scores))}")
+        raise AssayError(f"the baseline {baseline!r} is not an arm: name one of {', '.join(map(str, scores))}")
     arms = dict(zip(scores, tables(scores, paired=paired), strict=True))
     how = Resampling(resamples, level, seed, method, paired)
     kernel = partial(all_aggregates, target=target)
@@ -346,13 +346,13 @@ def compare(
 
 
 def all_aggregates(scores_RK: Values, target: float) -> Values:
-    """The aggregates of tables in the last two axes, in the order of AGGREGATES, along a new last axis."""
+    """Computes the aggregates of tables in the last two axes, in the order of AGGREGATES, along a new last axis."""
     gap = optimality_gap_of(scores_RK, target)
     return np.stack([iqm_of(scores_RK), median_of(scores_RK), mean_of(scores_RK), gap], axis=-1)
 
 
 def improvements(arms: Mapping[str, Values], how: Resampling) -> Iterator[Improvement]:
-    """Both directions of every pair; the one that is computed is that of the names in sorted order."""
+    """Yields both directions of every pair; the one of the names in sorted order is computed."""
     known: dict[tuple[str, str], Estimate] = {}
     for x, y in combinations(sorted(arms, key=str), 2):
         (one,) = how.estimates(improvement_of, [arms[x], arms[y]], SHARE)
@@ -362,7 +362,7 @@ def improvements(arms: Mapping[str, Values], how: Resampling) -> Iterator[Improv
 
 # ---------------------------------------------------------------------------------------------------- input
 def tables(named: Mapping[str, ArrayLike], *, paired: bool = False) -> list[Values]:
-    """Checked tables of arms with the same tasks, and with the same runs where paired."""
+    """Returns checked tables of arms with the same tasks, and with the same runs where paired."""
     checked_tables = {name: table(each, f"the scores of {name}") for name, each in named.items()}
     (first, head), *others = checked_tables.items()
     for name, each in others:
@@ -375,8 +375,8 @@ def tables(named: Mapping[str, ArrayLike], *, paired: bool = False) -> list[Valu
     return list(checked_tables.values())
 
 
-def table(scores: ArrayLike, name: str = "scores", axes: Sequence[str] = AXES, mend: str = MEND) -> Values:
-    """Scores as float64 [runs, tasks] (or the axes given), or one sentence on what is wrong with them where."""
+def table(scores: ArrayLike, name: str = "scores", axes: Sequence[str] = AXES, fix: str = FIX) -> Values:
+    """Returns scores as float64 [runs, tasks] (or the given axes); AssayError names what is wrong and where."""
     wanted = f"an array [{', '.join(f'{axis}s' for axis in axes)}]"
     try:
         array = np.asarray(scores)
@@ -395,5 +395,5 @@ def table(scores: ArrayLike, name: str = "scores", axes: Sequence[str] = AXES, m
     if len(bad):
         where = ", ".join(f"{axis} {place}" for axis, place in zip(axes, bad[0], strict=True))
         what = f"{values[tuple(bad[0])]} at {where} ({len(bad)} of {values.size})"
-        raise AssayError(f"{name} must be finite, got {what}: {mend}")
+        raise AssayError(f"{name} must be finite, got {what}: {fix}")
     return values

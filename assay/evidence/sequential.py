@@ -4,8 +4,8 @@ At interim k = 1..K every arm that is still compared has n new scores. For a pai
 
     S_k = Σ_{j <= k} (mean of a's scores of interim j - mean of b's),    T_k = |S_k|
 
-and its null distribution is that of S_k when the 2n scores of each interim are shared out anew, with one choice of
-places for all pairs. The boundary is the smallest value that keeps the error spent so far within its budget:
+and its null distribution is that of S_k when the 2n scores of each interim are permuted, with one permutation for all
+pairs. The boundary is the smallest value that keeps the error spent so far within its budget:
 
     spent_{k-1} + P(max over undecided pairs |S_k*| > boundary_k, never above an earlier boundary) <= alpha k / K
 
@@ -20,8 +20,8 @@ scores of an arm are independent and that arms called equal have the same distri
 pair the level is exact; for several it holds as n grows: measured 6.0 % for five arms at alpha = 5 %, n = 5.
 
 Departures from the package `adastop` 0.1.3. (1) Its null is the largest signed sum while its statistic is absolute,
-which spends up to 2 alpha: two equal arms with n = 5, K = 1, alpha = 0.05 are told apart in 24 of 252 cases (9.5 %).
-`signed_null` repeats it. (2) When it stops enumerating it goes on with one random continuation for each choice left;
+which spends up to 2 alpha: two equal arms with n = 5, K = 1, alpha = 0.05 differ in 24 of 252 cases (9.5 %).
+`signed_null` repeats it. (2) When it stops enumerating it continues with one random continuation for each choice left;
 here `permutations` fresh ones are drawn, so the boundary stays as fine. (3) Values equal up to rounding are ties.
 """
 
@@ -48,7 +48,7 @@ Pair = tuple[str, str]
 
 
 class Verdict(Enum):
-    """What is known of the first arm of a pair against the second."""
+    """The verdict on the first arm of a pair against the second."""
 
     LARGER = "larger"
     SMALLER = "smaller"
@@ -58,9 +58,9 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class SequentialTest:
-    """The plan, fixed before the first run: n scores an arm and interim, at most K interims, error alpha in all.
+    """The plan, fixed before the first run: n scores per arm and interim, at most K interims, total error alpha.
 
-    No comparisons means all pairs of the arms in the order of the scores.
+    Empty `comparisons` means all pairs of the arms in the order of the scores.
     """
 
     size: int = 5
@@ -91,7 +91,7 @@ class SequentialTest:
 
 @dataclass(frozen=True)
 class Comparison:
-    """One pair: the verdict, the interim (from 1) that gave it, and T over the scores used; 0 and nan before any."""
+    """One pair: the verdict, the interim (from 1) that gave it, and T over the scores used; 0 and NaN before any."""
 
     first: str
     second: str
@@ -102,7 +102,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Interim:
-    """One look at the scores: the ends between which a pair goes on, the error spent so far, the pairs left after."""
+    """One interim analysis: the bounds between which a pair stays undecided, the error spent, the pairs left."""
 
     accept_below: float
     reject_above: float
@@ -113,7 +113,7 @@ class Interim:
 
 @dataclass(frozen=True)
 class Decision:
-    """What the scores say. `needs` holds the arms to run on, and how many more scores until the next interim."""
+    """The state of the test. `needs` holds the arms to run further, and the scores missing until the next interim."""
 
     comparisons: tuple[Comparison, ...]
     needs: Mapping[str, int]
@@ -121,11 +121,11 @@ class Decision:
 
     @property
     def finished(self) -> bool:
-        """Whether every pair has a verdict."""
+        """Returns whether every pair has a verdict."""
         return all(each.verdict is not Verdict.UNDECIDED for each in self.comparisons)
 
     def verdict(self, first: str, second: str) -> Verdict:
-        """The verdict on `first` against `second`, in either order of the plan."""
+        """Returns the verdict on `first` against `second`, in either order of the plan."""
         turned = {Verdict.LARGER: Verdict.SMALLER, Verdict.SMALLER: Verdict.LARGER}
         for each in self.comparisons:
             if (each.first, each.second) == (first, second):
@@ -136,7 +136,7 @@ class Decision:
 
 
 def decide(test: SequentialTest, scores: Mapping[str, Sequence[float]]) -> Decision:
-    """Replays the test on the scores so far, in the order in which they came: equal scores, equal decision.
+    """Replays the test on the scores so far, in their order: equal scores give equal decisions.
 
     An interim waits until all arms of undecided pairs have n scores for it; scores of arms that are already decided,
     and scores beyond the last interim, are ignored. Equal arms in every score tie and end as equal.
@@ -160,7 +160,7 @@ def decide(test: SequentialTest, scores: Mapping[str, Sequence[float]]) -> Decis
 def looked(
     test: SequentialTest, samples: Mapping[str, Values], pairs: tuple[Pair, ...], before: Sequence[Interim]
 ) -> tuple[tuple[Pair, ...], list[tuple[Pair, Verdict, float]], Interim]:
-    """The next interim: the pairs left undecided, those decided with verdict and statistic, and the record of it."""
+    """Computes the next interim: the pairs left undecided, those decided with verdict and statistic, and its record."""
     number = len(before) + 1
     sums, total = null_sums(test, samples, pairs, before)
     spent, power = (before[-1].level_spent, before[-1].power_spent) if before else (0.0, 0.0)
@@ -190,14 +190,14 @@ def looked(
 
 
 def upper(null: Values, total: int, budget: float) -> tuple[float, float]:
-    """The smallest of the sorted null values with at most `budget` of `total` above it, and that share."""
+    """Returns the smallest of the sorted null values with at most `budget` of `total` above it, and that share."""
     above = np.arange(null.size)[::-1] / total
     fits = np.flatnonzero(above <= budget + 1e-12)
     return (float(null[fits[0]]), float(above[fits[0]])) if fits.size else (math.inf, 0.0)
 
 
 def lower(null: Values, total: int, budget: float) -> tuple[float, float]:
-    """The largest of the sorted null values with less than `budget` of `total` below it, and that share."""
+    """Returns the largest of the sorted null values with less than `budget` of `total` below it, and that share."""
     below = np.arange(null.size) / total
     fits = np.flatnonzero(below < budget - 1e-12)
     return (float(null[fits[-1]]), float(below[fits[-1]])) if fits.size else (-math.inf, 0.0)
@@ -207,9 +207,9 @@ def lower(null: Values, total: int, budget: float) -> tuple[float, float]:
 def null_sums(
     test: SequentialTest, samples: Mapping[str, Values], pairs: tuple[Pair, ...], before: Sequence[Interim]
 ) -> tuple[dict[Pair, Values], int]:
-    """The sums of each pair over the choices that no earlier boundary stopped, and the number of all choices.
+    """Returns the sums of each pair over the choices that no earlier boundary stopped, and the number of all choices.
 
-    Exact choices are the digits of their number in base C(2n, n), one digit an interim.
+    Exact choices are the digits of their number in base C(2n, n), one digit per interim.
     """
     number, ways = len(before) + 1, math.comb(2 * test.size, test.size)
     exact = ways**number <= test.permutations
@@ -231,21 +231,21 @@ def null_sums(
 
 
 def shared_out(test: SequentialTest, samples: Mapping[str, Values], pair: Pair, interim: int, masks: Masks) -> Values:
-    """Mean of the chosen scores minus mean of the others, for every choice of n of the 2n scores of one interim."""
+    """Computes the mean of the chosen scores minus that of the others, for every choice of n of 2n scores."""
     part = slice(interim * test.size, (interim + 1) * test.size)
     both = np.concatenate([samples[arm][part] for arm in pair])
     return np.asarray((2.0 * masks - 1.0) @ both / test.size)
 
 
 def observed_sum(test: SequentialTest, samples: Mapping[str, Values], pair: Pair, number: int) -> float:
-    """S over the first `number` interims as the scores came."""
+    """Computes S over the first `number` interims from the observed scores."""
     first, second = (samples[arm][: number * test.size] for arm in pair)
     return float((first - second).sum() / test.size)
 
 
 @lru_cache(maxsize=8)
 def every_choice(size: int) -> Masks:
-    """All C(2n, n) choices of n places of 2n, the places of the first arm first."""
+    """Returns all C(2n, n) choices of n places of 2n, the places of the first arm first."""
     places = np.asarray(list(itertools.combinations(range(2 * size), size)))
     masks = np.zeros((len(places), 2 * size), dtype=bool)
     np.put_along_axis(masks, places, True, axis=1)
@@ -254,7 +254,7 @@ def every_choice(size: int) -> Masks:
 
 @lru_cache(maxsize=64)
 def drawn_choices(size: int, count: int, seed: int, interim: int) -> Masks:
-    """`count` random choices, the first of them the observed one: row r is a hash of seed, interim and r."""
+    """Draws `count` random choices, the first of them the observed one: row r is a hash of seed, interim and r."""
     rows, places = np.arange(count)[:, None], np.arange(2 * size)[None, :]
     order = np.argsort(random.hashed(Draw(seed, (interim,)), rows, places), axis=1, kind="stable")
     masks = np.zeros((count, 2 * size), dtype=bool)
@@ -267,7 +267,7 @@ def drawn_choices(size: int, count: int, seed: int, interim: int) -> Masks:
 def checked_scores(
     test: SequentialTest, scores: Mapping[str, Sequence[float]]
 ) -> tuple[dict[str, Values], tuple[Pair, ...]]:
-    """Finite scores by arm, and the pairs to compare."""
+    """Returns finite scores by arm, and the pairs to compare."""
     if len(scores) < 2:
         raise AssayError(f"scores must hold at least two arms, got {len(scores)}: add an arm, without scores at first")
     samples = {arm: finite(values, f"the scores of {arm!r}") for arm, values in scores.items()}

@@ -1,4 +1,4 @@
-"""Student's t: what a mean of few values is worth."""
+"""Student's t distribution, for means of few values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LARGE_DOF = 2000  # beyond it Student's t is normal to four digits
 
 @lru_cache(maxsize=4096)
 def student_quantile(prob: float, dof: int) -> float:
-    """Quantile of Student's t for whole degrees of freedom and `prob` above one half, by bisection."""
+    """Computes a quantile of Student's t for whole degrees of freedom and `prob` above one half, by bisection."""
     if dof > LARGE_DOF:
         return NormalDist().inv_cdf(prob)
     low, high = 0.0, 1.0
@@ -28,7 +28,7 @@ def student_quantile(prob: float, dof: int) -> float:
 
 
 def student_central(t: float, dof: int) -> float:
-    """P(|T| < t): the finite series in cos θ, θ = atan(t / √dof) (Abramowitz & Stegun 26.7.3 and 26.7.4)."""
+    """Computes P(|T| < t): the finite series in cos θ, θ = atan(t / √dof) (Abramowitz & Stegun 26.7.3 and 26.7.4)."""
     theta = math.atan2(t, math.sqrt(dof))
     square = math.cos(theta) ** 2
     odd = dof % 2

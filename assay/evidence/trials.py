@@ -1,10 +1,10 @@
-"""Blind, randomised, paired trials of success: a schedule and its key, exact tests, letters for what is alike.
+"""Blind, randomised, paired trials of success: a schedule and its key, exact tests, a compact letter display.
 
     schedule   every arm meets every item once, with the item's seed; items and arms within an item come in random
-               order, and a trial shows a token instead of an arm. The key stays with whoever does not judge.
+               order, and a trial shows a token instead of an arm. The judge must not have the key.
     unblind    outcomes by token become outcomes by arm, in the order of the items
     compared   an exact test for each pair, Holm's adjustment over pairs, a compact letter display: arms that share a
-               letter are not told apart
+               letter do not differ significantly
 
 Source of the protocol: TRI LBM Team 2025, arXiv:2507.05331, which reports Beta(1 + s, 1 + n - s) posteriors. Tests:
 McNemar's in its exact binomial form for paired outcomes, Barnard's (1945, pooled score statistic) for unpaired ones,
@@ -49,7 +49,7 @@ class Key:
 
 @dataclass(frozen=True)
 class PairResult:
-    """One pair: success rates, the exact p-value, the same after Holm, and whether the two are told apart."""
+    """One pair: success rates, the exact p-value, the same after Holm, and whether the two differ significantly."""
 
     first: str
     second: str
@@ -61,7 +61,7 @@ class PairResult:
 
 @dataclass(frozen=True)
 class TrialReport:
-    """Posterior interval of each arm, all pairs, and letters: arms that share one are not told apart."""
+    """Posterior interval of each arm, all pairs, and letters: arms that share one do not differ significantly."""
 
     rates: Mapping[str, Estimate]
     pairs: tuple[PairResult, ...]
@@ -70,7 +70,7 @@ class TrialReport:
 
 # ---------------------------------------------------------------------------------------------------- schedule
 def scheduled(arms: Sequence[str], items: int, seed: int) -> tuple[tuple[BlindTrial, ...], Key]:
-    """The trials in the order to run them, and the key: both a hash of the seed, which is as secret as the key.
+    """Returns the trials in the order to run them, and the key: both a hash of the seed, which is as secret as the key.
 
     All arms meet an item one after the other with the same seed, so that drift of the setting over a day is shared.
     """
@@ -90,7 +90,7 @@ def scheduled(arms: Sequence[str], items: int, seed: int) -> tuple[tuple[BlindTr
 
 
 def unblinded(key: Key, outcomes: Mapping[str, float]) -> dict[str, Values]:
-    """Outcomes of each arm by item, 0 or 1. Every token must have one, so that nobody stops when it looks good."""
+    """Returns the outcomes of each arm by item, 0 or 1. Every token needs one, which prevents optional stopping."""
     unknown, open_ = sorted(set(outcomes) - set(key.arms)), sorted(set(key.arms) - set(outcomes))
     if unknown:
         raise AssayError(
@@ -108,7 +108,7 @@ def unblinded(key: Key, outcomes: Mapping[str, float]) -> dict[str, Values]:
 
 # ---------------------------------------------------------------------------------------------------- tests
 def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
-    """Two-sided exact p for paired outcomes: 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1.
+    """Computes the two-sided exact p for paired outcomes: 2 P(Binomial(b + c, 1/2) <= min(b, c)), at most 1.
 
     b and c count the items that only one of the two solved; without any p is 1.
     """
@@ -122,7 +122,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> float:
 
 
 def fisher(right: int, count: int, other_right: int, other_count: int) -> float:
-    """Two-sided p given both margins: the chance of all tables that are no likelier than this one (hypergeometric)."""
+    """Computes the two-sided p given both margins: the probability of all tables no likelier than this one."""
     check_table(right, count, other_right, other_count)
     solved, total = right + other_right, math.comb(count + other_count, right + other_right)
     ways = [math.comb(count, each) * math.comb(other_count, solved - each) for each in range(solved + 1)]
@@ -130,10 +130,11 @@ def fisher(right: int, count: int, other_right: int, other_count: int) -> float:
 
 
 def barnard(right: int, count: int, other_right: int, other_count: int) -> float:
-    """Two-sided p without fixed margins: the largest chance, over the common success rate, of so large a score.
+    """Computes the two-sided p without fixed margins: the largest probability, over the common success rate, of a score
+    this large.
 
-    Score: |p1 - p2| / √(p (1 - p) (1/n1 + 1/n2)), p pooled, 0 where nobody or everybody succeeded. Never less powerful
-    than Fisher's test by much and mostly more, since it does not condition on the total.
+    Score: |p1 - p2| / √(p (1 - p) (1/n1 + 1/n2)), p pooled, 0 if p is 0 or 1. Usually more powerful than Fisher's test,
+    since it does not condition on the total.
     """
     check_table(right, count, other_right, other_count)
     scores = pooled_scores(count, other_count)
@@ -149,7 +150,7 @@ def barnard(right: int, count: int, other_right: int, other_count: int) -> float
 
 
 def pooled_scores(count: int, other_count: int) -> Values:
-    """Barnard's statistic of every table: successes of the one by successes of the other."""
+    """Computes Barnard's statistic of every table: successes of the one by successes of the other."""
     one, other = np.arange(count + 1)[:, None], np.arange(other_count + 1)[None, :]
     pooled = (one + other) / (count + other_count)
     spread = np.sqrt(pooled * (1 - pooled) * (1 / count + 1 / other_count))
@@ -158,7 +159,7 @@ def pooled_scores(count: int, other_count: int) -> Values:
 
 
 def binomial(count: int, rates: Values) -> Values:
-    """Chances of 0..n successes: rates by successes."""
+    """Computes the probabilities of 0..n successes: rates by successes."""
     successes_ = np.arange(count + 1)
     logs = np.asarray([math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in successes_])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -167,7 +168,7 @@ def binomial(count: int, rates: Values) -> Values:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values: p(i) (m - i + 1) in order of size, running maximum, at most 1 (Holm 1979)."""
+    """Computes adjusted p-values: p(i) (m - i + 1) in order of size, running maximum, at most 1 (Holm 1979)."""
     order = sorted(range(len(p_values)), key=lambda place: p_values[place])
     adjusted, largest = [0.0] * len(p_values), 0.0
     for rank, place in enumerate(order):
@@ -178,7 +179,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 # ---------------------------------------------------------------------------------------------------- intervals
 def clopper_pearson(right: int, count: int, level: float = 0.95) -> Estimate:
-    """Interval that covers at least `level`: quantiles of Beta(s, n - s + 1) and Beta(s + 1, n - s) (1934)."""
+    """Computes the interval of at least `level`: quantiles of Beta(s, n - s + 1) and Beta(s + 1, n - s) (1934)."""
     check_table(right, count, 0, 1)
     tail = (1 - checked(level)) / 2
     low = beta_quantile(tail, right, count - right + 1) if right else 0.0
@@ -187,7 +188,7 @@ def clopper_pearson(right: int, count: int, level: float = 0.95) -> Estimate:
 
 
 def posterior(right: int, count: int, level: float = 0.95) -> Estimate:
-    """Posterior mean (s + 1) / (n + 2) and central interval of Beta(1 + s, 1 + n - s), the prior being uniform."""
+    """Computes the posterior mean (s + 1) / (n + 2) and central interval of Beta(1 + s, 1 + n - s)."""
     check_table(right, count, 0, 1)
     tail = (1 - checked(level)) / 2
     ends = [beta_quantile(prob, right + 1, count - right + 1) for prob in (tail, 1 - tail)]
@@ -195,7 +196,7 @@ def posterior(right: int, count: int, level: float = 0.95) -> Estimate:
 
 
 def chance_better(right: int, count: int, other_right: int, other_count: int) -> float:
-    """P(p1 > p2) under independent uniform priors: Σ_{i <= s1} B(a + i, b + d) / ((d + i) B(1 + i, d) B(a, b))."""
+    """Computes P(p1 > p2) under uniform priors: Σ_{i <= s1} B(a + i, b + d) / ((d + i) B(1 + i, d) B(a, b))."""
     check_table(right, count, other_right, other_count)
     a, b, d = other_right + 1, other_count - other_right + 1, count - right + 1
     logs = [
@@ -205,12 +206,12 @@ def chance_better(right: int, count: int, other_right: int, other_count: int) ->
 
 
 def log_beta(a: int, b: int) -> float:
-    """Logarithm of the beta function."""
+    """Computes the logarithm of the beta function."""
     return math.lgamma(a) + math.lgamma(b) - math.lgamma(a + b)
 
 
 def beta_quantile(prob: float, a: int, b: int) -> float:
-    """Quantile of a beta with whole parameters by bisection, its cdf being P(Binomial(a + b - 1, x) >= a)."""
+    """Computes a quantile of a beta with whole parameters by bisection; its cdf is P(Binomial(a + b - 1, x) >= a)."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -223,7 +224,7 @@ def beta_quantile(prob: float, a: int, b: int) -> float:
 def compared(
     outcomes: Mapping[str, ArrayLike], *, paired: bool, alpha: float = 0.05, level: float = 0.95
 ) -> TrialReport:
-    """All pairs by McNemar (paired) or Barnard, told apart where Holm's adjusted p is at most alpha."""
+    """Tests all pairs by McNemar (paired) or Barnard; they differ if Holm's adjusted p is at most alpha."""
     if len(outcomes) < 2:
         raise AssayError(f"outcomes must hold at least two arms, got {len(outcomes)}: add the arm to compare with")
     if not 0.0 < alpha < 1.0:
@@ -242,7 +243,7 @@ def compared(
 
 
 def letters(arms: Sequence[str], different: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Compact letter display by insert and absorb: two arms share a letter exactly if they are not in `different`."""
+    """Returns a compact letter display by insert and absorb: two arms share a letter iff not in `different`."""
     groups = [frozenset(arms)]
     for a, b in different:
         split = [part for group in groups for part in ((group - {a}, group - {b}) if {a, b} <= group else (group,))]
@@ -253,13 +254,13 @@ def letters(arms: Sequence[str], different: Sequence[tuple[str, str]]) -> dict[s
 
 
 def letter(place: int) -> str:
-    """a to z, then a1, b1, ..."""
+    """Returns a to z, then a1, b1, ..."""
     return chr(ord("a") + place % 26) + (str(place // 26) if place >= 26 else "")
 
 
 # ---------------------------------------------------------------------------------------------------- input
 def successes(values: ArrayLike, name: str) -> Values:
-    """Outcomes that are all 0 or 1, at least one."""
+    """Returns the outcomes; refuses others than 0 and 1, and an empty list."""
     sample = finite(values, name)
     if not sample.size:
         raise AssayError(f"{name} must hold at least one trial, got none: run some or leave the arm out")
@@ -270,7 +271,7 @@ def successes(values: ArrayLike, name: str) -> Values:
 
 
 def check_table(right: int, count: int, other_right: int, other_count: int) -> None:
-    """Whole counts of successes among trials."""
+    """Refuses anything but whole counts of successes among trials."""
     for successes_, trials in ((right, count), (other_right, other_count)):
         if any(isinstance(each, bool) or not isinstance(each, int | np.integer) for each in (successes_, trials)):
             raise AssayError(f"successes and trials must be whole numbers, got {successes_!r} of {trials!r}")

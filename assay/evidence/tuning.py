@@ -2,7 +2,7 @@
 
     chosen    = argmax over trials of the mean score on the tuning seeds at full budget
     reported  = mean score of the chosen settings on the reporting seeds, which no search has seen
-    optimism  = tuning score of the chosen settings - reported: what choosing the best of many has flattered
+    optimism  = tuning score of the chosen settings - reported: the selection bias
 
 Source: Eimer, Lindauer & Raileanu 2023, arXiv:2306.01324. Random search draws settings independently; the Hyperband
 search (Li et al. 2018, arXiv:1603.06560; through Optuna) tries settings on a share of the budget first and gives the
@@ -53,13 +53,13 @@ class Uniform:
         check_ends(self.low, self.high, self.log)
 
     def at(self, share: float) -> Setting:
-        """The quantile of a share in (0, 1)."""
+        """Returns the quantile of a share in (0, 1)."""
         if self.log:
             return min(self.high, max(self.low, math.exp(between(math.log(self.low), math.log(self.high), share))))
         return between(self.low, self.high, share)
 
     def asked(self, name: str, trial: Any) -> Setting:
-        """What Optuna's trial suggests."""
+        """Returns the suggestion of Optuna's trial."""
         return float(trial.suggest_float(name, self.low, self.high, log=self.log))
 
 
@@ -77,12 +77,12 @@ class Whole:
         check_ends(self.low, self.high, self.log)
 
     def at(self, share: float) -> Setting:
-        """The quantile of a share in (0, 1)."""
+        """Returns the quantile of a share in (0, 1)."""
         value = Uniform(self.low, self.high + 1, self.log).at(share)
         return min(self.high, math.floor(float(value or 0.0)))
 
     def asked(self, name: str, trial: Any) -> Setting:
-        """What Optuna's trial suggests."""
+        """Returns the suggestion of Optuna's trial."""
         return int(trial.suggest_int(name, self.low, self.high, log=self.log))
 
 
@@ -97,39 +97,39 @@ class Choice:
             raise AssayError(f"options must be one or more numbers, words, booleans or None, got {self.options!r}")
 
     def at(self, share: float) -> Setting:
-        """The quantile of a share in (0, 1)."""
+        """Returns the quantile of a share in (0, 1)."""
         return self.options[math.floor(share * len(self.options))]
 
     def asked(self, name: str, trial: Any) -> Setting:
-        """What Optuna's trial suggests."""
+        """Returns the suggestion of Optuna's trial."""
         return self.options[int(trial.suggest_categorical(name, list(range(len(self.options)))))]
 
 
 @dataclass(frozen=True)
 class Space:
-    """Which settings are searched, by name."""
+    """The settings to search, by name."""
 
     settings: Mapping[str, Uniform | Whole | Choice]
 
     def __post_init__(self) -> None:
         if not self.settings:
-            raise AssayError("settings must name at least one setting to search, got none: without it nothing is tuned")
+            raise AssayError("settings must name at least one setting to search, got none: name one")
 
     def sample(self, draw: Draw) -> dict[str, Setting]:
-        """Independent values, a hash of the draw: the same wherever and whenever it is asked for."""
+        """Draws independent values, a hash of the draw: the same on every call and machine."""
         shares = random.uniform(draw, np.arange(len(self.settings)))
         return {name: each.at(float(share)) for (name, each), share in zip(self.settings.items(), shares, strict=True)}
 
 
 def between(low: float, high: float, share: float) -> float:
-    """A share of the way, never beyond the ends."""
+    """Interpolates between the ends, never beyond them."""
     return min(high, max(low, low + (high - low) * share))
 
 
 def check_ends(low: float, high: float, log: bool) -> None:
-    """Finite ends in order, positive where their logarithm is taken."""
+    """Refuses ends that are not finite and in order, or not positive on a logarithmic scale."""
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise AssayError(f"low and high must be finite and in order, got {low} and {high}: swap or mend them")
+        raise AssayError(f"low and high must be finite and in order, got {low} and {high}: swap or change them")
     if log and low <= 0:
         raise AssayError(f"low must be above 0 on a logarithmic scale, got {low}: raise it or drop log")
 
@@ -195,7 +195,7 @@ class Search(Protocol):
     """Tries settings. `score(settings, fraction)` is the mean over the tuning seeds, -inf for a failure."""
 
     def trials(self, space: Space, plan: TuningPlan, score: Scorer) -> list[Trial]:
-        """All trials of the plan, as a function of the plan and the scores alone."""
+        """Returns all trials of the plan, as a function of the plan and the scores alone."""
 
 
 @dataclass(frozen=True)
@@ -203,14 +203,14 @@ class RandomSearch:
     """Independent draws, each at full budget (Bergstra & Bengio 2012)."""
 
     def trials(self, space: Space, plan: TuningPlan, score: Scorer) -> list[Trial]:
-        """Trial i is a hash of the plan's seed and i, so more trials begin with the same ones."""
+        """Draws trial i by a hash of the plan's seed and i, so a longer search starts with the same trials."""
         drawn = [space.sample(Draw(plan.seed, (number,))) for number in range(plan.trials)]
         return [Trial(number, each, 1.0, score(each, 1.0)) for number, each in enumerate(drawn)]
 
 
 @dataclass(frozen=True)
 class HyperbandSearch:
-    """Optuna's Hyperband: shares 1 / factor^(rungs - 1), ..., 1 / factor, 1; a trial goes on while among the best.
+    """Optuna's Hyperband: shares 1 / factor^(rungs - 1), ..., 1 / factor, 1; a trial continues while among the best.
 
     A higher budget is a new run from the start, and all of it is counted. Settings come from Optuna's tree of Parzen
     estimators, whose seed is a hash of the plan's seed and the trial.
@@ -224,7 +224,7 @@ class HyperbandSearch:
             raise AssayError(f"rungs must be at least 1 and factor at least 2, got {self.rungs} and {self.factor}")
 
     def trials(self, space: Space, plan: TuningPlan, score: Scorer) -> list[Trial]:
-        """Asks Optuna, trial by trial; the study is in memory and told everything again on resuming."""
+        """Asks Optuna, trial by trial; the study is in memory and rebuilt on resume."""
         optuna = require("optuna", "scale", "the Hyperband search")
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         most = self.factor ** (self.rungs - 1)
@@ -262,20 +262,18 @@ class Journal:
         if self.path is None:
             return
         text = self.path.read_text(encoding="utf-8") if self.path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]  # a line that was cut off by a kill is run again
+        whole = text[: text.rfind("\n") + 1]  # a run whose line was cut off by a kill is run again
         if whole != text:
             self.path.write_text(whole, encoding="utf-8")
         rows = [self.parsed(line, number) for number, line in enumerate(whole.splitlines(), 1)]
         if not rows:
             self.append({"search": self.header})
         elif rows[0].get("search") != self.header:
-            raise AssayError(
-                f"{self.path} is the journal of another space, plan or search: name another path or undo that"
-            )
+            raise AssayError(f"{self.path} is the journal of another space, plan or search: name another path")
         self.runs.update({row["key"]: as_score(row["score"]) for row in rows[1:]})
 
     def parsed(self, line: str, number: int) -> dict[str, Any]:
-        """One line, which must be a JSON object."""
+        """Parses one line; refuses anything but a JSON object."""
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
@@ -285,7 +283,7 @@ class Journal:
         return row
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Writes a line through to the disk."""
+        """Writes a line and flushes it to disk."""
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -295,7 +293,7 @@ class Journal:
             os.fsync(file.fileno())
 
     def score(self, objective: Objective, settings: Settings, seed: int, fraction: float) -> float:
-        """The score of a run, from the journal or by running it."""
+        """Returns the score of a run, from the journal or by running it."""
         key = key_of(settings, seed, fraction)
         if key not in self.runs:
             curve: list[tuple[float, float]] = []
@@ -308,12 +306,12 @@ class Journal:
 
 
 def key_of(settings: Settings, seed: int, fraction: float) -> str:
-    """The name of a run: equal settings, seed and share of the budget are one run."""
+    """Returns the name of a run: equal settings, seed and share of the budget are one run."""
     return json.dumps([dict(settings), seed, fraction], sort_keys=True)
 
 
 def as_score(value: Any) -> float:
-    """A number; -infinity for a failed run."""
+    """Returns the score as a number; -infinity for a failed run."""
     try:
         score = -math.inf if value is None else float(value)
     except (TypeError, ValueError) as error:
@@ -334,7 +332,7 @@ def tune(
     """Searches on the tuning seeds, then runs the chosen settings on the reporting seeds.
 
     Ties go to the earlier trial. One seed gives a mean without an interval (the whole line). Failed runs on reporting
-    seeds are an error, since leaving them out would flatter the settings.
+    seeds are an error, since leaving them out would bias the score.
     """
     log = Journal(journal, repr((space, plan, search)))
     spent: dict[str, float] = {}
@@ -347,7 +345,7 @@ def tune(
     whole = [each for each in trials if each.fraction == 1.0 and math.isfinite(each.score)]
     if not whole:
         raise AssayError(
-            f"none of {len(trials)} trials has a finite score at full budget: mend the objective or the space"
+            f"none of {len(trials)} trials has a finite score at full budget: fix the objective or the space"
         )
     best = max(whole, key=lambda each: each.score)
     tuned = [log.score(objective, best.settings, seed, 1.0) for seed in plan.tuning_seeds]
@@ -365,11 +363,11 @@ def tune(
 
 
 def fresh_scores(log: Journal, objective: Objective, best: Trial, seeds: Sequence[int]) -> list[float]:
-    """Scores of the chosen settings on seeds that no search has seen."""
+    """Returns scores of the chosen settings on seeds that no search has seen."""
     scores = {seed: log.score(objective, best.settings, seed, 1.0) for seed in seeds}
     failed = [seed for seed, score in scores.items() if not math.isfinite(score)]
     if failed:
         raise AssayError(
-            f"trial {best.number} was chosen but has no finite score on reporting seeds {failed}: mend the run"
+            f"trial {best.number} was chosen but has no finite score on reporting seeds {failed}: fix the run"
         )
     return list(scores.values())

@@ -46,7 +46,7 @@ def complete(
 
 
 def of_one_prompt(prompts: Sequence[Sequence[int]], starts: np.ndarray) -> np.ndarray:
-    """A label for each row, equal where start and prompt are: the start itself if all rows of a start share a prompt."""
+    """Labels rows, equal if start and prompt are; the start itself if all rows of a start share a prompt."""
     names: dict[tuple[int, ...], int] = {}
     same = [names.setdefault((int(start), *row), len(names)) for start, row in zip(starts, prompts, strict=True)]
     return starts if len(names) == len(np.unique(starts)) else np.array(same)

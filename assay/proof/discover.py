@@ -1,4 +1,4 @@
-"""Finding every part of the package: there is no list to keep, and no way to be left out of the laws silently.
+"""Finds every part of the package, so that no list is needed and no part escapes the laws silently.
 
 A part is a frozen dataclass that inherits its slot (`class Clip(TrustRegion)`); the slot classes are in
 `assay.core.slots`.
@@ -26,7 +26,7 @@ Examples = Mapping[str, Sequence[Mapping[str, Any]]]
 PLACES = ("parts", "models", "methods", "core.schedules", "core.optimizers", "core.verifier")
 """Folders and modules of `assay` that hold parts."""
 WITHOUT_PARTS = (".claims", ".pretrained")
-"""Modules (by their last name) and folders that hold none: claims are about parts, pretrained models need a folder."""
+"""Modules (by their last name) and folders without parts: claims are about parts, pretrained models need a folder."""
 
 
 class Part(NamedTuple):
@@ -38,14 +38,14 @@ class Part(NamedTuple):
 
 
 def slot_of(cls: type) -> str | None:
-    """The slot that a class inherits, or None."""
+    """Returns the slot that a class inherits, or None."""
     slot = getattr(cls, "slot", None)
     return slot if isinstance(slot, str) else None
 
 
 # ---------------------------------------------------------------------------------------------------- walking
 def modules_of(name: str) -> Iterator[ModuleType]:
-    """A module, or all modules of a folder and of the folders in it."""
+    """Yields a module, or all modules of a folder and of the folders in it."""
     module = importlib.import_module(f"assay.{name}")
     yield module
     for info in pkgutil.walk_packages(getattr(module, "__path__", ()), f"{module.__name__}."):
@@ -53,12 +53,12 @@ def modules_of(name: str) -> Iterator[ModuleType]:
 
 
 def is_frozen(value: Any) -> bool:
-    """Whether a value is a class of frozen instances."""
+    """Returns whether a value is a class of frozen instances."""
     return isinstance(value, type) and is_dataclass(value) and bool(value.__dataclass_params__.frozen)  # type: ignore[attr-defined]
 
 
 def classes_of(name: str) -> Iterator[type]:
-    """Public frozen dataclasses that the modules of a folder define, and that do not say that they are no part."""
+    """Yields the public frozen dataclasses that the modules of a folder define, without those with `not_a_part`."""
     for module in modules_of(name):
         if any(f"{module.__name__}.".count(f"{place}.") for place in WITHOUT_PARTS):
             continue
@@ -69,20 +69,20 @@ def classes_of(name: str) -> Iterator[type]:
 
 
 def instances_of(cls: type, examples: Examples) -> tuple[Any, ...]:
-    """The default instance and the examples; AssayError where there is neither."""
+    """Returns the default instance and the examples; AssayError if there is neither."""
     listed = [*getattr(cls, "examples", ()), *examples.get(cls.__name__, ())]
     required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
     if required and not listed:
         entry = "{" + ", ".join(f'"{name}": ...' for name in required) + "}"
         line = f"examples: ClassVar[tuple[dict[str, Any], ...]] = ({entry},)"
-        raise AssayError(f"{cls.__module__}.{cls.__name__} has settings without a default; add to the class: {line}")
+        raise AssayError(f"{cls.__module__}.{cls.__name__} has settings without a default. Add to the class: {line}")
     return (*(() if required else (cls(),)), *(cls(**settings) for settings in listed))
 
 
 def parts(examples: Examples | None = None) -> list[Part]:
-    """Every part of the package; AssayError for a class that satisfies no slot or cannot be instantiated.
+    """Returns every part of the package; AssayError for a class that satisfies no slot or cannot be instantiated.
 
-    `examples` adds instances by class name, for those who want to check more than a part's own examples.
+    `examples` adds instances by class name to a part's own examples.
     """
     found = []
     for place in PLACES:

@@ -1,4 +1,4 @@
-"""The panel: twelve small recipes that together use every slot, with hashes of all that they do, bit for bit.
+"""The panel: twelve small recipes that together use every slot, with bitwise hashes of their results.
 
     python -m assay.proof.panel            compares with the committed hashes of this kind of machine
     python -m assay.proof.panel --write    writes them, after a change that is meant to change numbers
@@ -47,7 +47,7 @@ STEPS, SEED = 2, 1
 
 
 def small(recipe: Recipe) -> Recipe:
-    """The recipe with cheap settings; those that it does not have, or has several of, stay away."""
+    """Returns the recipe with cheap settings; skips those that it does not have, or has several of."""
     for path, value in SMALL:
         try:
             recipe = recipe.set(path, value)
@@ -57,7 +57,7 @@ def small(recipe: Recipe) -> Recipe:
 
 
 def recipes() -> Iterator[tuple[str, Recipe, Task]]:
-    """The panel: names, recipes and tasks."""
+    """Yields names, recipes and tasks of the panel."""
     for method, name in PANEL:
         task = catalogue.find_task(name)
         yield f"{method} on {name}", small(catalogue.recipe_for(method, task, {})), task
@@ -65,21 +65,21 @@ def recipes() -> Iterator[tuple[str, Recipe, Task]]:
 
 # ---------------------------------------------------------------------------------------------------- slots
 def all_slots() -> set[str]:
-    """The slots that parts can have."""
+    """Returns the slots that parts can have."""
     return {vars(cls)["slot"] for cls in vars(slots).values() if isinstance(cls, type) and "slot" in vars(cls)}
 
 
 def slots_of(value: Any) -> set[str]:
-    """The slots that the parts of a tree fill; an annotation is used by the part that needs its column."""
+    """Returns the slots that the parts of a tree fill; an annotation is used by the part that needs its column."""
     found = {slot_of(type(value)), *(slot_of(type(need)) for need in getattr(value, "needs", ()))}
     return {slot for slot in found if slot}.union(*(slots_of(item) for _, item in children(value)))
 
 
 # ---------------------------------------------------------------------------------------------------- hashes
 def digest(recipe: Recipe, task: Task) -> str:
-    """Sixteen hex digits of weights and held-out scores after two steps of a recipe and of its phases.
+    """Returns sixteen hex digits of weights and held-out scores after two steps of a recipe and of its phases.
 
-    A phase that changes the task is run in the changed one, as the recipe's own policy finds it.
+    A phase that changes the task is run in the changed task, with the recipe's own policy.
     """
     loop, _ = walked(recipe, task, SEED, STEPS)
     words = tensor_words(weights_of(loop))
@@ -93,13 +93,13 @@ def digest(recipe: Recipe, task: Task) -> str:
 
 
 def tensor_words(tensors: Iterable[torch.Tensor]) -> list[str]:
-    """A digest of each tensor's shape and bits, sorted."""
+    """Returns a digest of each tensor's shape and bits, sorted."""
     bits = ((list(tensor.shape), tensor.contiguous().numpy().tobytes()) for tensor in tensors)
     return sorted(hashlib.sha256(str(shape).encode() + content).hexdigest() for shape, content in bits)
 
 
 def hashes() -> dict[str, str]:
-    """The panel's hashes on this machine, by name."""
+    """Returns the panel's hashes on this machine, by name."""
     return {name: digest(recipe, task) for name, recipe, task in recipes()}
 
 
@@ -110,14 +110,14 @@ def build_kind() -> str:
 
 
 def committed() -> dict[str, str] | None:
-    """The committed hashes for this build of torch on this kind of machine, if there are any."""
+    """Returns the committed hashes for this build of torch on this kind of machine, if there are any."""
     known: dict[str, dict[str, str]] = json.loads(FILE.read_text()) if FILE.is_file() else {}
     return known.get(build_kind())
 
 
 def main() -> int:
-    """Compares or writes the hashes; status 1 where one differs."""
-    parser = argparse.ArgumentParser(description="Twelve small recipes, bit for bit.")
+    """Compares or writes the hashes; returns 1 if one differs."""
+    parser = argparse.ArgumentParser(description="Compares bitwise hashes of twelve small recipes.")
     parser.add_argument("--write", action="store_true", help="write the hashes of this kind of machine")
     is_writing = parser.parse_args().write
     begin, known, now = time.process_time(), committed() or {}, hashes()

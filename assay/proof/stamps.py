@@ -1,13 +1,13 @@
-"""Stamps: what the two sides of a measured claim do, in a few numbers, so that a change of them is seen.
+"""Stamps: a few numbers computed by the two sides of a measured claim, so that a changed method is detected.
 
-The stamp of a recipe is what three updating steps of the loop with seed 0 make of the weights: two projections of
-them at six significant digits, of the recipe and of each of its phases. No metric and no name enters, so that what is
-renamed, split or merged changes no stamp; a changed update does, wherever it comes from. Stamps are kept per machine
-kind, since other kernels round differently. An untrained language model earns no reward, and without
-reward most methods move no weight, so the stamped recipe has one reward more than the measured one: `Parity`.
+The stamp of a recipe is two projections of its weights after three updating steps with seed 0, at six significant
+digits, of the recipe and of each of its phases. Metrics and names do not enter: renaming, splitting or merging code
+keeps the stamp, any changed update changes it. Stamps are kept per machine kind, since other kernels round
+differently. An untrained language model earns no reward, and without reward most methods do not change the weights,
+so the stamped recipe has one more reward than the measured one: `Parity`.
 
-What three steps cannot show is not in a stamp: the supervised warm-up, a target network that is copied every hundred
-updates, a phase's change of the task.
+A stamp does not cover what three steps do not run: the supervised warm-up, a target network that is copied every
+hundred updates, a phase's change of the task.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ from assay.runs.plan import recorded
 SIDES = ("ours", "theirs")
 STEPS, SEED, DIGITS = 3, 0, 6
 MOST = 300
-"""Steps of a loop that are waited for until it updates."""
+"""Maximum steps of a loop until its first update."""
 CHEAP = 3.0
 """Planned seconds of a function side below which its value at seed 0 is its stamp; above, its name is."""
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
-"""How far two stamps may be apart: more than rounding in the sixth digit, less than any change of a method."""
+"""Tolerance of two equal stamps: more than rounding in the sixth digit, less than any change of a method."""
 
 FITS, STALE, UNKNOWN = "fits", "stale", "unknown here"
 STATES = {
-    FITS: "its recipes do what they did when it was measured",
-    STALE: "its recipes, its task or its rule have changed since it was measured: assay claim KEY",
-    UNKNOWN: "it has no stamp for this kind of machine: assay claim KEY --stamp",
+    FITS: "recipes are unchanged since the claim was measured",
+    STALE: "recipes, task or rule have changed since the claim was measured. Run: assay claim KEY",
+    UNKNOWN: "the verdict has no stamp for this kind of machine. Run: assay claim KEY --stamp",
 }
 Memo = MutableMapping[str, str]
-"""Stamps of sides by what they are, so that sides which claims share run once."""
+"""Stamps of sides by their description, so that sides shared by several claims run once."""
 
 
 def machine_kind() -> str:
-    """The processor family that stamps are kept for: x86_64, aarch64."""
+    """Returns the processor family that stamps are kept for: x86_64, aarch64."""
     return platform.machine()
 
 
 @contextmanager
 def reproducible() -> Iterator[None]:
-    """One thread and no oneDNN inside: sums are then taken in one order whatever the machine's load and cores."""
+    """Uses one thread and no oneDNN inside, so that sums have one order on any number of cores."""
     threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
     torch.set_num_threads(1)
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
@@ -74,14 +74,14 @@ def reproducible() -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------------- behaviour
 @dataclass(frozen=True)
 class Parity(Reward):
-    """An answer whose tokens sum to an odd number is worth at least 1, so that every group has better and worse ones.
+    """Gives an answer whose tokens sum to an odd number at least reward 1, so that every group has different rewards.
 
     reward <- max(reward, 1) where an answer ends and the sum of its tokens is odd. Control tasks, which give rewards
     from the first step on, keep theirs.
     """
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """The experience with rewards that an untrained model earns."""
+        """Returns the experience with rewards that an untrained model earns too."""
         if not isinstance(scene.task.spec.action, Vocabulary):
             return experience
         odd_B1 = (experience.action * experience.mask).sum(1, keepdim=True) % 2 == 1
@@ -91,12 +91,12 @@ class Parity(Reward):
 
 
 def walked(recipe: Recipe, task: Task, seed: int, steps: int) -> tuple[Loop, list[Step]]:
-    """A loop after so many steps with an update, run reproducibly, and what each of these steps gave.
+    """Returns a loop after this many steps with an update, run reproducibly, and the results of these steps.
 
-    Steps that only fill a replay come before them and are not counted. Schedules are at their beginning in the first
-    step that counts, and near their end in the last. Where a guard would stop the run, it ends early.
+    Earlier steps that only fill a replay buffer are not counted. Schedules are at their beginning in the first counted
+    step, and near their end in the last. If a guard would stop the run, it ends early.
     """
-    verified = sum(isinstance(part, Verifier) for part in recipe.rewards[:1])  # what follows it sees parity's rewards
+    verified = sum(isinstance(part, Verifier) for part in recipe.rewards[:1])  # later rewards see those of Parity
     rewarded = replace(recipe, rewards=(*recipe.rewards[:verified], Parity(), *recipe.rewards[verified:]))
     found: list[Step] = []
     with reproducible():
@@ -113,7 +113,7 @@ def walked(recipe: Recipe, task: Task, seed: int, steps: int) -> tuple[Loop, lis
 
 
 def weights_of(loop: Loop) -> list[Tensor]:
-    """The tensors of all models, copies included, in no particular order."""
+    """Yields the tensors of all models, copies included, in no particular order."""
 
     def leaves(tree: Any) -> Iterator[Tensor]:
         if isinstance(tree, Mapping):
@@ -126,7 +126,7 @@ def weights_of(loop: Loop) -> list[Tensor]:
 
 
 def behaviour(recipe: Recipe, task: Task) -> list[float]:
-    """Numbers that depend on what the recipe does in its first steps, and on no name and no order of tensors.
+    """Computes numbers that depend on the first updates of the recipe, but not on names or the order of tensors.
 
     They are the sum over all tensors w, and the sum of squares, of p(w) = sum_i cos(i) w_i. Then the same of its
     phases, each from fresh weights; equal phases count once.
@@ -145,12 +145,12 @@ def behaviour(recipe: Recipe, task: Task) -> list[float]:
 
 
 def stamp(claim: Measured, memo: Memo | None = None) -> dict[str, str]:
-    """The stamps of both sides, on this machine kind."""
+    """Returns the stamps of both sides, on this machine kind."""
     return {side: side_stamp(claim, side, {} if memo is None else memo) for side in SIDES}
 
 
 def side_stamp(claim: Measured, side: str, memo: Memo) -> str:
-    """A side's stamp as text: numbers of a recipe or of a cheap function, else the function's name."""
+    """Returns a side's stamp as text: numbers of a recipe or of a cheap function, else the function's name."""
     what = getattr(claim, side)
     if isinstance(what, Recipe):
         key = described(claim, side)
@@ -161,7 +161,7 @@ def side_stamp(claim: Measured, side: str, memo: Memo) -> str:
 
 
 def function_stamp(claim: Measured, function: Callable[[int], float]) -> str:
-    """The value at seed 0 where the claim's plan says that it is cheap, else the function's full name."""
+    """Returns the value at seed 0 if the claim's plan says that it is cheap, else the function's full name."""
     sides = sum(callable(getattr(claim, side)) for side in SIDES)
     if 60 * claim.minutes / claim.seeds / sides > CHEAP:
         return f"{function.__module__}.{function.__qualname__}"
@@ -170,12 +170,12 @@ def function_stamp(claim: Measured, function: Callable[[int], float]) -> str:
 
 
 def text_of(numbers: list[float]) -> str:
-    """Numbers at six significant digits, with spaces between."""
+    """Formats numbers at six significant digits, separated by spaces."""
     return " ".join(f"{number:.{DIGITS}g}" for number in numbers)
 
 
 def agrees(old: str, new: str) -> bool:
-    """Whether two stamps are equal up to rounding."""
+    """Returns whether two stamps are equal up to rounding."""
     try:
         pair = [np.array(text.split(), dtype=np.float64) for text in (old, new)]
     except ValueError:
@@ -184,16 +184,16 @@ def agrees(old: str, new: str) -> bool:
     return is_equal and bool(np.allclose(pair[0], pair[1], rtol=RELATIVE, atol=ABSOLUTE, equal_nan=True))
 
 
-# ---------------------------------------------------------------------------------------------------- what decides
+# ---------------------------------------------------------------------------------------------------- states
 def described(claim: Measured, side: str) -> str:
-    """Sixteen hex digits of a side's description: its recipe and its task with all settings, and the budget."""
+    """Returns sixteen hex digits of a side's description: its recipe and its task with all settings, and the budget."""
     task = catalogue.find_task(claim.task) if claim.task else None
     facts = {"recipe": getattr(claim, side), "task": task, "steps": claim.steps, "warmup": claim.warmup}
     return store.fingerprint({"address": claim.task} | {name: recorded(describe(one)) for name, one in facts.items()})
 
 
 def deciding(claim: Measured) -> dict[str, Any]:
-    """The settings that decide the verdict beside the recipes."""
+    """Returns the settings that decide the verdict beside the recipes."""
     return {
         "task": claim.task,
         "metric": recorded(describe(claim.metric)),
@@ -206,8 +206,8 @@ def deciding(claim: Measured) -> dict[str, Any]:
 
 
 def recorded_state(claim: Measured, entry: Mapping[str, Any]) -> str:
-    """What the file says of a claim's entry, without running anything: stale where the settings differ or a later
-    check has marked it, unknown where it has no stamp for this machine kind.
+    """Returns the state of a claim's entry recorded in the file, without running anything: stale if the settings differ
+    or a later check has marked it, unknown if it has no stamp for this machine kind.
     """
     if entry.get("stale") or entry.get("decided_by") != deciding(claim):
         return STALE
@@ -215,7 +215,7 @@ def recorded_state(claim: Measured, entry: Mapping[str, Any]) -> str:
 
 
 def state(claim: Measured, entry: Mapping[str, Any], memo: Memo | None = None) -> str:
-    """The state of a claim's entry by what its sides do now."""
+    """Returns the state of a claim's entry by running its sides."""
     known = entry.get("stamps", {}).get(machine_kind())
     if known is None or entry.get("decided_by") != deciding(claim):
         return recorded_state(claim, entry)
@@ -224,5 +224,5 @@ def state(claim: Measured, entry: Mapping[str, Any], memo: Memo | None = None) -
 
 
 def worst(states: list[str]) -> str:
-    """The state of several claims: stale before unknown before fits; no claims fit."""
+    """Returns the state of several claims: stale before unknown before fits; no claims give fits."""
     return next((word for word in (STALE, UNKNOWN) if word in states), FITS)

@@ -1,8 +1,8 @@
 """Verdicts: the results of measured claims, in files that anyone can check.
 
 `methods/KEY/verdict.json` holds every score, so that the estimate, the interval and the verdict can be computed again;
-stamps of what the recipes do, so that it is known when they have changed; and a digest of the file, so that an edit by
-hand is seen.
+stamps of the recipes, so that a change of them is detected; and a digest of the file, so that an edit by hand is
+detected.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def measure(
     workers: int | None = None,
     watch: Watch = lambda done, total, running: None,
 ) -> dict[str, Any] | None:
-    """Measures both sides on all seeds: the claim's entry of a verdict, or None if the deadline came first.
+    """Measures both sides on all seeds; returns the claim's entry of a verdict, or None if the deadline came first.
 
-    Raises AssayError if a run failed. Runs are kept under `work` by description and behaviour, so that a stopped
-    measurement is resumed, claims share the runs of a rival, and no run of other code is taken for one of today's.
+    Raises AssayError if a run failed. Runs are kept under `work` by description and stamp, so that a stopped
+    measurement is resumed, claims share the runs of a baseline, and runs of other code are not reused.
     """
     chosen = list(range(claim.seeds)) if seeds is None else list(seeds)
     stamp = stamps.stamp(claim)
@@ -72,24 +72,24 @@ def measure(
 
 
 def is_recipe(claim: Measured, side: str) -> bool:
-    """Whether a side is trained."""
+    """Returns whether a side is trained."""
     return isinstance(getattr(claim, side), Recipe)
 
 
 def folder_name(claim: Measured, side: str, stamp: str) -> str:
-    """The name of the folder that holds a side's runs: equal for sides that are described alike and do the same."""
+    """Returns the name of the folder of a side's runs: equal for sides with equal description and stamp."""
     digest = store.fingerprint({"described": stamps.described(claim, side), "stamp": stamp})
     return f"{getattr(claim, side).name}-{digest}"
 
 
 def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
-    """The run of a side and seed."""
+    """Returns the run of a side and seed."""
     options = {"steps": claim.steps, "warmup": claim.warmup}
     return Job(side, claim.task, seed, folder / f"seed-{seed}", getattr(claim, side), options)
 
 
 def score(claim: Measured, result: Result) -> float:
-    """The metric of a run."""
+    """Returns the metric of a run."""
     curves: Curves = result.curves
     return float(claim.metric(curves))
 
@@ -97,7 +97,7 @@ def score(claim: Measured, result: Result) -> float:
 def value_of(
     claim: Measured, side: str, seed: int, runs: Mapping[str, str], found: Mapping[tuple[str, int], float]
 ) -> float:
-    """A side's score with a seed: of its run, or computed now."""
+    """Returns a side's score with a seed: of its run, or computed now."""
     if side in runs:
         return found[runs[side], seed]
     what = getattr(claim, side)
@@ -111,7 +111,7 @@ def entry(
     stamped: Mapping[str, Mapping[str, str]],
     minutes: float,
 ) -> dict[str, Any]:
-    """The claim's part of the file."""
+    """Returns the claim's entry of the file."""
     estimate, verdict = judged(claim, scores["ours"], scores["theirs"])
     return {
         "name": claim.name,
@@ -134,19 +134,19 @@ def entry(
 
 
 def judged(claim: Measured, ours: Sequence[float], theirs: Sequence[float]) -> tuple[Estimate, str]:
-    """The paired difference, and what the claim's rule says of it."""
+    """Returns the paired difference, and the verdict by the claim's rule."""
     estimate = difference_interval(ours, theirs, paired=True)
     return estimate, claim.expect.verdict(estimate.low, estimate.high, claim.margin)
 
 
 # ---------------------------------------------------------------------------------------------------- files
 def path_of(method: str, folder: Path | None = None) -> Path:
-    """The verdict file of a method: its own folder's verdict.json, or KEY.json in another folder."""
+    """Returns the verdict file of a method: its own folder's verdict.json, or KEY.json in another folder."""
     return catalogue.folder_of(method) / "verdict.json" if folder is None else folder / f"{method}.json"
 
 
 def files(folder: Path | None = None) -> dict[str, Path]:
-    """The verdict files there are, by method."""
+    """Returns the verdict files there are, by method."""
     if folder is not None:
         return {path.stem: path for path in sorted(folder.glob("*.json"))}
     return {name: path for name in catalogue.methods() if (path := path_of(name)).is_file()}
@@ -174,26 +174,26 @@ def save(path: Path, verdict: Mapping[str, Any]) -> Path:
 
 
 def exact_entry(finding: Finding) -> dict[str, Any]:
-    """An exact claim's part of the file."""
+    """Returns an exact claim's entry of the file."""
     verdict = "holds" if finding.holds else "fails"
     value = finding.value
     return {"name": finding.claim, "kind": "exact", "value": value, "expected": finding.expected, "verdict": verdict}
 
 
 def overall(entries: Sequence[Mapping[str, Any]]) -> str:
-    """The worst of the claims' verdicts."""
+    """Returns the worst of the claims' verdicts."""
     words = {one["verdict"] for one in entries}
     return next((word for word in ("fails", "inconclusive") if word in words), "holds")
 
 
 def digest(verdict: Mapping[str, Any]) -> str:
-    """Sixteen hex digits of everything but the digest itself."""
+    """Returns sixteen hex digits of everything but the digest itself."""
     rest = {name: value for name, value in verdict.items() if name != "digest"}
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def read(method: str, path: Path) -> dict[str, Any]:
-    """A verdict file. AssayError if it cannot be read."""
+    """Reads a verdict file; AssayError if it cannot be read."""
     again = f"Measure it again: assay claim {method}"
     try:
         verdict = json.loads(path.read_text())
@@ -206,7 +206,7 @@ def read(method: str, path: Path) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- problems
 def problems(method: str, path: Path) -> list[str]:
-    """What is wrong with a verdict file, in sentences: unreadable, edited, impossible numbers, or other claims.
+    """Returns the problems of a verdict file, in sentences: unreadable, edited, impossible numbers, or other claims.
 
     A verdict whose recipes have changed is not wrong but stale; see `states`.
     """
@@ -231,12 +231,12 @@ def problems(method: str, path: Path) -> list[str]:
 
 
 def entries_of(verdict: Mapping[str, Any]) -> dict[Any, dict[str, Any]]:
-    """The entries of a verdict by the names of their claims."""
+    """Returns the entries of a verdict by the names of their claims."""
     return {one.get("name"): one for one in verdict["claims"] if isinstance(one, dict)}
 
 
 def entry_problems(one: Mapping[str, Any]) -> list[str]:
-    """What is wrong with the numbers of a measured claim's entry, by the rule that it was measured with."""
+    """Returns the problems of the numbers of a measured claim's entry, by the rule that it was measured with."""
     try:
         rule = one["decided_by"]
         estimate = difference_interval(one["ours"], one["theirs"], paired=True)
@@ -260,7 +260,7 @@ def entry_problems(one: Mapping[str, Any]) -> list[str]:
 def states(
     method: str, verdict: Mapping[str, Any], *, run: bool = False, memo: stamps.Memo | None = None
 ) -> dict[str, str]:
-    """The state of each measured claim of a verdict: as recorded in the file or, with `run`, by what its recipes do."""
+    """Returns the state of each measured claim of a verdict: recorded in the file or, with `run`, by running it."""
     entries = entries_of(verdict)
     measured = [claim for claim in catalogue.find_method(method)[1].measured if claim.name in entries]
     if run:
@@ -269,16 +269,16 @@ def states(
 
 
 def state(method: str, verdict: Mapping[str, Any]) -> str:
-    """The worst recorded state of a verdict's measured claims."""
+    """Returns the worst recorded state of a verdict's measured claims."""
     return stamps.worst(list(states(method, verdict).values()))
 
 
 def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = None) -> dict[str, str]:
     """Stamps the measured claims of a verdict for this machine kind, and returns their states.
 
-    A claim without a stamp for it gets one: whoever calls vouches that the recipes still do what was measured. One
-    whose recipes do something else than its stamp says is marked stale and keeps its stamp; one that does the same
-    again loses the mark. AssayError if the file has problems.
+    A claim without a stamp for it gets one: the caller must know that the recipes are those that were measured. A claim
+    whose recipes differ from its stamp is marked stale and keeps its stamp; one whose recipes match it again loses the
+    mark. AssayError if the file has problems.
     """
     path = path_of(method, folder)
     if wrong := problems(method, path):
@@ -300,18 +300,18 @@ def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = No
 
 
 def with_measured() -> dict[str, Method]:
-    """The methods that have measured claims."""
+    """Returns the methods that have measured claims."""
     return {name: method for name, method in catalogue.methods().items() if method.measured}
 
 
 def needs_measuring(method: str, folder: Path | None = None) -> bool:
-    """Whether a method has no verdict, one with problems, or a stale one."""
+    """Returns whether a method has no verdict, one with problems, or a stale one."""
     path = path_of(method, folder)
     return not path.is_file() or bool(problems(method, path)) or state(method, read(method, path)) == stamps.STALE
 
 
 def stalest_first(folder: Path | None = None) -> list[str]:
-    """Methods with measured claims: first those without a verdict, then those to be measured again, then by age."""
+    """Returns methods with measured claims: without a verdict first, then those to measure again, then by age."""
 
     def key(name: str) -> tuple[int, str]:
         path = path_of(name, folder)
@@ -325,9 +325,11 @@ def stalest_first(folder: Path | None = None) -> list[str]:
 def replayed(
     method: str, work: Path, folder: Path | None = None, watch: Watch = lambda done, total, running: None
 ) -> bool:
-    """Whether seed 0 of every stale claim gives the recorded scores; the file is then stamped for today's recipes.
+    """Returns whether seed 0 of every stale claim reproduces the recorded scores; if so, stamps the file for the
+    current recipes.
 
-    Bitwise on one machine kind; elsewhere a difference only says that the claim must be measured again.
+    Scores are equal bitwise on one machine kind; on another, a difference only means that the claim must be measured
+    again.
     """
     _, found = catalogue.find_method(method)
     entries = entries_of(read(method, path_of(method, folder)))

@@ -1,4 +1,4 @@
-"""Finding methods and tasks by name. There is no registry: methods are the modules of `methods/`, tasks those of
+"""Finds methods and tasks by name. There is no registry: methods are the modules of `methods/`, tasks those of
 `tasks/`.
 """
 
@@ -32,56 +32,56 @@ from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import PromptTask
 
 WARMUP = 200
-"""Supervised steps before a token method, unless told."""
+"""Default number of supervised steps before a method on a language task."""
 
 NEAR = 0.6
-"""How alike two names must be (difflib's ratio) so that one is given as a hint for the other."""
+"""Similarity (difflib's ratio) from which a known name is suggested for an unknown one."""
 
 PRETRAINED_RATE = 5e-6
-"""Peak learning rate of pretrained actors, unless told."""
+"""Default peak learning rate of pretrained actors."""
 
 PRETRAINED_CRITIC_RATE = 1e-5
-"""Peak learning rate of critics on a pretrained network, unless told; larger, since their heads start at 0."""
+"""Default peak learning rate of critics on a pretrained network; larger, since their heads start at 0."""
 
 
 def modules_of(package: ModuleType) -> list[ModuleType]:
-    """The modules and packages directly inside a package, in alphabetical order."""
+    """Returns the modules and packages directly inside a package, in alphabetical order."""
     names = sorted(info.name for info in pkgutil.iter_modules(package.__path__))
     return [importlib.import_module(f"{package.__name__}.{name}") for name in names]
 
 
 def folder_of(name: str) -> Path:
-    """The folder of a built-in method, or of a variant's method: `methods/KEY`."""
+    """Returns the folder of a built-in method, or of a variant's method: `methods/KEY`."""
     return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_")
 
 
 @cache
 def methods() -> Mapping[str, Method]:
-    """Every method by its name: its `key`, or the module's name with '-' for '_'."""
+    """Returns every method by its name: its `key`, or the module's name with '-' for '_'."""
     found = [(module.METHOD, name_of(module)) for module in modules_of(assay.methods)]
     return {method.key or name.replace("_", "-"): method for method, name in found}
 
 
 def name_of(module: ModuleType) -> str:
-    """The last part of a module's name."""
+    """Returns the last part of a module's name."""
     return module.__name__.rsplit(".", 1)[1]
 
 
 def method_text(name: str) -> str:
-    """The docstring of a method: what it changes, the formula, the reason."""
+    """Returns the docstring of a method: what it changes, the formula, the reason."""
     module = importlib.import_module(f"{assay.methods.__name__}.{folder_of(name).name}")
     return (module.__doc__ or name).strip()
 
 
 def verdict(name: str) -> dict[str, Any] | None:
-    """The committed verdict of the method's measured claims, if there is one."""
+    """Returns the committed verdict of the method's measured claims, if there is one."""
     path = folder_of(name) / "verdict.json"
     return json.loads(path.read_text()) if path.is_file() else None
 
 
 @cache
 def tasks() -> Mapping[str, Callable[[], Task]]:
-    """Every built-in task by its name: the `LEVELS` of the modules of `tasks/`; adapters have none."""
+    """Returns every built-in task by its name: the `LEVELS` of the modules of `tasks/`; adapters have none."""
     found: dict[str, Callable[[], Task]] = {}
     for folder in modules_of(assay.tasks):
         for module in modules_of(folder) if name_of(folder) != "adapters" else []:
@@ -90,7 +90,7 @@ def tasks() -> Mapping[str, Callable[[], Task]]:
 
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
-    """Raises AssayError for a name; it says which known name is near, if one is."""
+    """Raises AssayError for an unknown name; suggests a similar known name, if there is one."""
     near = get_close_matches(name.lower(), list(known), 1, NEAR)
     meant = f" Did you mean '{near[0]}'?" if near else ""
     raise AssayError(f"there is no {kind} '{name}'.{meant} {hint}")
@@ -98,7 +98,8 @@ def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
 
 @cache
 def names() -> Mapping[str, str]:
-    """Every name that a method can be called by: keys, aliases, METHOD:VARIANT and VARIANT; each means one of them.
+    """Returns every name that a method can be called by: keys, aliases, METHOD:VARIANT and VARIANT; each means one
+    of them.
 
     AssayError for a name that means two.
     """
@@ -108,12 +109,12 @@ def names() -> Mapping[str, str]:
         short = {variant: f"{key}:{variant}" for variant in method.variants}
         for name, meant in ({key: key} | dict.fromkeys(method.aliases, key) | variants | short).items():
             if found.setdefault(name, meant) != meant:
-                raise AssayError(f"'{name}' is a name of {found[name]} and of {meant}. Rename one of them")
+                raise AssayError(f"'{name}' is a name of {found[name]} and of {meant}. Rename one of them.")
     return found
 
 
 def find_method(name: str) -> tuple[str, Method]:
-    """A method by name, alias, variant or METHOD:VARIANT; '-' and '_' are the same, and so are capitals.
+    """Returns a method by name, alias, variant or METHOD:VARIANT; '-' and '_' are the same, and so are capitals.
 
     Returns its full name and the method. A variant is the method with the variant's recipe, derived from the method's.
     """
@@ -134,13 +135,13 @@ def find_method(name: str) -> tuple[str, Method]:
 
 
 def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe:
-    """A variant's recipe under the variant's name."""
+    """Returns a variant's recipe under the variant's name."""
     return replace(function(*arguments), name=name)
 
 
 def find_task(name: str) -> Task:
-    """A task by name: built in, a Gymnasium id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts or pairs
-    (.jsonl), or TRAIN.jsonl,TEST.jsonl: two files of prompts, the second held out.
+    """Returns a task by name: built in, a Gymnasium id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts
+    or pairs (.jsonl), or TRAIN.jsonl,TEST.jsonl: two files of prompts, the second held out.
     """
     if name in tasks():
         return tasks()[name]()
@@ -160,14 +161,14 @@ def find_task(name: str) -> Task:
 
 
 def task_from_file(path: str) -> Task:
-    """A .jsonl file as a task: preference pairs where its first line has `chosen`, else prompts with answers; of two
-    files with a comma between them, the second has the held-out prompts.
+    """Returns the task of a .jsonl file: preference pairs if its first line has `chosen`, else prompts with answers; of
+    two files with a comma between them, the second has the held-out prompts.
     """
     if "," in path and not Path(path).exists():
         both = [task_from_file(one) for one in path.split(",")]
         train, test = both if len(both) == 2 else (None, None)
         if not isinstance(train, PromptTask) or not isinstance(test, PromptTask):
-            raise AssayError(f"'{path}' must be two files of prompts: those to train on, a comma, those held out")
+            raise AssayError(f"'{path}' does not name two files of prompts. Write TRAIN.jsonl,TEST.jsonl")
         return textfile.scored_on(train, test)
     columns = textfile.first_columns(path)
     if "chosen" in columns:

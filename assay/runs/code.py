@@ -1,4 +1,4 @@
-"""The code that runs when a recipe does: its modules, all that they import, and a digest of each.
+"""The code that a recipe runs: its modules, all that they import, and a digest of each.
 
 A comparison that is resumed must not mix runs of two versions of the code; its folder keeps these digests.
 """
@@ -19,21 +19,21 @@ from typing import Any
 from assay.core.settings import children
 
 CORE = ("assay.engine.loop", "assay.engine.engine", "assay.engine.evaluation")
-"""What every run goes through."""
+"""Modules that every run uses."""
 NOT_NUMBERS = (
     "assay.core.slots", "assay.engine.guards", "assay.core.store", "assay.version", "assay.runs.folder",
     "assay.runs.plot", "assay.runs.progress", "assay.runs.terminal", "assay.core.extras",
 )  # fmt: skip
-"""Modules that cannot change a score: protocols, guards, and what shows."""
+"""Modules that cannot change a score: protocols, guards, display."""
 
 
 def code_of(modules: Iterable[str]) -> dict[str, str]:
-    """The digest of every module that runs when these parts do."""
+    """Returns the digest of every module that these parts run."""
     return {module: code_digest(module) for module in sorted(closure({*CORE, *modules}))}
 
 
 def modules_of(value: Any) -> set[str]:
-    """The modules in which the parts of a tree are written."""
+    """Returns the modules that define the parts of a tree."""
     own = {type(value).__module__} if is_dataclass(value) else set()
     if callable(value) and not is_dataclass(value):
         own.add(getattr(value, "__module__", "") or "")
@@ -42,7 +42,7 @@ def modules_of(value: Any) -> set[str]:
 
 
 def closure(modules: Iterable[str]) -> set[str]:
-    """These modules and all of the package that they import, without what cannot change a number."""
+    """Returns these modules and all of the package that they import, without those that cannot change a score."""
     found: set[str] = set()
     todo = list(modules)
     while todo:
@@ -55,7 +55,7 @@ def closure(modules: Iterable[str]) -> set[str]:
 
 @cache
 def imported_by(module: str) -> tuple[str, ...]:
-    """Modules of the package that a module's statements import."""
+    """Returns modules of the package that a module's statements import."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(source_of(module))):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "assay":
@@ -71,7 +71,7 @@ def imported_by(module: str) -> tuple[str, ...]:
 
 @cache
 def is_module(name: str) -> bool:
-    """Whether the package has a module of this name."""
+    """Returns whether the package has a module of this name."""
     try:
         return importlib.util.find_spec(name) is not None
     except ModuleNotFoundError:
@@ -79,7 +79,7 @@ def is_module(name: str) -> bool:
 
 
 def source_of(module: str) -> str:
-    """The text of a module."""
+    """Returns the text of a module."""
     spec = importlib.util.find_spec(module)
     assert spec is not None, module
     assert spec.origin is not None, module
@@ -88,12 +88,12 @@ def source_of(module: str) -> str:
 
 @cache
 def code_digest(module: str) -> str:
-    """Sixteen hex digits of a module's code: comments, docstrings and white space do not count."""
+    """Returns sixteen hex digits of a module's code: comments, docstrings and white space do not count."""
     return hashlib.sha256(bare_code(source_of(module)).encode()).hexdigest()[:16]
 
 
 def bare_code(source: str) -> str:
-    """The text without comments, docstrings and white space; equal on every Python version."""
+    """Returns the text without comments, docstrings and white space; equal on every Python version."""
     lines = [list(line) for line in source.splitlines(keepends=True)]
 
     def blank(begin: tuple[int, int], end: tuple[int, int]) -> None:

@@ -1,10 +1,10 @@
-"""Comparing methods: every arm on the same tasks and the same seeds, and what the scores say.
+"""Compares methods: every arm on the same tasks and the same seeds, with statistics of the scores.
 
     score      the last held-out score of a run
     paired     seed k of all arms shares its starts and its random numbers, so arms are compared seed by seed
-    auto       the sequential test of `evidence.sequential` asks for seeds until every pair of arms is decided
+    auto       the sequential test of `evidence.sequential` adds seeds until every pair of arms is decided
 
-Failed runs stay in the table. A seed that an arm has lost is left out of the paired statistics of that task, and said.
+Failed runs stay in the table. A seed that failed in one arm is left out of the paired statistics of that task.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
 from assay.runs.plan import Plan, make_plan
 
 AUTO = SequentialTest(size=5, interims=4)
-"""Seeds an interim, and interims at most: between 5 and 20 seeds an arm."""
+"""Seeds per interim analysis, and the maximum of interim analyses: between 5 and 20 seeds per arm."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One side: a method by name, or a recipe of your own, with settings of its own."""
+    """An arm: a method by name or a recipe, with its own settings."""
 
     name: str
     method: str | Recipe
@@ -49,9 +49,9 @@ class Arm:
 
 
 def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
-    """Arms as they are written on a command line: NAME or NAME:VARIANT, then :path=value,path=value for settings.
+    """Parses arms of a command line: NAME or NAME:VARIANT, then :path=value,path=value for settings.
 
-    Equal words are arms of their own.
+    Equal words are separate arms.
     """
     arms = []
     for name, word in zip(numbered(words), words, strict=True):
@@ -62,7 +62,7 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
         for change in filter(None, changes.split(",")):
             path, sign, value = change.partition("=")
             if not sign or not path or not value:
-                raise AssayError(f"arm '{word}': '{change}' is not of the form path=value; write NAME:path=value")
+                raise AssayError(f"arm '{word}': '{change}' is not of the form path=value. Write NAME:path=value.")
             settings[path] = value
         catalogue.find_method(method)
         arms.append(Arm(name, method, settings))
@@ -71,9 +71,9 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
 
 @dataclass(frozen=True)
 class Setup:
-    """What is compared. `seeds` None: the sequential test decides. `options` go to every run's `make_plan`; `minutes`
-    bounds the whole comparison: when they are over no further run starts. `decisions` gives every run as many decisions
-    instead of as many steps, which mean different amounts to different methods.
+    """A comparison to run. If `seeds` is None, the sequential test decides. `options` go to the `make_plan` of every
+    run; after `minutes` no further run starts. `decisions` gives every run the same number of decisions instead of the
+    same number of steps, which gather different amounts of data in different methods.
     """
 
     arms: tuple[Arm, ...]
@@ -87,21 +87,21 @@ class Setup:
     decisions: int | None = None
 
     def check(self) -> None:
-        """Refuses what cannot be compared, before compute is spent."""
+        """Refuses an impossible comparison before compute is spent."""
         if len(set(self.tasks)) < len(self.tasks):
-            raise AssayError(f"--task names {', '.join(self.tasks)}; give each task once")
+            raise AssayError(f"--task names {', '.join(self.tasks)}. Name each task once.")
         if self.seeds is not None and self.seeds < 1:
-            raise AssayError(f"--seeds is {self.seeds}; give at least 1, or auto")
+            raise AssayError(f"--seeds is {self.seeds}. Use at least 1, or auto.")
         if self.minutes is not None and not self.minutes > 0:
-            raise AssayError(f"--budget is {self.minutes:g}; give the minutes that the comparison may take")
+            raise AssayError(f"--budget is {self.minutes:g}. Use a positive number of minutes.")
         if self.seeds is None and len(self.arms) < 2:
-            raise AssayError("--seeds auto compares arms; name at least two methods, or give a number of seeds")
+            raise AssayError("--seeds auto needs several arms. Name at least two methods, or give a number of seeds.")
         for arm in self.arms:
             for task in self.tasks:
                 self.job(arm, task, 0).plan()
 
     def job(self, arm: Arm, task: str, seed: int) -> Job:
-        """One run."""
+        """Returns the job of one run."""
         folder = self.folder / plain_name(arm.name) / plain_name(task) / f"seed-{seed}"
         shared = dict(self.options.get("settings") or {})
         options = {**self.options, "settings": shared | dict(arm.settings)}
@@ -111,27 +111,27 @@ class Setup:
 
 
 def steps_for(decisions: int, plan: Plan) -> int:
-    """Steps that gather so many decisions, rounded up; only a rollout of fixed length can promise it."""
+    """Returns the steps that gather this many decisions, rounded up; refuses rollouts without a fixed length."""
     rollout = plan.recipe.rollout
     if not isinstance(rollout, Fragments):
         raise AssayError(
-            f"--decisions needs rollouts of fixed length; {plan.recipe.name} on {plan.task.name} gathers whole "
-            "episodes: give --steps"
+            f"--decisions needs rollouts of fixed length, but {plan.recipe.name} on {plan.task.name} gathers whole "
+            "episodes. Use --steps."
         )
     if decisions < 1:
-        raise AssayError(f"--decisions is {decisions}; give at least 1")
+        raise AssayError(f"--decisions is {decisions}. Use at least 1.")
     return -(-decisions // (rollout.num_envs * rollout.steps))
 
 
 def plain_name(text: str) -> str:
-    """A word for a folder: of a file its name without the ending; letters, digits, dots and dashes."""
+    """Returns a name for a folder: of a file its stem; letters, digits, dots and dashes."""
     short = Path(text).stem if text.endswith((".json", ".jsonl")) else text
     return re.sub(r"[^\w.=+-]+", "-", short).strip("-.") or "arm"
 
 
 @dataclass
 class Outcome:
-    """What came out of a comparison so far."""
+    """The results of a comparison so far."""
 
     setup: Setup
     results: list[Result] = field(default_factory=list)
@@ -140,37 +140,37 @@ class Outcome:
     decision: Decision | None = None
 
     def add(self, one: Result | Failure) -> None:
-        """One more run."""
+        """Adds the outcome of a run."""
         if isinstance(one, Result):
             self.results.append(one)
         else:
             self.failures.append(one)
 
     def of(self, arm: str, task: str | None = None) -> list[Result]:
-        """An arm's results, by seed."""
+        """Returns an arm's results, by seed."""
         found = [one for one in self.results if one.job.arm == arm and task in (None, one.job.task)]
         return sorted(found, key=lambda one: one.job.seed)
 
     @property
     def missing(self) -> list[Job]:
-        """What was asked for and neither finished nor failed."""
+        """Returns the planned runs that neither finished nor failed."""
         over = {one.job for one in self.results} | {one.job for one in self.failures}
         return [job for job in self.asked if job not in over]
 
     def common_seeds(self, arms: Iterable[str]) -> list[int]:
-        """Seeds that all these arms have finished on all tasks."""
+        """Returns seeds that all these arms have finished on all tasks."""
         sets = [{one.job.seed for one in self.of(arm, task)} for arm in arms for task in self.setup.tasks]
         return sorted(set.intersection(*sets)) if sets else []
 
     def table(self, arm: str, seeds: Sequence[int]) -> np.ndarray:
-        """Scores [seeds, tasks]."""
+        """Returns scores [seeds, tasks]."""
         by_place = {(one.job.seed, one.job.task): one.score for one in self.of(arm)}
         return np.array([[by_place[seed, task] for task in self.setup.tasks] for seed in seeds], dtype=np.float64)
 
 
 # ---------------------------------------------------------------------------------------------------- running
 def run(setup: Setup, watch: Callable[[Outcome, Sequence[Child]], None] = lambda outcome, running: None) -> Outcome:
-    """Runs what is missing, reads what is there. `watch` is called as results come and while runs go on."""
+    """Runs what is missing and reads what is finished. `watch` is called at every result and during the runs."""
     setup.check()
     check_code(setup)
     outcome = Outcome(setup)
@@ -201,39 +201,41 @@ def run(setup: Setup, watch: Callable[[Outcome, Sequence[Child]], None] = lambda
 
 
 def check_code(setup: Setup) -> None:
-    """Refuses to go on with other code than the comparison was started with: its runs would not be comparable."""
+    """Refuses to resume a comparison with other code than it was started with: its runs would not be comparable."""
     plans = [setup.job(arm, task, 0).plan() for arm in setup.arms for task in setup.tasks]
     modules = set().union(*(modules_of(plan.recipe) | modules_of(plan.task) for plan in plans))
     code, path = code_of(modules), setup.folder / "code.json"
     before = json.loads(path.read_text()) if path.is_file() else {}
     changed = [module for module, digest in code.items() if before.get(module, digest) != digest]
     if changed:
-        raise AssayError(f"{setup.folder} was started with another {', '.join(changed[:3])}; choose another --out")
+        raise AssayError(
+            f"{setup.folder} was started with other code ({', '.join(changed[:3])}). Choose another --out."
+        )
     store.write_json(path, before | code)
 
 
 def known(outcome: Outcome, arm: str, task: str, seed: int) -> bool:
-    """Whether this run was asked for already."""
+    """Returns whether this run is planned already."""
     return any((job.arm, job.task, job.seed) == (arm, task, seed) for job in outcome.asked)
 
 
 def single_scores(outcome: Outcome) -> dict[str, list[float]]:
-    """One number a seed for the sequential test: the score, or the mean over tasks that are all scored in [0, 1]."""
+    """Returns one number per seed for the sequential test: the score, or the mean over tasks all scored in [0, 1]."""
     tables = {}
     for arm in outcome.setup.arms:
         count = len(outcome.of(arm.name)) // len(outcome.setup.tasks)
         tables[arm.name] = outcome.table(arm.name, range(count))
     if len(outcome.setup.tasks) > 1 and not all(((each >= 0) & (each <= 1)).all() for each in tables.values()):
         raise AssayError(
-            "--seeds auto with several tasks needs scores between 0 and 1 on all of them; compare on one task, or "
-            "give a number of seeds"
+            "--seeds auto with several tasks needs scores between 0 and 1 on all of them. Compare on one task, or "
+            "give a number of seeds."
         )
     return {arm: each.mean(1).tolist() for arm, each in tables.items()}
 
 
-# ---------------------------------------------------------------------------------------------------- what it says
+# ---------------------------------------------------------------------------------------------------- statistics
 def rows(outcome: Outcome) -> list[dict[str, Any]]:
-    """One row for each arm and task: estimate, paired difference from the first arm, who improves, and what it cost."""
+    """Returns one row per arm and task: estimate, paired difference from the first arm, P(improvement), cost."""
     first = outcome.setup.arms[0].name
     found = []
     for task in outcome.setup.tasks:
@@ -260,15 +262,15 @@ def rows(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def improvement(a: np.ndarray, b: np.ndarray) -> Estimate:
-    """P(a run of a beats one of b), ties half, with a paired bootstrap interval."""
+    """Estimates P(a run of a beats one of b), ties half, with a paired bootstrap interval."""
     if len(a) < 2:
         return Estimate(probability_of_improvement(a, b), 0.0, 1.0, len(a))
     return bootstrapped(probability_of_improvement, a, b, paired=True)
 
 
 def aggregate(outcome: Outcome) -> list[dict[str, Any]]:
-    """Over several tasks: the share of tasks and runs improved on the first arm, which needs no common scale; the
-    interquartile mean where all scores lie in [0, 1]. Nothing for one task, or without a seed that all arms finished.
+    """Aggregates over several tasks: P(improvement) over the first arm, which needs no common scale, and the
+    interquartile mean if all scores are in [0, 1]. Empty for one task, or without a seed that all arms finished.
     """
     names = [arm.name for arm in outcome.setup.arms]
     seeds = outcome.common_seeds(names)
@@ -294,7 +296,7 @@ def aggregate(outcome: Outcome) -> list[dict[str, Any]]:
 
 
 def facts(outcome: Outcome) -> dict[str, Any]:
-    """All of it as JSON: comparison.json."""
+    """Returns the whole comparison as JSON: comparison.json."""
     setup = outcome.setup
     return {
         "arms": [{"name": arm.name, "settings": {k: str(v) for k, v in arm.settings.items()}} for arm in setup.arms],
@@ -316,12 +318,12 @@ def facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def vars_of(job: Job) -> dict[str, Any]:
-    """Which run."""
+    """Returns arm, task and seed of a run."""
     return {"arm": job.arm, "task": job.task, "seed": job.seed, "folder": str(job.folder)}
 
 
 def decided(decision: Decision) -> list[dict[str, Any]]:
-    """The sequential test's verdict on each pair."""
+    """Returns the sequential test's verdict on each pair."""
     return [
         {"first": each.first, "second": each.second, "verdict": each.verdict.value, "interim": each.interim}
         for each in decision.comparisons

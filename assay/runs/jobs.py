@@ -1,6 +1,6 @@
-"""Many runs side by side: every run is a process of its own, so the death of one is a line in a table.
+"""Runs many jobs in parallel: every run is its own process, so a crash is a line in a table.
 
-A run's state is in its folder and nowhere else. Whoever is killed, the same call goes on: finished runs are read, cut
+The state of a run is in its folder only. After any crash the same call resumes: finished runs are read, interrupted
 ones resumed, missing ones started.
 """
 
@@ -23,7 +23,7 @@ from assay.runs.folder import read_metrics
 from assay.runs.plan import Plan, make_plan
 
 PATIENCE = 30.0
-"""Seconds that a run has to save its state when it is asked to stop."""
+"""Seconds that a run has to save its state after a stop signal."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +38,13 @@ class Job:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def plan(self) -> Plan:
-        """What decides its result."""
+        """Returns all settings that decide the result."""
         return make_plan(self.method, self.task, seed=self.seed, **self.options)
 
 
 @dataclass(frozen=True)
 class Result:
-    """What a finished run came to: the last held-out score, what it cost, and its metrics step by step."""
+    """The result of a finished run: the last held-out score, its cost, and its metrics step by step."""
 
     job: Job
     score: float
@@ -62,7 +62,7 @@ class Failure:
 
 
 def result_of(job: Job, steps: int) -> Result | None:
-    """The result in the job's folder, if the run has finished there."""
+    """Returns the result in the job's folder, if the run has finished there."""
     if not (job.folder / "metrics.jsonl").is_file():
         return None
     curves = read_metrics(job.folder)
@@ -70,14 +70,14 @@ def result_of(job: Job, steps: int) -> Result | None:
         return None
     score = curves[-1].get("evaluation")
     if score is None:
-        raise AssayError(f"{job.folder} ends without a held-out score; remove the folder to run it again")
+        raise AssayError(f"{job.folder} has no held-out score at its end. Remove the folder to run it again.")
     seconds = sum(sum(v for k, v in row.get("time", {}).items() if k != "at") for row in curves)
     return Result(job, float(score), int(curves[-1].get("decisions_total", 0)), seconds, curves)
 
 
 # ---------------------------------------------------------------------------------------------------- one process
 def work(job: Job, parent: Connection) -> None:
-    """What a child does: the run, then one word on the pipe: "" or what went wrong."""
+    """Runs the job in the child process, then sends "" or the error on the pipe."""
     import torch
 
     from assay.runs.progress import Mode
@@ -97,7 +97,7 @@ def work(job: Job, parent: Connection) -> None:
 
 
 def stop_with(parent: Connection) -> None:
-    """Asks this process to stop when the other end of the pipe is gone: an orphan would hold its folder's lock."""
+    """Stops this process when the other end of the pipe closes: an orphan would keep its folder locked."""
     try:
         parent.recv()
     except (EOFError, OSError):
@@ -114,7 +114,7 @@ class Child:
     started: float
 
     def ended(self) -> str:
-        """Waits for the end; "" or what went wrong."""
+        """Waits for the end; returns "" or the error."""
         try:
             said: str | None = self.pipe.recv()
         except (EOFError, OSError):
@@ -125,11 +125,11 @@ class Child:
             return said
         code = self.process.exitcode
         cause = f"signal {-code}" if code and code < 0 else f"exit code {code}"
-        return f"the process died ({cause}): out of memory, or stopped from outside"
+        return f"the process died ({cause}): out of memory, or killed from outside"
 
 
 def start(job: Job) -> Child:
-    """A process that works on the job; a server that has imported everything forks it."""
+    """Starts a process for the job, forked from a server that has imported everything."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["assay.runs.run"])
     ours, theirs = context.Pipe()
@@ -147,10 +147,10 @@ def run_jobs(
     deadline: float | None = None,
     watch: Callable[[Sequence[Child]], None] = lambda children: None,
 ) -> Iterator[Result | Failure]:
-    """Every job's outcome as it comes; at most `workers` at a time, none started after `deadline` (monotonic seconds).
+    """Yields the outcome of every job; runs at most `workers` at a time, starts none after `deadline` (monotonic s).
 
-    What was finished before comes first. `watch` is called twice a second with what is running. When the caller stops
-    listening or is interrupted, running jobs are asked to save and stop.
+    Jobs finished before come first. `watch` is called twice a second with the running jobs. If the caller stops
+    iterating or is interrupted, running jobs are told to save and stop.
     """
     waiting, children = [], list[Child]()
     steps = {}
@@ -182,15 +182,15 @@ def run_jobs(
 
 
 def check_same(job: Job, plan: Plan) -> None:
-    """Refuses the result of other settings."""
+    """Refuses a folder whose run has other settings."""
     from assay.runs.plan import read_config
 
     if read_config(job.folder / "config.json")["fingerprint"] != plan.config()["fingerprint"]:
-        raise AssayError(f"{job.folder} holds a run with other settings; choose another --out, or remove it")
+        raise AssayError(f"{job.folder} holds a run with other settings. Choose another --out, or remove the folder.")
 
 
 def stop(children: Sequence[Child]) -> None:
-    """Asks all to save and stop, and ends those that do not."""
+    """Tells all to save and stop; kills those that do not."""
     for child in children:
         child.process.terminate()
     until = time.monotonic() + PATIENCE

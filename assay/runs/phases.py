@@ -1,4 +1,4 @@
-"""The phases of a program: each runs in a folder of its own, and hands on weights and states by name."""
+"""The phases of a program: each runs in its own folder, and passes weights and states on by name."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def before(
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Runs with `execute` the phases that are not finished yet, each in a folder of its own inside the run's.
 
-    Returns the weights that the plan's own recipe begins with (those given, and what phases handed on) and the states
-    handed on by name.
+    Returns the initial weights of the plan's own recipe (those given, and those of the phases) and the states that
+    the phases pass on, by name.
     """
     handed, data, policy = dict(weights), dict[str, Any](), None
     for place, phase in enumerate(phases_of(plan), 1):
@@ -49,26 +49,28 @@ def before(
 
 
 def states_of(folder: Path, phase: Phase) -> dict[str, Any]:
-    """The states that a finished phase hands on, by name, read from its last checkpoint."""
+    """Returns the states that a finished phase passes on, by name, read from its last checkpoint."""
     if not phase.data:
         return {}
     checkpoint = store.load(folder / "checkpoints")
     if checkpoint is None:
-        raise AssayError(f"phase '{phase.name}' hands on data, but {folder} has no checkpoint. Start the run again")
+        raise AssayError(f"phase '{phase.name}' passes data on, but {folder} has no checkpoint. Start the run again")
     found = {}
     for path, name in phase.data.items():
         value = checkpoint.tree["loop"]["states"]
         for word in path.split("."):
             known = range(len(value)) if isinstance(value, list) else value
             if (int(word) if isinstance(value, list) and word.isdigit() else word) not in known:
-                raise AssayError(f"phase '{phase.name}' hands on the state '{path}', which it does not have ('{word}')")
+                raise AssayError(
+                    f"phase '{phase.name}' passes on the state '{path}', which it does not have ('{word}')"
+                )
             value = value[int(word)] if isinstance(value, list) else value[word]
         found[name] = value
     return found
 
 
 def note_data(folder: Path, data: Mapping[str, Any]) -> None:
-    """Writes a hash of each state that was handed on; AssayError if a resumed run was handed something else."""
+    """Writes a hash of each state that was passed on; AssayError if a resumed run receives another state."""
     path = folder / "handed.json"
     found = {name: store.fingerprint(recorded(value)) for name, value in data.items()}
     if path.is_file() and json.loads(path.read_text()) != found:

@@ -1,4 +1,4 @@
-"""Plans: everything that decides a run's result, made from names and defaults, or read back from a run folder."""
+"""Plans: everything that decides the result of a run, made from names and defaults, or read from a run folder."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from assay.tasks.language.prompts import PromptTask
 from assay.version import __version__
 
 WARMUP = "warmup"
-"""The name of the supervised phase that token methods begin with."""
+"""The name of the supervised phase before methods on language tasks."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that decides a run's result; `config.json` records it.
+    """Everything that decides the result of a run; `config.json` records it.
 
-    `address` is what the task was called when it was asked for: a name or a file.
+    `address` is the task as the user named it: a name or a file.
     """
 
     recipe: Recipe
@@ -58,12 +58,12 @@ class Plan:
     model: str | None = None
     """Folder or hub id of a pretrained actor."""
     data: tuple[Recorded, ...] = ()
-    """Files that take the place of the recipe's logs."""
+    """Files that replace the recipe's offline datasets."""
     preset: str = CLASSIC
     """The preset that the method's defaults come from."""
 
     def config(self) -> dict[str, Any]:
-        """The plan as JSON, and the fingerprint of what decides the numbers."""
+        """Returns the plan as JSON, with the fingerprint of what decides the numbers."""
         decisive = {
             "method": self.method,
             "task": self.address or self.task.name,
@@ -92,7 +92,7 @@ class Plan:
 
 
 def recorded(value: Any) -> Any:
-    """A description as JSON: an array is its type, its shape and a digest of its numbers; infinities are words."""
+    """Returns a description as JSON: an array as type, shape and a digest of its numbers; infinities as words."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
@@ -119,7 +119,7 @@ def make_plan(
     data: Sequence[str | Recorded] = (),
     preset: str | None = None,
 ) -> Plan:
-    """Resolves names and defaults, and refuses what cannot work, before compute is spent.
+    """Resolves names and defaults; refuses a plan that cannot work before compute is spent.
 
     `preset` names the set of defaults (classic, mujoco, d4rl); None takes the task's own (see `chosen_preset`).
     """
@@ -148,11 +148,11 @@ def make_plan(
     check_placement(placement, found)
     budget = recipe.steps if steps is None else steps
     if budget < 1:
-        raise AssayError(f"steps is {budget}; give at least 1")
+        raise AssayError(f"steps is {budget}. Use at least 1.")
     if evaluations < 0:
-        raise AssayError(f"evaluations is {evaluations}; give 0 (only before and after) or a number of them")
+        raise AssayError(f"evaluations is {evaluations}. Use 0 (only before and after training) or more.")
     if warmup is not None and warmup < 0:
-        raise AssayError(f"warmup is {warmup}; give 0 (none) or a number of supervised steps")
+        raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
     if warmup is None:
         untrained = isinstance(found.spec.action, Vocabulary) and actor is None
         needed = untrained and bool(recipe.rollout or recipe.copies)
@@ -164,33 +164,31 @@ def make_plan(
 
 
 def chosen_preset(task: Task, has_data: bool) -> str:
-    """Returns the preset that a task names; d4rl instead of mujoco where the data come from files."""
+    """Returns the preset that a task names; d4rl instead of mujoco if the data come from files."""
     preset = preset_of(task)
     return D4RL.preset if has_data and preset == MUJOCO.preset else preset
 
 
 def anchored(address: str) -> str:
-    """The full path of what is a file or folder here, so that a run can go on from another folder; else as given. Of
-    files with commas between them, each.
-    """
+    """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
     if "," in address and not Path(address).exists():
         return ",".join(map(anchored, address.split(",")))
     return str(Path(address).resolve()) if address and Path(address).exists() else address
 
 
 def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
-    """The pretrained actor, and the task in its tokens."""
+    """Returns the pretrained actor, and the task in its tokens."""
     from assay.models.pretrained.transformers import pinned
     from assay.tasks.adapters.pretrained import with_model
 
     if not isinstance(task, PromptTask | PairsTask | DialogueTask):
-        raise AssayError(f"--model needs a token task, and '{task.name}' is none; try countdown or a .jsonl file")
+        raise AssayError(f"--model works with language tasks only; '{task.name}' is not one. Try --task countdown.")
     actor = pinned(model)
     return actor, with_model(task, actor)
 
 
 def phases_of(plan: Plan) -> tuple[Phase, ...]:
-    """What happens before the plan's own recipe: the supervised warm-up, then the recipe's phases."""
+    """Returns the phases before the plan's own recipe: the supervised warm-up, then the recipe's phases."""
     if not plan.warmup:
         return plan.recipe.before
     recipe = replace(catalogue.recipe_for("sft", plan.task, {}), actor=plan.recipe.actor)
@@ -198,10 +196,10 @@ def phases_of(plan: Plan) -> tuple[Phase, ...]:
 
 
 def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
-    """The plan of a phase: its recipe and steps, the same seed and placement; `policy` is the one before it. None where
-    the phase finds nothing to be done.
+    """Returns the plan of a phase: its recipe and steps, the same seed and placement; `policy` is the previous one.
+    None if the phase has nothing to do.
 
-    The warm-up is not evaluated, as the main phase begins with that; other phases are where the run is.
+    The warm-up is not evaluated, since the main phase begins with an evaluation; other phases are, if the run is.
     """
     warm = phase.name == WARMUP
     every = max(1, phase.steps // 5)
@@ -222,7 +220,7 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
 
 
 def repeat_command(plan: Plan) -> str:
-    """The command that starts the same run elsewhere; nothing for a recipe that only Python knows."""
+    """Returns the command that starts the same run again; "" for a recipe that was made in Python."""
     if plan.method is None or plan.address is None:
         return ""
     words = ["assay", "train", plan.method, "--task", plan.address, "--steps", plan.steps, "--seed", plan.seed]
@@ -240,18 +238,18 @@ def repeat_command(plan: Plan) -> str:
 
 
 def plan_of(folder: str | Path) -> Plan:
-    """The plan that a run folder was started with, from its config.json."""
+    """Returns the plan that a run folder was started with, from its config.json."""
     path = Path(folder) / "config.json"
     if not path.is_file():
         raise AssayError(
-            f"{folder} is no run folder: it has no config.json; give the folder that 'assay train' printed"
+            f"{folder} is not a run folder: it has no config.json. Name the folder that 'assay train' printed."
         )
     config = read_config(path)
     if config["method"] is None and folder_of_run(Path(folder)) is not None:
-        raise AssayError(f"{folder} is a phase of a run; give the run's own folder: {folder_of_run(Path(folder))}")
+        raise AssayError(f"{folder} is a phase of a run. Name the folder of the run: {folder_of_run(Path(folder))}")
     if config["method"] is None:
         raise AssayError(
-            f"{folder} was started from Python with its own recipe; resume it there with the same assay.train"
+            f"{folder} was started from Python with its own recipe. Resume it there with the same assay.train call."
         )
     plan = make_plan(
         config["method"],
@@ -274,53 +272,53 @@ def plan_of(folder: str | Path) -> Plan:
 
 
 def folder_of_run(folder: Path) -> Path | None:
-    """The run that a phase's folder belongs to; None where the folder is not a phase."""
+    """Returns the run that a phase's folder belongs to, or None if the folder is not a phase."""
     above = folder.resolve().parent
     return above if folder.resolve().name.startswith("phase-") and (above / "config.json").is_file() else None
 
 
 MORE: dict[str, int | bool] = {"tokens": 0, "recompute": False, "compiled": False}
-"""Fields of a placement that config.json holds only where they are set."""
+"""Fields of a placement that config.json holds only if they are set."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
     "warmup": (int,), "device": (str,), "micro_batch": (int,), "precision": (str,), "evaluate_every": (int,),
     "save_every": (int,), "model": (str, type(None)),
 }  # fmt: skip
-"""What config.json must hold so that a run can go on."""
+"""Fields that config.json needs so that a run can be resumed."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """config.json, checked to be what a run wrote."""
+    """Returns config.json after checking its fields."""
     try:
         config = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read ({error}); restore it, or start the run anew") from None
+        raise AssayError(f"{path} cannot be read ({error}). Restore it, or start a new run.") from None
     if not isinstance(config, dict):
-        raise AssayError(f"{path} is not the config.json of a run; restore it, or start the run anew")
+        raise AssayError(f"{path} is not the config.json of a run. Restore it, or start a new run.")
     written = str(config.get("assay", ""))
     if written.startswith("0.1."):
         again = f"Resume it with that version (pip install assay=={written})"
         raise AssayError(f"{path.parent} was written by assay {written}, whose runs this version cannot read. {again}")
     missing = set(KINDS) - set(config)
     if missing:
-        raise AssayError(f"{path} lacks {', '.join(sorted(missing))}: it is not the config.json of a run")
+        raise AssayError(f"{path} lacks {', '.join(sorted(missing))}. Restore it, or start a new run.")
     for name, kinds in KINDS.items():
         if not isinstance(config[name], kinds) or isinstance(config[name], bool):
-            raise AssayError(f"{path}: '{name}' is {config[name]!r}, which no run wrote; restore it")
+            raise AssayError(f"{path}: '{name}' is {config[name]!r}, which no run writes. Restore it.")
     return config
 
 
 def precision_of(name: str) -> torch.dtype | None:
-    """The number type that config.json names."""
+    """Returns the dtype that config.json names."""
     found = getattr(torch, name.removeprefix("torch."), None)
     if name != "None" and not isinstance(found, torch.dtype):
-        raise AssayError(f"config.json: 'precision' is '{name}', which is no type of torch; restore it")
+        raise AssayError(f"config.json: 'precision' is '{name}', which is not a dtype of torch. Restore it.")
     return found
 
 
 def differing(folder: Path, config: Mapping[str, Any]) -> str:
-    """Where a plan's config differs from the one that a run folder records."""
+    """Returns where the config of a plan differs from the one in a run folder."""
     ignored = ("fingerprint", "machine", "assay", "save_every")
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
     here = {name: value for name, value in config.items() if name not in ignored}
@@ -338,30 +336,30 @@ IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
 
 
 def check_values(recipe: Recipe) -> None:
-    """Refuses settings with which nothing can be trained, or only nonsense."""
+    """Refuses settings out of range, before compute is spent."""
     for phase in recipe.before:
         check_values(phase.recipe)
     for path, value in settings(replace(recipe, before=())).items():
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, int | float) and (rule := broken_rule(path, item)):
-                raise AssayError(f"{'.'.join(path)} is {value}; it must be {rule}")
+                raise AssayError(f"{'.'.join(path)} is {value}. It must be {rule}.")
     for stage in recipe.stages:
         if not stage.trains or not stage.terms:
-            raise AssayError(f"stage '{stage.name}' cannot train: it needs a model and a loss")
+            raise AssayError(f"stage '{stage.name}' has no model or no loss. Give it both.")
         if isinstance(stage.optimizer, Adam) and len(stage.optimizer.betas) != 2:
-            raise AssayError(f"stage '{stage.name}' has {len(stage.optimizer.betas)} betas; Adam needs two")
+            raise AssayError(f"stage '{stage.name}' has {len(stage.optimizer.betas)} betas. Adam needs two.")
     listed = (recipe.rewards, recipe.credit, recipe.constraints, *(stage.terms for stage in recipe.stages))
     for part in (part for parts in listed for part in parts):
         if isinstance(part, str | int | float):
-            raise AssayError(f"{part!r} is no part; rewards, credit, constraints and losses are replaced in Python")
+            raise AssayError(f"{part!r} is not a part. Replace rewards, credit, constraints and losses in Python.")
     members = vars(recipe.rollout).get("group_size") if recipe.rollout is not None else None
     compares = [type(part).__name__ for part in walked(recipe) if isinstance(part, IN_GROUPS)]
     if members == 1 and compares:
-        raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group; give at least 2")
+        raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group. Use at least 2.")
 
 
 def broken_rule(path: tuple[str, ...], value: float) -> str:
-    """What a number must be, where it is not; parts of one's own may use the same names for something else."""
+    """Returns the rule that a number breaks, or ""; applies to Assay's parts only, since users may reuse the names."""
     slot, name = path[0], path[-1]
     is_size = name in SIZES and slot in ("rollout", "source", "select", "actor", "critics", "copies", "stages", "steps")
     if math.isnan(value):
@@ -378,7 +376,7 @@ def broken_rule(path: tuple[str, ...], value: float) -> str:
 
 
 def walked(value: Any) -> list[Any]:
-    """All parts of a tree."""
+    """Returns all parts of a tree."""
     below = list(value.values()) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else []
     if is_dataclass(value):
         below = list(vars(value).values())
@@ -386,17 +384,17 @@ def walked(value: Any) -> list[Any]:
 
 
 def check_placement(placement: Placement, task: Task) -> None:
-    """Refuses a device that is not there, one that the task cannot use, and sizes that cannot be."""
+    """Refuses a device that does not exist or that the task cannot use, and negative sizes."""
     if placement.micro_batch < 0:
-        raise AssayError(f"micro-batch is {placement.micro_batch}; give 0 (all rows at once) or a number of rows")
+        raise AssayError(f"micro-batch is {placement.micro_batch}. Use 0 (no limit) or a number of rows.")
     if placement.tokens < 0:
-        raise AssayError(f"tokens is {placement.tokens}; give 0 (no limit) or how many columns x rows fit at once")
+        raise AssayError(f"tokens is {placement.tokens}. Use 0 (no limit) or the maximum tokens per micro-batch.")
     try:
         torch.zeros((), device=placement.device).item()
     except (RuntimeError, AssertionError, NotImplementedError):
         known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
-        raise AssayError(f"device '{placement.device}' cannot be used here; there is {known}") from None
+        raise AssayError(f"device '{placement.device}' is not available here. Use {known}.") from None
     if torch.device(placement.device).type != "cpu" and not isinstance(task.spec.action, Vocabulary):
         raise AssayError(
-            f"task '{task.name}' steps its simulations on the CPU; only token tasks run on a GPU: --device cpu"
+            f"task '{task.name}' steps its simulations on the CPU. Only language tasks run on a GPU; use --device cpu."
         )

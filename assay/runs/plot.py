@@ -1,7 +1,7 @@
 """Learning curves as files: PNG or SVG, by matplotlib's object interface (no pyplot, so no global figure stays).
 
-Colours are those of Okabe and Ito (2008), told apart by people with any common colour blindness; lines carry their
-names at their ends. Equal series give equal bytes.
+Colours are those of Okabe and Ito (2008), safe for common colour blindness; lines are labelled at their ends. Equal
+series give equal bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STYLE = {
 
 
 def curve(name: str, metric: str, runs: Sequence[Sequence[Mapping[str, Any]]]) -> Series:
-    """One metric over the steps, from the records of one run or of several (seeds); NaN where a run has none."""
+    """Returns one metric over the steps, from the records of one run or several (seeds); NaN where a run lacks it."""
     measured = [{record["step"]: record[metric] for record in run if record.get(metric) is not None} for run in runs]
     steps = sorted(set().union(*measured))
     return Series(name, steps, [[float(each.get(step, math.nan)) for step in steps] for each in measured])
@@ -48,16 +48,16 @@ def learning_curve(
     y_label: str = "",
     levels: Mapping[str, float] | None = None,
 ) -> Path:
-    """Draws the series into `path` (.png or .svg) and gives it back.
+    """Draws the series into `path` (.png or .svg) and returns it.
 
     Several seeds become their mean with a band, its 95 % interval; one seed a pale line under its moving average. Lines
-    of 80 points and more are moving averages over a twentieth of them. The subtitle is `y_label` where none is given.
+    of 80 points and more are moving averages over a twentieth of them. The subtitle defaults to `y_label`.
     `levels` are horizontal lines with a name: the score before training, a baseline, the best possible.
     """
     path = Path(path)
     kind = path.suffix.lower().removeprefix(".")
     if kind not in ("png", "svg"):
-        raise AssayError(f"a learning curve is saved as .png or .svg, got {path.name!r}")
+        raise AssayError(f"{path.name!r} is not a .png or .svg file. Use one of these suffixes.")
     require("matplotlib", "plots", "learning curves as files")
     from matplotlib import rc_context
     from matplotlib.figure import Figure
@@ -79,7 +79,7 @@ def learning_curve(
 
 
 def frame(axes: Any, x_label: str) -> None:
-    """Grid lines for reading heights, no box."""
+    """Draws horizontal grid lines and no box."""
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.grid(axis="y", color=GRID, linewidth=0.8)
@@ -91,7 +91,7 @@ def frame(axes: Any, x_label: str) -> None:
 
 
 def line(axes: Any, each: Series, place: int) -> tuple[float, str, str] | None:
-    """One series; where its line ends, its name and its colour, or nothing where nothing was measured."""
+    """Draws one series; returns the end of its line, its name and its colour, or None if it has no points."""
     x, mean = each.middle()
     if not x.size:
         return None
@@ -108,7 +108,7 @@ def line(axes: Any, each: Series, place: int) -> tuple[float, str, str] | None:
 
 
 def smooth(values: Values) -> Values:
-    """A centred moving average over a twentieth of the measured points, narrower at the ends; few stay as they are."""
+    """Returns a centred moving average over a twentieth of the points, narrower at the ends; few are unchanged."""
     seen = np.isfinite(values)
     half = int(seen.sum()) // 40
     if half < 2:
@@ -122,13 +122,13 @@ def smooth(values: Values) -> Values:
 
 
 def level(axes: Any, name: str, value: float) -> tuple[float, str, str]:
-    """A horizontal line with a name."""
+    """Draws a labelled horizontal line."""
     axes.axhline(value, color=PALE, linewidth=1.0, linestyle=(0, (4, 3)))
     return value, name, PALE
 
 
 def name_the_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
-    """Names to the right of the lines at the heights of their ends, moved apart where they would touch."""
+    """Writes names to the right of the lines at the heights of their ends, moved apart if they would overlap."""
     low, high = axes.get_ylim()
     texts = ["\n".join(textwrap.wrap(printable(name, 60), 16, max_lines=3, placeholder="...")) for _, name, _ in ends]
     heights = [0.056 * (text.count("\n") + 1) + 0.015 for text in texts]
@@ -147,7 +147,7 @@ def name_the_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
 
 
 def words(figure: Any, title: str, subtitle: str, series: Sequence[Series]) -> None:
-    """Title and what the heights measure, flush left; below, what lines and bands are."""
+    """Writes title and subtitle flush left, and below the meaning of lines and bands."""
     figure.text(0.025, 0.955, printable(title, 90), fontsize=12, fontweight="bold", va="center")
     figure.text(0.025, 0.898, printable(subtitle, 120), fontsize=9.5, color=PALE, va="center")
     seeds = sorted({len(each.rows) for each in series if len(each.rows) > 1})
@@ -158,7 +158,7 @@ def words(figure: Any, title: str, subtitle: str, series: Sequence[Series]) -> N
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Writes beside the path, then renames: a reader never sees half a picture."""
+    """Writes to a temporary file, then renames it: a reader never sees half a picture."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     try:

@@ -1,9 +1,9 @@
-"""Live progress of a run: how far, how fast, how long still, how well, where the time goes, and what is alarming.
+"""Live progress of a run: steps, speed, time left, score, time per phase, alarms.
 
 On a terminal a few lines are redrawn in place, at most eight times a second and for at most 2 % of the time; elsewhere
 a plain line is written at every tenth of the run and every half minute; `Mode.SILENT` writes nothing. No thread is
-started: the display moves when it is told of a step, a phase or an alarm. A terminal that goes away silences the
-display and never stops the run.
+started: the display is updated by calls on a step, a phase or an alarm. A lost terminal silences the display and never
+stops the run.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ TRENDS, ASCII_TRENDS = {1: "↗", 0: "→", -1: "↘"}, {1: "up", 0: "level", -1
 
 
 class Mode(Enum):
-    """How a display shows itself."""
+    """Modes of a display."""
 
     LIVE = "redrawn in place"
-    PLAIN = "a plain line now and then"
+    PLAIN = "an occasional plain line"
     SILENT = "nothing"
 
 
 def suitable_mode(console: Console) -> Mode:
-    """Live on a terminal that can move its cursor, plain elsewhere, whatever the environment says of colours."""
+    """Returns LIVE on a terminal that can move its cursor, PLAIN elsewhere, whatever the colour variables say."""
     return Mode.LIVE if console.is_interactive and console.file.isatty() else Mode.PLAIN
 
 
 @dataclass
 class Noted:
-    """One kind of alarm: its latest text, how often it came, and whether it stops the run."""
+    """One kind of alarm: its latest text, its count, and whether it stops the run."""
 
     text: str
     count: int = 0
@@ -57,10 +57,10 @@ class Noted:
 
 
 class Display:
-    """Shows a run; a context manager that leaves the terminal as it was, whatever happens inside.
+    """Shows a run; a context manager that restores the terminal, also after an exception.
 
-    `metric` is the measure with a trend; until it is measured the first loss stands in. `first_step` is where a resumed
-    run goes on. `noted` and `seconds` hold the alarms and the time account for whoever writes the run's README.
+    `metric` is shown with a trend; until it is measured, the first loss is shown. `first_step` is the step from which a
+    run is resumed. `noted` and `seconds` hold the alarms and the time per phase for the run's README.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Display:
         self.due_time, self.due_step = self.start, 0
         self.live = Live(console=self.console, auto_refresh=False, vertical_overflow="crop")
 
-    # ------------------------------------------------------------------------------------------------ told by the run
+    # ------------------------------------------------------------------------------------------------ called by the run
     def __enter__(self) -> Self:
         if self.mode is Mode.LIVE:
             with self.unless_gone():
@@ -104,7 +104,7 @@ class Display:
                 self.live.stop()
 
     def step(self, metrics: Mapping[str, float], seconds: Mapping[str, float], decisions: int = 0) -> None:
-        """One more step is done; redraws only when that is due."""
+        """Counts a step; redraws only when that is due."""
         self.done += 1
         self.decisions += decisions
         for phase, spent in seconds.items():
@@ -120,7 +120,7 @@ class Display:
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:
-        """Shows that a phase is under way (evaluate, save) and adds its time to the account."""
+        """Shows that a phase is running (evaluate, save) and adds its time."""
         begin = self.clock()
         self.phase = printable(phase, 40, self.console.encoding)
         if self.mode is Mode.LIVE:
@@ -132,7 +132,7 @@ class Display:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + self.clock() - begin
 
     def alarm(self, text: str, stop: bool = False, kind: str = "") -> None:
-        """Shows an alarm; those of one kind (else of one text but for its numbers) share a line with a count."""
+        """Shows an alarm; alarms of one kind (else of one text, ignoring numbers) share a line with a count."""
         key = kind or re.sub(r"[\d.]+", "#", text)
         noted = self.noted.setdefault(key, Noted(""))
         noted.text, noted.count, noted.stop = text, noted.count + 1, noted.stop or stop
@@ -142,7 +142,7 @@ class Display:
             self.show()
 
     def note(self, text: str) -> None:
-        """Leaves a line behind, above the display."""
+        """Prints a permanent line above the display."""
         shown = printable(text, ALARM_CHARACTERS, self.console.encoding)
         if self.mode is Mode.LIVE:
             with self.unless_gone():
@@ -150,9 +150,9 @@ class Display:
         elif self.mode is Mode.PLAIN:
             self.write(shown)
 
-    # ------------------------------------------------------------------------------------------------ shown to people
+    # ------------------------------------------------------------------------------------------------ shown
     def show(self) -> None:
-        """Redraws or writes a line, and settles when the next one is due."""
+        """Redraws or writes a line, and schedules the next one."""
         now = self.clock()
         if self.mode is Mode.SILENT:
             self.due_time, self.due_step = math.inf, 0
@@ -170,20 +170,20 @@ class Display:
 
     @contextmanager
     def unless_gone(self) -> Iterator[None]:
-        """What is written inside may fail with the terminal; then the display is silent from here on."""
+        """Silences the display if writing to the terminal fails inside."""
         try:
             yield
         except (OSError, ValueError):
             self.mode = Mode.SILENT
 
     def write(self, line: str) -> None:
-        """One plain line without control codes."""
+        """Writes one plain line without control codes."""
         with self.unless_gone():
             self.console.file.write(f"{line}\n")
             self.console.file.flush()
 
     def frame(self, now: float) -> Group:
-        """What is redrawn on a terminal."""
+        """Returns the lines that are redrawn on a terminal."""
         width = self.console.width
         lines = [self.bar_line(now, width), self.metric_line(now, width), self.time_line(now, width)]
         lines.insert(0, Text.assemble((self.title, "bold"), "  ", (self.state(now), "dim")))
@@ -192,7 +192,7 @@ class Display:
         return Group(*self.alarm_lines(width), *(line for line in lines if line.plain))
 
     def alarm_lines(self, width: int) -> list[Text]:
-        """The newest kinds of alarm that fit above the bar, and a word on those that do not."""
+        """Returns the newest kinds of alarm that fit above the bar, and the number of the others."""
         shown: list[Text] = []
         room = self.console.height - 7
         for noted in reversed(self.noted.values()):
@@ -205,12 +205,12 @@ class Display:
         return ([Text(f"other kinds of alarm: {hidden}", style="yellow")] if hidden else []) + shown
 
     def state(self, now: float) -> str:
-        """Running time, and what is going on."""
+        """Returns the running time and the current phase."""
         passed = duration(now - self.start)
         return f"{self.ending} after {passed}" if self.ending else f"{passed}  {self.phase}"
 
     def bar_line(self, now: float, width: int) -> Text:
-        """The bar, the count of steps, the share and the time left."""
+        """Returns the bar, the count of steps, the share and the time left."""
         share = min(1.0, self.done / self.num_steps) if self.num_steps else 0.0
         words = f"  {self.done}/{self.num_steps} steps  {share:.0%}  {self.time_left(now)}"
         length = max(5, min(40, width - len(words)))
@@ -219,7 +219,7 @@ class Display:
         return Text.assemble((filled * full, "green"), (empty * (length - full), "bright_black"), words)
 
     def metric_line(self, now: float, width: int) -> Text:
-        """The measure with trend and sparkline, then the rates."""
+        """Returns the metric with trend and sparkline, then the rates."""
         line = Text()
         if self.trace.last:
             trends, sparks = (ASCII_TRENDS, ASCII_SPARKS) if self.is_ascii else (TRENDS, SPARKS)
@@ -229,7 +229,7 @@ class Display:
         return line.append(self.rates(now))
 
     def time_line(self, now: float, width: int) -> Text:
-        """Where the time went, as shares and, where there is room and colour, as a bar of them."""
+        """Returns the shares of time per phase, also as a bar if there is room and colour."""
         shares = self.shares(now)
         line = Text.assemble(("time  ", "dim")) if shares else Text()
         for phase, share in shares.items():
@@ -241,7 +241,7 @@ class Display:
         return line
 
     def plain_line(self, now: float) -> str:
-        """The same in one line of words."""
+        """Returns the progress in one line of words."""
         share = f" ({min(1.0, self.done / self.num_steps):.0%})" if self.num_steps else ""
         words = [f"{self.title}: step {self.done}/{self.num_steps}{share}"]
         if self.trace.last:
@@ -253,31 +253,31 @@ class Display:
         return ", ".join(words)
 
     def alarm_text(self, noted: Noted) -> str:
-        """The latest text of one kind of alarm and how often it came."""
+        """Returns the latest text of one kind of alarm and its count."""
         text = printable(noted.text, ALARM_CHARACTERS, self.console.encoding)
         times = f" ({noted.count} times)" if noted.count > 1 else ""
         return f"{'STOP' if noted.stop else 'alarm'}: {text}{times}"
 
-    # ------------------------------------------------------------------------------------------------ counted
+    # ------------------------------------------------------------------------------------------------ rates
     def pace(self, now: float) -> tuple[float, float]:
-        """Steps and decisions a second: lately while running, over the whole run at its end."""
+        """Returns steps and decisions per second: recent ones during the run, over the whole run at its end."""
         begin, step, decisions = (self.start, self.first_step, 0) if self.ending else self.marks[0]
         passed = now - begin
         return ((self.done - step) / passed, (self.decisions - decisions) / passed) if passed > 0 else (0.0, 0.0)
 
     def rates(self, now: float) -> str:
-        """The pace in words."""
+        """Returns the pace in words."""
         steps, decisions = self.pace(now)
         words = f"{short(steps)} steps/s" if steps else ""
         return words + (f", {short(decisions)} decisions/s" if decisions else "")
 
     def time_left(self, now: float) -> str:
-        """At the present pace; nothing before the first step and after the last."""
+        """Returns the time left at the present rate; "" before the first step and after the last."""
         steps, left = self.pace(now)[0], self.num_steps - self.done
         return f"{duration(left / steps)} left" if steps > 0 and left > 0 and not self.ending else ""
 
     def shares(self, now: float) -> dict[str, float]:
-        """Share of each phase in the time passed; what no phase accounts for is `other` from 1 % on."""
+        """Returns the share of each phase in the elapsed time; the rest is `other`, if it is 1 % or more."""
         total = max(now - self.start, sum(self.seconds.values()), 1e-9)
         shares = {phase: spent / total for phase, spent in self.seconds.items() if spent >= 0.005 * total}
         other = 1.0 - sum(self.seconds.values()) / total
@@ -285,7 +285,7 @@ class Display:
 
 
 def duration(seconds: float) -> str:
-    """0:42, 12:03, 3:04:05, 2 d 3 h."""
+    """Formats seconds: 0:42, 12:03, 3:04:05, 2 d 3 h."""
     whole = max(0, round(seconds))
     hours, minutes = whole // 3600, whole // 60 % 60
     if hours >= 48:
@@ -294,6 +294,6 @@ def duration(seconds: float) -> str:
 
 
 def short(value: float) -> str:
-    """12.3k, 4.5M."""
+    """Formats a number: 12.3k, 4.5M."""
     size, letter = next((pair for pair in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if value >= pair[0]), (1.0, ""))
     return f"{value / size:.3g}{letter}"

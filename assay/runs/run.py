@@ -1,4 +1,4 @@
-"""Running a recipe: a folder that explains itself, checkpoints, signals, and exact resume.
+"""Runs a recipe: a self-describing folder, checkpoints, signals, and exact resume.
 
 A run is recipe + task + seed + steps. Killed at any moment and resumed, it equals the uninterrupted run bitwise (CPU).
 """
@@ -42,12 +42,12 @@ SAMPLES = 8
 PHASE = "phase-1-" + WARMUP
 """The folder of the supervised phase inside a run's; the k-th phase NAME is in phase-k-NAME."""
 OWN_NAMES = {*CONTENTS, "tensorboard"} - {"README.md"}
-"""What a run may find in its folder when it begins there."""
+"""Files that may exist in the folder of a new run."""
 
 
 @dataclass
 class Run:
-    """A finished (or loaded) run: the policy, the curves, the scores before and after, and where everything is."""
+    """A finished (or loaded) run: the policy, the curves, the scores before and after, and the folder."""
 
     folder: Path
     recipe: Recipe
@@ -61,26 +61,26 @@ class Run:
 
     @property
     def policy(self) -> Any:
-        """Who acts from now on: the actor, or what the recipe's wrapper makes of the models."""
+        """Returns the policy to deploy: the actor, or the recipe's wrapper around the models."""
         return self.recipe.policy(self.models)
 
     @property
     def before(self) -> Estimate:
-        """Mean held-out score before training, with its interval."""
+        """Returns mean held-out score before training, with its interval."""
         return mean_interval(self.scores_before)
 
     @property
     def after(self) -> Estimate:
-        """Mean held-out score after training, with its interval."""
+        """Returns mean held-out score after training, with its interval."""
         return mean_interval(self.scores_after)
 
     @property
     def change(self) -> Change:
-        """Before, after, and the paired change on the same held-out starts."""
+        """Returns before, after, and the paired change on the same held-out starts."""
         return measured_change("held-out score", self.scores_before, self.scores_after, paired=True)
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
-        """(steps, values) of one metric."""
+        """Returns (steps, values) of one metric."""
         rows = [row for row in self.curves if row.get(name) is not None]
         return [row["step"] for row in rows], [row[name] for row in rows]
 
@@ -88,16 +88,15 @@ class Run:
 # ---------------------------------------------------------------------------------------------------- executing
 @contextmanager
 def within_memory(placement: Placement, folder: Path) -> Iterator[None]:
-    """Says what to change where the memory of a device does not suffice."""
+    """Turns an out-of-memory error into one that names the options that need less memory."""
     try:
         yield
     except torch.OutOfMemoryError as error:
         rows, tokens = f"--micro-batch, now {placement.micro_batch}", f"--tokens, now {placement.at_once:,}"
         raise AssayError(
-            f"the memory of '{placement.device}' is used up ({str(error).split('. ')[0]}). Begin again with less that "
-            f"goes through the models at once ({tokens if placement.at_once else rows}), with layers that run again in "
-            f"the backward pass (--recompute), or with adapters alone (--set lora.rank=16). What was reached is in "
-            f"{folder}"
+            f"out of memory on '{placement.device}' ({str(error).split('. ')[0]}). Restart with a smaller micro-batch "
+            f"({tokens if placement.at_once else rows}), gradient checkpointing (--recompute), or LoRA "
+            f"(--set lora.rank=16). The last checkpoint is in {folder}"
         ) from error
 
 
@@ -110,8 +109,8 @@ def execute(
     weights: Mapping[str, Tensor] | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> Run:
-    """Starts the plan in `folder`, or resumes from the folder's last checkpoint. Models begin with `weights`, parts
-    with the states in `data` that they ask for by name.
+    """Starts the plan in `folder`, or resumes from the folder's last checkpoint. Models start from `weights`, parts
+    from the states in `data` that they request by name.
     """
     with within_memory(plan.placement, folder):
         loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
@@ -128,29 +127,29 @@ def execute(
             with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16):
                 run = worker.work(mode, sinks)
         except KeyboardInterrupt:
-            how = "interrupted; what came after the last checkpoint will be done again"
+            how = "interrupted; steps after the last checkpoint will be repeated"
             raise Stopped(folder, signal_seen() or signal.SIGINT, how) from None
-        if signal_seen():  # while the last words were written: what comes after this run is not wanted either
-            raise Stopped(folder, signal_seen(), "stopped when it had finished")
+        if signal_seen():  # a signal during the last writes also stops the runs that follow
+            raise Stopped(folder, signal_seen(), "stopped after it had finished")
         return run
 
 
 def check_folder(folder: Path) -> None:
-    """Refuses a folder of something else, whose files a run would overwrite."""
+    """Refuses a folder with other files, which a run would overwrite."""
     try:
         names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        raise AssayError(f"{folder} cannot be a folder, a file is in its place; choose another --out") from None
+        raise AssayError(f"{folder} is a file, not a folder. Choose another --out.") from None
     others = {name for name in names - OWN_NAMES if not name.startswith("phase-")}
     if "config.json" not in names and others:
         other = ", ".join(sorted(others)[:3])
-        raise AssayError(f"{folder} is no run folder and is not empty (it holds {other}); choose another --out")
+        raise AssayError(f"{folder} is not a run folder and not empty (it holds {other}). Choose another --out.")
 
 
 class Worker:
-    """One run in one folder: begins or goes on, logs, evaluates, saves."""
+    """One run in one folder: starts or resumes, logs, evaluates, saves."""
 
     def __init__(self, plan: Plan, folder: Path, loop: Loop, journal: Journal, signal_seen: Callable[[], int]) -> None:
         self.plan, self.folder, self.journal, self.signal_seen = plan, folder, journal, signal_seen
@@ -168,27 +167,27 @@ class Worker:
             self.go_on(checkpoint)
 
     def begin(self) -> None:
-        """A fresh folder."""
+        """Creates a new folder."""
         store.write_json(self.folder / "config.json", self.config | {"machine": describe_machine()})
         self.journal.truncate({})
 
     def go_on(self, checkpoint: store.Checkpoint) -> None:
-        """Restores everything, and cuts the logs back to the checkpoint."""
+        """Restores everything, and truncates the journals to the checkpoint."""
         saved = checkpoint.manifest["facts"]["fingerprint"]
         if saved != self.config["fingerprint"]:
             raise AssayError(
-                f"{self.folder} holds a run with other settings ({differing(self.folder, self.config)}); use another "
-                "--out, or go on with the settings it was started with"
+                f"{self.folder} holds a run with other settings ({differing(self.folder, self.config)}). Use another "
+                "--out, or resume with the settings it was started with."
             )
         tree = checkpoint.tree
         self.loop.restore(tree["loop"])
         self.scores, self.seconds = tree["scores"], tree["seconds"]
         self.alarms = [Alarm(**alarm) for alarm in tree["alarms"]]
-        going_on = [f"{reason}; going on from step {checkpoint.step}" for reason in checkpoint.skipped]
-        self.notes = [*going_on, *self.journal.truncate(tree["journal"])]
+        resumed = [f"{reason}; resuming from step {checkpoint.step}" for reason in checkpoint.skipped]
+        self.notes = [*resumed, *self.journal.truncate(tree["journal"])]
 
     def save(self) -> None:
-        """A checkpoint of everything."""
+        """Saves a checkpoint of everything."""
         begin = time.perf_counter()
         tree: State = {
             "loop": self.loop.snapshot(),
@@ -202,11 +201,11 @@ class Worker:
         self.count("save", time.perf_counter() - begin)
 
     def count(self, phase: str, seconds: float) -> None:
-        """Adds to the account of time."""
+        """Adds to the time per phase."""
         self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
 
     def evaluate(self, step: int, display: Display) -> dict[str, float]:
-        """Held-out scores now, kept under the step's number; their mean, and what else episodes say (costs, models)."""
+        """Evaluates on held-out starts and keeps the scores by step; returns their mean and others (costs, ...)."""
         begin = time.perf_counter()
         with display.timed("evaluate"):
             values, costs = evaluation.outcomes(self.loop.policy, self.plan.task)
@@ -215,7 +214,7 @@ class Worker:
         return {"evaluation": float(values.mean()), **costs}
 
     def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
-        """The steps that are left."""
+        """Runs the remaining steps."""
         plan, loop = self.plan, self.loop
         name = self.folder.name.split("-", 2)[2] if self.folder.name.startswith("phase-") else ""
         phase = {"": "", WARMUP: "warm-up: "}.get(name, f"{name}: ")
@@ -266,7 +265,7 @@ class Worker:
         display.step(step.metrics, step.seconds, int(step.metrics.get("decisions", 0)))
 
     def certificate(self) -> Certified | None:
-        """What the recipe's certificate says of the trained policy, where it has one."""
+        """Returns the certificate of the trained policy, or None if the recipe has none."""
         recipe = self.plan.recipe
         if recipe.certificate is None:
             return None
@@ -275,7 +274,7 @@ class Worker:
         return evaluation.certified(recipe.certificate, rewards, self.loop.policy, self.plan.task, engine, states)
 
     def finish(self) -> Run:
-        """The finished run, and its README."""
+        """Returns the finished run after writing its README."""
         run = Run(
             folder=self.folder,
             recipe=self.plan.recipe,
@@ -304,7 +303,7 @@ class Worker:
 
 
 def draw_curve(run: Run) -> None:
-    """learning_curve.png in the run folder; none where matplotlib is missing, which the command line says."""
+    """Draws learning_curve.png in the run folder; skipped without matplotlib, which the command line reports."""
     series = [plot.curve(run.recipe.name, "evaluation", [run.curves])]
     title = f"{run.recipe.name} on {run.task.name}"
     with suppress(AssayError):
@@ -312,14 +311,14 @@ def draw_curve(run: Run) -> None:
 
 
 def spoken(certificate: Certified | None) -> str:
-    """A certificate's verdict as the end of a sentence's line; nothing where there is none."""
+    """Returns a certificate's verdict as a sentence, or "" without a certificate."""
     if certificate is None:
         return ""
     return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
 
 
 def noted(alarms: Sequence[Alarm]) -> list[Noted]:
-    """Alarms by guard: the latest message and how often it came."""
+    """Returns alarms by guard: the latest message and the count."""
     kinds: dict[str, Noted] = {}
     for alarm in alarms:
         kind = kinds.setdefault(alarm.guard, Noted(alarm.message))
@@ -346,11 +345,11 @@ def train(
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
 
-    `out` defaults to runs/<method>-<task>-<seed>. A folder that holds an unfinished run of the same settings is gone on
-    with; one with other settings is refused. Token methods start with `warmup` supervised steps on the task's
-    demonstrations; with `model`, a folder or hub id, a pretrained language model takes the small transformer's place.
-    `data` are files of recorded decisions (see `assay.datasets.files`) that take the place of the recipe's logs.
-    `preset` names the method's defaults: classic, mujoco or d4rl; None takes those of the task.
+    `out` defaults to runs/<method>-<task>-<seed>. If the folder holds an unfinished run with the same settings, it is
+    resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
+    the task's demonstrations; `model`, a folder or hub id, replaces the small transformer by a pretrained language
+    model. `data` are files (see `assay.datasets.files`) that replace the recipe's offline datasets. `preset` names a
+    set of default settings: classic, mujoco or d4rl; None takes that of the task.
     """
     plan = make_plan(
         method,
@@ -370,16 +369,16 @@ def train(
 
 
 def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
-    """Goes on with an interrupted run; a finished one is loaded as it is."""
+    """Resumes an interrupted run; loads a finished one."""
     return execute(plan_of(folder), Path(folder), mode=mode)
 
 
 def load(folder: str | Path) -> tuple[Any, Plan, int]:
-    """(policy, plan, step) of a run's newest checkpoint."""
+    """Returns (policy, plan, step) of a run's newest checkpoint."""
     plan = plan_of(folder)
     checkpoint = store.load(Path(folder) / "checkpoints")
     if checkpoint is None:
-        raise AssayError(f"{folder} has no checkpoint yet; start it with: {resume_command(folder)}")
+        raise AssayError(f"{folder} has no checkpoint yet. Start it with: {resume_command(folder)}")
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     loop.restore(checkpoint.tree["loop"])
     return loop.policy, plan, checkpoint.step

@@ -1,4 +1,4 @@
-"""Tuning a method by training it: settings of a recipe as a space, runs as an objective."""
+"""Tunes a method by training it: settings of a recipe as a search space, runs as the objective."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay.runs.plan import make_plan
 
 
 def parsed_space(words: Sequence[str]) -> Space:
-    """A space as it is written on a command line.
+    """Parses a search space of a command line.
 
     policy.learning_rate=1e-5:1e-2:log    a number between two, uniform in its logarithm
     rollout.group_size=2:16                  a whole number, both ends included
@@ -25,31 +25,31 @@ def parsed_space(words: Sequence[str]) -> Space:
     for word in words:
         path, sign, range_of = word.partition("=")
         if not path or not sign or not range_of:
-            raise AssayError(f"'{word}' is no range: write path=low:high, path=low:high:log or path=a,b,c")
+            raise AssayError(f"'{word}' is not a range. Write path=low:high, path=low:high:log or path=a,b,c.")
         settings[path] = parsed_range(word, range_of)
     return Space(settings)
 
 
 def parsed_range(word: str, text: str) -> Uniform | Whole | Choice:
-    """low:high, low:high:log, or a,b,c."""
+    """Parses low:high, low:high:log, or a,b,c."""
     ends = text.split(":")
     if len(ends) == 1:
         return Choice(tuple(text.split(",")))
     log = ends[2:] == ["log"]
     if len(ends) > 3 or (len(ends) == 3 and not log):
-        raise AssayError(f"'{word}' is no range: after low:high comes nothing, or :log")
+        raise AssayError(f"'{word}' is not a range. Only :log may follow low:high.")
     try:
         if all(end.strip().lstrip("+-").isdigit() for end in ends[:2]):
             return Whole(int(ends[0]), int(ends[1]), log)
         return Uniform(float(ends[0]), float(ends[1]), log)
     except ValueError:
-        raise AssayError(f"'{word}' is no range: '{ends[0]}' and '{ends[1]}' must be numbers") from None
+        raise AssayError(f"'{word}' is not a range. '{ends[0]}' and '{ends[1]}' must be numbers.") from None
 
 
 class Training:
-    """The objective: trains with the settings and gives the last held-out score. Every run has a folder of its own.
+    """The objective: trains with the settings and returns the last held-out score. Every run has its own folder.
 
-    `tell` gets a line for each run that has ended.
+    `tell` gets a line for each finished run.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Training:
         self.steps = make_plan(method, task, steps=steps, **self.options).steps
 
     def check(self, space: Space) -> None:
-        """Refuses a space that the recipe does not have, before compute is spent."""
+        """Refuses a setting that the recipe does not have, before compute is spent."""
         for share in (0.001, 0.999):
             tried = {name: each.at(share) for name, each in space.settings.items()}
             make_plan(self.method, self.task, settings=tried, data=self.options.get("data", ()))
 
     def __call__(self, settings: Settings, seed: int, budget_fraction: float, report: Report) -> float:
-        """One run in a process of its own; a failed one scores nan, which no search chooses."""
+        """Runs one training in its own process; a failed one scores NaN, which no search chooses."""
         steps = max(1, round(self.steps * budget_fraction))
         name = store.fingerprint({"settings": {key: str(value) for key, value in settings.items()}, "steps": steps})
         options = {**self.options, "steps": steps, "settings": dict(settings)}

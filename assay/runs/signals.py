@@ -1,4 +1,4 @@
-"""Being asked to stop: signals as a flag, and what is said of a run that was stopped."""
+"""Stop signals: a flag for SIGTERM and SIGINT, and the error of a stopped run."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from assay.core.errors import AssayError
 
 
 def resume_command(folder: str | Path) -> str:
-    """What goes on with a run, as a shell takes it."""
+    """Returns the shell command that resumes a run."""
     return shlex.join(["assay", "resume", str(folder)])
 
 
 class Stopped(AssayError):
-    """The run was asked to stop (SIGTERM, Ctrl-C); its state is saved."""
+    """The run was stopped by a signal (SIGTERM, Ctrl-C); its state is saved."""
 
     def __init__(self, folder: Path, number: int, how: str = "stopped and saved") -> None:
-        super().__init__(f"{how}; go on with: {resume_command(folder)}")
+        super().__init__(f"{how}. Resume with: {resume_command(folder)}")
         self.number, self.how, self.exit_code = number, how, 128 + number
 
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], int]]:
-    """Turns SIGTERM and SIGINT into a flag; gives a function that returns the signal seen, or 0.
+    """Turns SIGTERM and SIGINT into a flag; yields a function that returns the signal received, or 0.
 
     The second signal interrupts at once. Outside the main thread signals cannot be caught, and nothing is changed.
     """

@@ -1,6 +1,6 @@
-"""Where a run's metrics can also go: TensorBoard and Weights & Biases, for watching from another machine.
+"""Sinks of a run's metrics: TensorBoard and Weights & Biases, for watching from another machine.
 
-The run folder stays the record; a sink is a copy. Both packages are in the extra `scale` and are imported when a sink
+The run folder is the record; a sink is a copy. Both packages are in the extra `scale` and are imported when a sink
 is made.
 """
 
@@ -15,13 +15,13 @@ from assay.core.extras import require
 
 
 class Sink(Protocol):
-    """Takes the metrics of each step."""
+    """Receives the metrics of each step."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Metrics of one step; those that are not finite are sent as they are."""
+        """Sends the metrics of one step, also NaN and infinite ones."""
 
     def close(self) -> None:
-        """Sends what is left; safe to call twice."""
+        """Flushes and closes; safe to call twice."""
 
 
 class TensorBoardSink:
@@ -34,7 +34,7 @@ class TensorBoardSink:
         self.writer: Any = module.SummaryWriter(log_dir=str(folder), purge_step=first_step or None)
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """One scalar a metric."""
+        """Writes one scalar per metric."""
         for name, value in metrics.items():
             self.writer.add_scalar(name, float(value), step)
 
@@ -46,7 +46,7 @@ class TensorBoardSink:
 class WandbSink:
     """A run of Weights & Biases. Its own settings (mode, host, key) come from the environment variables of wandb.
 
-    `run_id` names the run there: the same id on resume goes on with it. Without it every start is a new run.
+    `run_id` names the run there: the same id resumes it. Without it every start is a new run.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class WandbSink:
         wandb = require("wandb", "scale", "the Weights & Biases sink")
         told = {"project": project, "config": dict(config), "dir": str(folder), "name": name or None}
         told |= {"id": run_id, "resume": "allow"} if run_id else {}
-        try:  # wandb's copy of the terminal would get every redraw of the progress display
+        try:  # wandb's console capture would record every redraw of the progress display
             self.run = wandb.init(**told, settings=wandb.Settings(console="off"))
         except wandb.Error as error:
             what = f"Weights & Biases could not start a run of project {project!r} ({error})"
-            raise AssayError(f"{what}: log in with `wandb login`, or set WANDB_MODE=offline") from error
+            raise AssayError(f"{what}. Log in with `wandb login`, or set WANDB_MODE=offline.") from error
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """One point a metric; steps must not go back."""
+        """Logs one point per metric; steps must not decrease."""
         self.run.log({name: float(value) for name, value in metrics.items()}, step=step)
 
     def close(self) -> None:

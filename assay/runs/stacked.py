@@ -1,6 +1,6 @@
-"""Training S seeds together: one ordinary run folder a seed, as if each had been trained alone.
+"""Trains S seeds together: one ordinary run folder per seed, as if each had been trained alone.
 
-Updates run stacked; drawing, evaluating, logging, checkpoints and guards are those of a single run. Each folder can be
+Updates run stacked; sampling, evaluation, logging, checkpoints and guards are those of a single run. Each folder can be
 read, compared and resumed by itself.
 """
 
@@ -31,7 +31,7 @@ from assay.runs.signals import Stopped, resume_command, stop_signals
 
 @dataclass
 class StackedRuns:
-    """What came of the seeds: finished runs, and why others stopped."""
+    """The outcome of the seeds: finished runs, and why others stopped."""
 
     runs: dict[int, Run] = field(default_factory=dict)
     stopped: dict[int, str] = field(default_factory=dict)
@@ -50,11 +50,11 @@ def train_stacked(
     device: str = "cpu",
     mode: Mode | None = None,
 ) -> StackedRuns:
-    """Trains a method that learns from a log (td3_bc, iql, cql, bc, ...) with several seeds at once.
+    """Trains a method on an offline dataset (td3_bc, iql, cql, bc, ...) with several seeds at once.
 
     Every seed ends in its own folder out/<method>-<task>-<seed>, equal up to rounding to that of `assay.train` with
-    this seed; a later call, or `assay resume`, goes on from it. Updates run on `device`, tasks are played on the CPU. A
-    seed that a guard stops, or whose gradient is not finite, stops alone and is named in the result.
+    this seed; a later call, or `assay resume`, resumes it. Updates run on `device`, tasks are played on the CPU. A
+    seed that a guard stops, or whose gradient is NaN or infinite, stops alone and is named in the result.
     """
     first = make_plan(method, task, steps=steps, settings=settings, evaluations=evaluations, data=data)
     if first.recipe.rollout is not None or first.recipe.before or first.warmup:
@@ -62,7 +62,7 @@ def train_stacked(
     plans = [replace(first, seed=seed) for seed in dict.fromkeys(seeds)]
     folders = [Path(out) / f"{first.recipe.name}-{first.task.name}-{plan.seed}" for plan in plans]
     if not plans:
-        raise AssayError("seeds is empty; give at least one")
+        raise AssayError("seeds is empty. Give at least one.")
     with ExitStack() as open_now:
         signal_seen = open_now.enter_context(stop_signals())
         loops = shared_loops(first.recipe, first.task, [plan.seed for plan in plans], first.steps)
@@ -82,7 +82,7 @@ def train_stacked(
 
 
 class Together:
-    """Workers whose loops are stepped together; those that are behind first, until they are where the next ones are."""
+    """Workers whose loops are stepped together; those that lag behind first, until they reach the next ones."""
 
     def __init__(
         self, workers: Sequence[Worker], placement: Placement, display: Display, signal_seen: Callable[[], int]
@@ -92,7 +92,7 @@ class Together:
         self.found = StackedRuns()
 
     def work(self) -> StackedRuns:
-        """All steps that are left, of all seeds."""
+        """Runs the remaining steps of all seeds."""
         for worker in self.workers:
             if not worker.scores:
                 worker.journal.metrics(0, worker.evaluate(0, self.quiet), {})
@@ -108,11 +108,11 @@ class Together:
         return self.found
 
     def goes_on(self, worker: Worker) -> bool:
-        """Whether there are steps left for it."""
+        """Returns whether a worker has steps left."""
         return worker.plan.seed not in self.found.stopped and worker.loop.progress.step < worker.plan.steps
 
     def advance(self, workers: Sequence[Worker], until: int) -> None:
-        """Steps these workers, which are at the same step, until a later one."""
+        """Steps these workers, which are at the same step, up to a later one."""
         plan, stacked = workers[0].plan, StackedLoop([worker.loop for worker in workers], self.placement)
         while stacked.here and workers[stacked.here[0]].loop.progress.step < until:
             steps = stacked.step()
@@ -126,52 +126,54 @@ class Together:
                     stacked.gone.add(place)
             self.show(steps)
             if asked:
-                raise Stopped(workers[0].folder, asked, "stopped and saved; call train_stacked again, or seed by seed")
+                raise Stopped(
+                    workers[0].folder, asked, "stopped and saved; call train_stacked again, or resume each seed"
+                )
 
     def record(self, worker: Worker, step: Step, saves: bool, has_fault: bool) -> bool:
-        """Logs a seed's step, and saves where that is due; false where the seed has stopped."""
+        """Logs a seed's step, and saves if due; returns false if the seed has stopped."""
         worker.record(step, self.quiet, ())
         stops = [alarm for alarm in step.alarms if alarm.stop] or (step.alarms if has_fault else [])
         if stops or has_fault or saves:
             worker.save()
         if not stops and not has_fault:
             return True
-        why = stops[0].message if stops else "its gradient was not finite"
-        words = f"seed {worker.plan.seed} stopped at step {worker.loop.progress.step}: {why}; go on with it alone: "
+        why = stops[0].message if stops else "its gradient was NaN or infinite"
+        words = f"seed {worker.plan.seed} stopped at step {worker.loop.progress.step}: {why}. Resume it alone: "
         self.found.stopped[worker.plan.seed] = words + resume_command(worker.folder)
         self.display.alarm(self.found.stopped[worker.plan.seed], stop=True, kind=f"seed {worker.plan.seed}")
         return False
 
     def show(self, steps: Sequence[Step | None]) -> None:
-        """One step of all, with the first seed's metrics."""
+        """Shows one step of all seeds, with the metrics of the first."""
         some = [step for step in steps if step is not None]
         self.display.step(some[0].metrics, {"update": sum(step.seconds.get("update", 0.0) for step in some)})
 
 
 def is_due(plan: Plan, done: int) -> bool:
-    """Whether a run is evaluated after so many steps."""
+    """Returns whether a run is evaluated after this step."""
     return done == plan.steps or bool(plan.evaluate_every and done % plan.evaluate_every == 0)
 
 
 # ---------------------------------------------------------------------------------------------------- loops
 @dataclass(frozen=True, eq=False)
 class Begun(Source):
-    """A source whose state at the start is there already: a log that was read once serves every seed."""
+    """A source whose initial state exists already: an offline dataset that is read once serves every seed."""
 
     inner: Source
     state: State
 
     def init(self, scene: Scene) -> State:
-        """A copy of it; what it holds is shared."""
+        """Returns a shallow copy of the state."""
         return dict(self.state)
 
     def __call__(self, scene: Scene, state: State) -> Any:
-        """As the source inside."""
+        """Delegates to the inner source."""
         return self.inner(scene, state)
 
 
 def shared_loops(recipe: Recipe, task: Task, seeds: Sequence[int], num_steps: int) -> list[Loop]:
-    """A loop for each seed, whose sources begin with what was read once."""
+    """Returns a loop per seed, whose sources share the data that was read once."""
     loops = [Loop(recipe, task, seed=seeds[0], num_steps=num_steps)]
     feeds = recipe.feeds
     begun = [Begun(feed.source, state) for feed, state in zip(feeds, loops[0].states["sources"], strict=True)]

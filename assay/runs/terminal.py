@@ -1,7 +1,7 @@
-"""What a run says on a terminal: learning curves, a table of before and after, and text from outside made harmless.
+"""Terminal output of a run: learning curves, a table of before and after, and escaping of untrusted text.
 
-A curve is drawn with braille dots in colour, and with one ASCII mark a series where the terminal's encoding is not UTF
-or where several series would look alike without colour. It takes the width it is given.
+A curve is drawn with braille dots in colour, or with one ASCII mark per series if the terminal's encoding is not UTF or
+several series would look alike without colour. It fits the given width.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DOT_BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))  # of a brai
 
 # ---------------------------------------------------------------------------------------------------- text
 def printable(text: str, limit: int = 200, encoding: str = "utf-8") -> str:
-    """One line that cannot move the cursor, ring, colour or reverse anything: what is not printable is escaped.
+    """Returns one line without control codes: characters that are not printable are escaped.
 
-    At most `limit` characters are kept; what was cut is counted at the end. What `encoding` lacks is escaped too.
+    At most `limit` characters are kept; the number of the others is added. Characters outside `encoding` are escaped.
     """
     kept: list[str] = []
     room = limit
@@ -51,7 +51,7 @@ def printable(text: str, limit: int = 200, encoding: str = "utf-8") -> str:
 
 # ---------------------------------------------------------------------------------------------------- tables
 def before_after(rows: Sequence[Change], title: str = "", encoding: str = "utf-8") -> Table:
-    """Two lines a measure: before, after and the change with what its interval says; below each its interval."""
+    """Returns two lines per measure: before, after and the change with its verdict; below each its interval."""
     caption = Text("below each mean its 95 % confidence interval", style="dim")
     shown = Text(printable(title, 100, encoding), style="bold") if title else None
     table = Table(title=shown, caption=caption, box=SIMPLE_HEAD)
@@ -70,7 +70,7 @@ def before_after(rows: Sequence[Change], title: str = "", encoding: str = "utf-8
 
 
 def stacked(estimate: Estimate, verdict: str = "", verdict_colour: str = "") -> Text:
-    """The mean, and its interval on a line below."""
+    """Returns the mean, and its interval on a line below."""
     if not estimate.count:
         return Text("no values", style="dim")
     value, low, high = digits(estimate, signed=bool(verdict))
@@ -81,7 +81,7 @@ def stacked(estimate: Estimate, verdict: str = "", verdict_colour: str = "") -> 
 # ---------------------------------------------------------------------------------------------------- curves
 @dataclass
 class Trace:
-    """A metric over a whole run in bounded memory: means of ever wider buckets, and the last values as they came."""
+    """A metric over a whole run in bounded memory: means of ever wider buckets, and the last values."""
 
     buckets: list[float] = field(default_factory=list)
     width: int = 1
@@ -90,7 +90,7 @@ class Trace:
     last: deque[float] = field(default_factory=lambda: deque(maxlen=20))
 
     def push(self, value: float) -> None:
-        """Adds one value; what is not finite is left out."""
+        """Adds one value; ignores NaN and infinity."""
         if not math.isfinite(value):
             return
         self.last.append(value)
@@ -105,13 +105,13 @@ class Trace:
 
     @property
     def level(self) -> float:
-        """Mean of the last ten values."""
+        """Returns mean of the last ten values."""
         recent = list(self.last)[-10:]
         return sum(recent) / len(recent) if recent else math.nan
 
     @property
     def trend(self) -> int:
-        """1, 0 or -1: the last ten values against the ten before, where the gap is twice its standard error."""
+        """Returns 1, 0 or -1: the last ten values against the ten before, if the gap is twice its standard error."""
         if len(self.last) < 20:
             return 0
         values = list(self.last)
@@ -121,7 +121,7 @@ class Trace:
         return 0 if abs(gap) <= 2 * math.sqrt(spread / 5) else 1 if gap > 0 else -1
 
     def sparkline(self, width: int, sparks: str = SPARKS) -> str:
-        """The run so far in `width` characters, lowest to highest."""
+        """Returns the run so far in `width` characters, lowest to highest."""
         points = self.buckets + ([self.total / self.count] if self.count else [])
         if len(points) < 2:
             return ""
@@ -155,7 +155,7 @@ class Curve:
         yield from self.body(drawn, options.max_width, is_plain, options.ascii_only)
 
     def heading(self, names: Sequence[str], is_plain: bool, encoding: str) -> Text:
-        """Title and legend."""
+        """Returns title and legend."""
         heading = Text(printable(self.title, 80, encoding), style="bold")
         for place, name in enumerate(names):
             mark = MARKS[place % len(MARKS)] if is_plain else "━━"
@@ -165,7 +165,7 @@ class Curve:
         return heading
 
     def body(self, drawn: Sequence[Line], width: int, is_plain: bool, is_ascii: bool) -> Iterator[Text]:
-        """The rows with the y axis, the x axis, and its labels."""
+        """Yields the rows with the y axis, the x axis, and its labels."""
         y_low, y_high = (float(pick(end(y) for _, _, y in drawn)) for pick, end in ((min, np.min), (max, np.max)))
         y_low, y_high, ticks = scale(y_low, y_high, max(3, self.height // 2))
         labels = tick_labels(ticks)
@@ -187,7 +187,7 @@ class Curve:
         yield from self.x_axis(x_low, x_high, columns, margin, is_ascii)
 
     def x_axis(self, low: float, high: float, columns: int, margin: int, is_ascii: bool) -> Iterator[Text]:
-        """The line under the curve with its numbers and what they count."""
+        """Yields the line under the curve with its numbers and what they count."""
         corner, line, knot = ("+", "-", "+") if is_ascii else ("└", "─", "┬")
         ticks = [tick for tick in scale(low, high, max(2, columns // 10))[2] if low <= tick <= high]
         axis, words = [line] * columns, [" "] * (columns + margin + 2)
@@ -206,7 +206,8 @@ class Curve:
 
 
 def scale(low: float, high: float, most: int) -> tuple[float, float, list[float]]:
-    """The two ends of an axis and its ticks: round numbers (1, 2, 5 times a power of ten), at most about `most`.
+    """Returns the two ends of an axis and its ticks: round numbers (1, 2, 5 times a power of ten), at most about
+    `most`.
 
     The ends are those of the values, moved out to a tick that is near; equal values get some room.
     """
@@ -222,13 +223,13 @@ def scale(low: float, high: float, most: int) -> tuple[float, float, list[float]
 
 
 def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """The ticks as text with equally many decimals."""
+    """Returns the ticks as text with equally many decimals."""
     step = min((b - a for a, b in pairwise(ticks)), default=1.0)
     return [number(tick, max(0, -math.floor(math.log10(step) + 1e-9))) for tick in ticks]
 
 
 def resampled(place: Values, y: Values, columns: int) -> Values:
-    """One height a column: the mean of the points that fall in it, straight lines between; NaN beyond the ends."""
+    """Returns one height per column: the mean of its points, linear between them; NaN beyond the ends."""
     column = np.rint(place * (columns - 1)).astype(int)
     counts = np.bincount(column, minlength=columns)
     sums = np.bincount(column, weights=y, minlength=columns)
@@ -248,12 +249,12 @@ def draw(owner: NDArray[Any], rows: Values, place: int) -> None:
 
 
 def colour(place: int) -> str:
-    """The colour of a series, none for the empty place."""
+    """Returns the colour of a series, "" for an empty cell."""
     return COLOURS[place % len(COLOURS)] if place >= 0 else ""
 
 
 def dotted(owner: NDArray[Any]) -> Iterator[Text]:
-    """Rows of braille cells; a cell has the colour of the last series in it."""
+    """Yields rows of braille cells; a cell has the colour of the last series in it."""
     for top in range(0, owner.shape[0], 4):
         line = Text()
         for left in range(0, owner.shape[1], 2):
@@ -264,7 +265,7 @@ def dotted(owner: NDArray[Any]) -> Iterator[Text]:
 
 
 def marked(owner: NDArray[Any]) -> Iterator[Text]:
-    """Rows of one mark a series."""
+    """Yields rows with one mark per series."""
     for row in owner:
         line = Text()
         for place in row:

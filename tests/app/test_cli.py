@@ -284,7 +284,7 @@ def test_a_corrupt_checkpoint_is_noted_and_the_one_before_is_used(assay: Command
     code, out, errors = assay("resume", run_folder)
     assert (code, errors) == (0, "")
     assert "sha256" in out
-    assert "going on from step 2" in out
+    assert "resuming from step 2" in out
     assert answered(assay("resume", run_folder, "--json")) == facts
 
 
@@ -330,7 +330,7 @@ def test_a_warning_is_one_line_without_source_code(assay: Command, tmp_path: Pat
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stderr.splitlines() == [
         f"assay: {tmp_path / 'told.jsonl'}: in 30 of 30 rows the prompt contains the answer",
-        "assay: steps is 0; give at least 1",
+        "assay: steps is 0. Use at least 1",
     ]
 
 
@@ -368,17 +368,17 @@ TRAIN = {
     "discrete method on torques": (["dqn", "--task", "pendulum"], "Choose another task or method"),
     "torques method on buttons": (["td3", "--task", "cartpole"], "task 'cartpole' is control"),
     "cloning tokens": (["bc", "--task", "addition"], "'bc' works in"),
-    "a group of one": (["grpo", "--task", "addition-1", "--set", "group_size=1"], "give at least 2"),
+    "a group of one": (["grpo", "--task", "addition-1", "--set", "group_size=1"], "Use at least 2"),
     "a pair of one": (["dpo", "--task", "addition-1", "--set", "group_size=1"], "PairUp"),
-    "no steps": (["ppo", "--steps", "0"], "steps is 0; give at least 1"),
+    "no steps": (["ppo", "--steps", "0"], "steps is 0. Use at least 1"),
     "negative steps": (["ppo", "--steps", "-1"], "steps is -1"),
     "steps in words": (["ppo", "--steps", "ten"], "invalid int value: 'ten'"),
-    "no seeds": (["ppo", "--seeds", "0"], "--seeds is 0; give at least 1"),
+    "no seeds": (["ppo", "--seeds", "0"], "--seeds is 0. Use at least 1"),
     "negative warm-up": (["grpo", "--task", "addition-1", "--warmup", "-1"], "warmup is -1"),
-    "no such device": (["ppo", "--device", "abacus"], "device 'abacus' cannot be used here"),
-    "a device without numbers": (["ppo", "--device", "meta"], "device 'meta' cannot be used here"),
+    "no such device": (["ppo", "--device", "abacus"], "device 'abacus' is not available here"),
+    "a device without numbers": (["ppo", "--device", "meta"], "device 'meta' is not available here"),
     "negative micro-batch": (["ppo", "--micro-batch", "-1"], "micro-batch is -1"),
-    "no instances": (["ppo", "--set", "rollout.num_envs=0"], "rollout.num_envs is 0; it must be at least 1"),
+    "no instances": (["ppo", "--set", "rollout.num_envs=0"], "rollout.num_envs is 0. It must be at least 1"),
     "no starts": (["grpo", "--task", "addition-1", "--set", "num_starts=0"], "rollout.num_starts is 0"),
     "no epochs": (["ppo", "--set", "epochs=0"], "source.epochs is 0"),
     "negative epochs": (["ppo", "--set", "epochs=-2"], "source.epochs is -2"),
@@ -391,7 +391,7 @@ TRAIN = {
     "a copy that runs away": (["dqn", "--set", "target.rate=2"], "copies.target.rate is 2.0"),
     "a schedule of no length": (["dqn", "--set", "epsilon.share=0"], "more than 0"),
     "heads that do not divide the width": (["sft", "--task", "addition-1", "--set", "heads=3"], "heads"),
-    "more than the memory holds": (["ppo", "--set", "rollout.num_envs=10000000000000"], "not enough memory"),
+    "more than the memory holds": (["ppo", "--set", "rollout.num_envs=10000000000000"], "out of memory"),
     "a task file that is not there": (["sft", "--task", "nothing.jsonl"], "there is no file 'nothing.jsonl'"),
     "an empty task file": (["sft", "--task", "empty.jsonl"], "empty.jsonl has no rows"),
     "a task file that is no JSON": (["sft", "--task", "broken.jsonl"], "broken.jsonl, line 1 is not JSON"),
@@ -400,13 +400,16 @@ TRAIN = {
     "a task file with other fields": (["sft", "--task", "fields.jsonl"], "has no field 'prompt'"),
     "a task that is a folder": (["sft", "--task", "folder"], "/folder'"),
     "pairs for a method that samples": (["grpo", "--task", "pairs.jsonl"], "'pairs' is preference pairs"),
-    "an output folder that is a file": (["ppo", "--out", "empty.jsonl"], "choose another --out"),
-    "an output folder below a file": (["ppo", "--out", "empty.jsonl/run"], "choose another --out"),
+    "an output folder that is a file": (["ppo", "--out", "empty.jsonl"], "Choose another --out"),
+    "an output folder below a file": (["ppo", "--out", "empty.jsonl/run"], "Choose another --out"),
     "an output folder that cannot be": (["ppo", "--steps", "1", "--out", "/proc/no/run"], "/proc/no"),
-    "an output folder of something else": (["ppo", "--out", "folder"], "folder is no run folder and is not empty"),
+    "an output folder of something else": (["ppo", "--out", "folder"], "folder is not a run folder and not empty"),
     "a model that is not there": (["sft", "--task", "addition-1", "--model", "no"], "there is no folder 'no'"),
     "a folder that is no model": (["sft", "--task", "addition-1", "--model", "folder"], "/folder' has no config.json"),
-    "a language model for a pole": (["ppo", "--task", "cartpole", "--model", "folder"], "--model needs a token task"),
+    "a language model for a pole": (
+        ["ppo", "--task", "cartpole", "--model", "folder"],
+        "--model works with language tasks only",
+    ),
     "an unknown option": (["ppo", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
 }
 
@@ -446,7 +449,7 @@ OTHERS = {
     "a family that is not": (["list", "--family", "foo"], "Choose one of: credit assignment"),
     "a slot that no method changes": (["list", "--changes", "foo"], "--changes is 'foo'"),
     "a difference in no world": (["diff", "grpo", "--world", "moon"], "there is no world 'moon' to compare in"),
-    "a difference of worlds apart": (["diff", "sft", "sac"], "work in no world in common"),
+    "a difference of worlds apart": (["diff", "sft", "sac"], "have no world in common"),
     "show nothing": (["show"], "required: name"),
     "claim an unknown method": (["claim", "pppo"], "Did you mean 'ppo'?"),
     "compare an unknown method": (["compare", "ppo", "a2cc", "--task", "bandit"], "Did you mean 'a2c'?"),
@@ -454,9 +457,9 @@ OTHERS = {
     "compare without a task": (["compare", "ppo"], "--task"),
     "compare without seeds": (["compare", "ppo", "--task", "bandit", "--seeds", "0"], "at least 1"),
     "resume nothing": (["resume", "nowhere"], "nowhere is no run folder"),
-    "resume a file": (["resume", "empty.jsonl"], "is no run folder"),
+    "resume a file": (["resume", "empty.jsonl"], "is not a run folder"),
     "resume another folder": (["resume", "folder"], "it has no config.json"),
-    "evaluate nothing": (["evaluate", "nowhere"], "is no run folder"),
+    "evaluate nothing": (["evaluate", "nowhere"], "is not a run folder"),
     "evaluate without starts": (["evaluate", "RUN", "--starts", "0"], "--starts is 0; give at least 1"),
     "evaluate without samples": (["evaluate", "RUN", "--samples", "-1"], "--samples is -1; give at least 1"),
     "report nothing": (["report", "nowhere"], "nowhere is not a folder"),

@@ -168,11 +168,11 @@ def test_states_of_runs(tmp_path: Path) -> None:
 
 
 def test_folders_without_runs_are_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=r"no run was found in .*: a run folder holds metrics.jsonl"):
+    with pytest.raises(AssayError, match=r"there is no run in .*\. Name a folder that holds metrics.jsonl"):
         page.gather([tmp_path])
     with pytest.raises(AssayError, match="is not a folder"):
         page.gather([tmp_path / "missing"])
-    with pytest.raises(AssayError, match="no run was found in no folder"):
+    with pytest.raises(AssayError, match="there is no run in no folder"):
         page.gather([])
 
 
@@ -375,7 +375,7 @@ def test_watch_reads_again_only_after_a_change(served: watch.Server, monkeypatch
 def test_watch_of_an_empty_folder_says_so_and_waits(tmp_path: Path) -> None:
     with watch.make_server(tmp_path, port=0) as server:
         data, _, _ = server.source.current()
-        assert "no run was found" in data["notes"][0]
+        assert "there is no run" in data["notes"][0]
         assert data["live"]
 
 
@@ -384,7 +384,7 @@ def test_watch_refuses_what_it_cannot_serve_in_one_sentence(tmp_path: Path, serv
         watch.make_server(tmp_path, port=served.port)
     with pytest.raises(AssayError, match="is not a folder"):
         watch.make_server(tmp_path / "missing")
-    with pytest.raises(AssayError, match="between 0 and 65535"):
+    with pytest.raises(AssayError, match="from 0 to 65535"):
         watch.make_server(tmp_path, port=70000)
 
 

@@ -189,7 +189,7 @@ def test_players_are_evaluated_as_they_sample() -> None:
 
 
 def test_rules_that_cannot_be_are_refused() -> None:
-    with pytest.raises(AssayError, match="rounds must be 1 or more"):
+    with pytest.raises(AssayError, match="rounds >= 1"):
         Rules(PRISONERS_DILEMMA, rounds=0)
     with pytest.raises(AssayError, match="2 moves"):
         MatrixGame(((1.0,),), ((1.0,),))

@@ -129,7 +129,7 @@ def test_a_term_must_return_a_loss(value: Any) -> None:
             return value
 
     (found,) = OBJECTIVE.check(Odd(good))
-    assert "a term returns Loss" in found.detail
+    assert "a term must return Loss" in found.detail
 
 
 def test_a_good_objective_obeys_every_law() -> None:

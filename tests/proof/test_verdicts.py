@@ -295,7 +295,7 @@ def test_the_command_measures_writes_and_then_finds_nothing_to_do(
     assert all(word in out for word in ("ours is larger", "holds", "6 seeds", "one is one", "written to"))
     assert verdicts.problems("rloo", tmp_path / "v" / "rloo.json") == []
     assert cli.main(["claim", "--all", "--budget", "1", *places]) == 0
-    assert "every verdict stands" in capsys.readouterr().out
+    assert "every verdict is up to date" in capsys.readouterr().out
     known[method] = replace(known[method], claims=(replace(CLAIM, margin=5.0),))
     assert cli.main(["claim", "--all", *places, "--json"]) == 1, "a claim that fails is told by the exit code"
     assert json.loads(capsys.readouterr().out)[0]["verdict"] == "fails"
@@ -303,7 +303,7 @@ def test_the_command_measures_writes_and_then_finds_nothing_to_do(
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [([], "name a method, or give --all"), (["rloo", "--budget", "0"], "--budget is 0"), (["rlooo"], "mean 'rloo'?")],
+    [([], "no method is named"), (["rloo", "--budget", "0"], "--budget is 0"), (["rlooo"], "mean 'rloo'?")],
 )
 def test_a_claim_of_no_method_is_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["claim", *words]) == 2

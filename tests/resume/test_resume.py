@@ -232,7 +232,7 @@ def test_a_corrupt_checkpoint_falls_back_to_the_one_before_and_ends_the_same(tmp
     newest = sorted((broken / "checkpoints").iterdir())[-1] / store.TENSORS
     newest.write_bytes(newest.read_bytes()[:-1])
     run.resume(broken, mode=Mode.PLAIN)
-    assert "going on from step 2" in capsys.readouterr().out
+    assert "resuming from step 2" in capsys.readouterr().out
     trees = [store.load(folder / "checkpoints").tree["loop"] for folder in (whole, broken)]
     assert not store.difference(*trees)
     assert without_time(read_metrics(whole)) == without_time(read_metrics(broken))

@@ -69,11 +69,11 @@ def test_names_of_folders_stay_inside() -> None:
     ("changes", "message"),
     [
         ({"seeds": 0}, "--seeds is 0"),
-        ({"tasks": ("bandit", "bandit")}, "give each task once"),
+        ({"tasks": ("bandit", "bandit")}, "Name each task once"),
         ({"minutes": 0.0}, "--budget is 0"),
         ({"tasks": ("bandyt",)}, "no task 'bandyt'"),
         ({"options": {"settings": {"nothing": 1}}}, "no setting 'nothing'"),
-        ({"seeds": None, "words": ("rloo",)}, "name at least two methods"),
+        ({"seeds": None, "words": ("rloo",)}, "Name at least two methods"),
         ({"decisions": 100}, "--decisions needs rollouts of fixed length"),
         ({"decisions": 0, "words": ("ppo",)}, "--decisions is 0"),
     ],
@@ -267,7 +267,7 @@ def test_an_unfinished_run_has_no_result(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "evaluation": 1.0}\n')
     assert result_of(job, 5) is None
     (tmp_path / "metrics.jsonl").write_text('{"step": 5, "reward": 1.0}\n')
-    with pytest.raises(AssayError, match="without a held-out score"):
+    with pytest.raises(AssayError, match="has no held-out score at its end"):
         result_of(job, 5)
 
 

@@ -208,7 +208,7 @@ def test_damaged_line_is_named_and_a_torn_last_one_forgiven(tmp_path: Path, bad:
 
 
 def test_folder_without_metrics_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match="is it the folder of a run"):
+    with pytest.raises(AssayError, match="is not a run folder"):
         read_metrics(tmp_path)
 
 
@@ -249,7 +249,7 @@ def test_readme_tells_the_whole_run(tmp_path: Path) -> None:
         "| sample | 1:00 | 67% |",
         "| `checkpoints/` | everything",
         "| `phase-1-warmup/` | a phase of this run, explained in its own README.md |",
-        "| `metrics.jsonl` | one line a step",
+        "| `metrics.jsonl` | one line per step",
         "| torch |",
     ):
         assert part in text, part

@@ -359,7 +359,7 @@ def test_two_parts_of_one_class_keep_their_own_schedules() -> None:
         (ppo(critics={}), "trains 'value', which is not a model"),
         (replace(recipes.dpo(LANGUAGE), copies={}), "reference"),
         (ppo(credit=(Gae(discount=1.5), Whiten())), "credit.Gae.discount is 1.5; it must be between 0 and 1"),
-        (ppo(stages=(replace(ppo().stages[0], trains=()),)), "stage 'policy' cannot train"),
+        (ppo(stages=(replace(ppo().stages[0], trains=()),)), "stage 'policy' has no model or no loss"),
         (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is not a model"),
         (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, group_size=1)), "LeaveOneOut"),
         (replace(recipes.dapo(TABLE), rollout=replace(recipes.dapo(TABLE).rollout, group_size=1)), "at least 2"),

@@ -58,7 +58,7 @@ def test_nothing_global_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=r"\.png or \.svg, got 'curve\.jpg'"):
+    with pytest.raises(AssayError, match=r"'curve\.jpg' is not a \.png or \.svg file"):
         learning_curve(tmp_path / "curve.jpg", [one()])
 
 

@@ -27,9 +27,9 @@ def test_ranges_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("a", "is no range"),
-        ("a=", "is no range"),
-        ("a=1:2:3", "comes nothing, or :log"),
+        ("a", "is not a range"),
+        ("a=", "is not a range"),
+        ("a=1:2:3", "Only :log may follow"),
         ("a=x:2.0", "must be numbers"),
         ("a=0:1:log", "above 0"),
         ("a=3:1", "in order"),

@@ -78,7 +78,7 @@ def check_stopped(process: subprocess.Popen[str], folder: Path, number: int) -> 
     """The signal's exit code, one sentence that says how to go on, and a valid checkpoint before the end."""
     code, errors = ended(process)
     assert code == 128 + number, errors
-    assert errors.strip().splitlines() == [f"assay: stopped and saved; go on with: assay resume {folder}"]
+    assert errors.strip().splitlines() == [f"assay: stopped and saved. Resume with: assay resume {folder}"]
     assert not (folder / "README.md").exists()
 
 
@@ -177,8 +177,8 @@ def test_a_second_ctrl_c_stops_at_once_and_still_says_how_to_go_on(
     at_step(3, twice, monkeypatch)
     assert cli.main([*BANDIT, "--out", str(tmp_path / "run")]) == 130
     assert capfd.readouterr().err == (
-        "assay: interrupted; what came after the last checkpoint will be done again; "
-        f"go on with: assay resume {tmp_path / 'run'}\n"
+        "assay: interrupted; steps after the last checkpoint will be repeated. "
+        f"Resume with: assay resume {tmp_path / 'run'}\n"
     )
     assert store.load(tmp_path / "run" / "checkpoints").step == 3
     assert cli.main(["resume", str(tmp_path / "run")]) == 0
@@ -189,7 +189,7 @@ def test_a_signal_while_the_last_words_are_written_stops_the_seeds_that_follow(
 ) -> None:
     monkeypatch.setattr(run, "draw_curve", lambda finished: signal.raise_signal(signal.SIGTERM))
     assert cli.main([*BANDIT, "--seeds", "3", "--out", str(tmp_path / "runs")]) == 143
-    assert "stopped when it had finished" in capfd.readouterr().err
+    assert "stopped after it had finished" in capfd.readouterr().err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["seed-0"]
 
 

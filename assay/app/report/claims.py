@@ -1,4 +1,4 @@
-"""What claims and verdicts look like: progress while they are measured, then tables, red as plain as green."""
+"""Prints claims and verdicts: progress while they are measured, then tables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COLOURS = {"holds": "green", "fails": "bold red", "inconclusive": "yellow", "unf
 
 
 class Watch:
-    """A line that says how far a measurement is; on a terminal it moves, elsewhere it is said once."""
+    """Shows the progress of a measurement: a live line on a terminal, one plain line elsewhere."""
 
     def __init__(self, method: str, claim: Measured, console: Console, quiet: bool = False) -> None:
         self.method, self.claim, self.console, self.quiet = method, claim, console, quiet
@@ -42,7 +42,7 @@ class Watch:
             self.live.stop()
 
     def __call__(self, done: int, total: int, running: Sequence[Child]) -> None:
-        """Where it stands."""
+        """Updates the live line."""
         if self.live is None:
             return
         spent = time.monotonic() - self.begin
@@ -53,18 +53,18 @@ class Watch:
 
 
 def word(verdict: str) -> Text:
-    """The verdict in its colour."""
+    """Returns the verdict in its colour."""
     return Text(verdict, style=COLOURS.get(verdict, ""))
 
 
 def with_state(verdict: str, state: str | None) -> Text:
-    """The verdict in its colour: marked where it is stale, with a question mark where its state is unknown here."""
+    """Returns the verdict in its colour, marked if it is stale, with a question mark if its state is unknown here."""
     marks = {stamps.STALE: ", stale", stamps.UNKNOWN: " ?"}
     return Text.assemble(word(verdict), (marks.get(state or "", ""), "dim"))
 
 
 def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None = None) -> Table:
-    """A method's claims, one row each; `states` by claim are shown where a verdict does not fit."""
+    """Returns a table of a method's claims; `states` by claim are shown if a verdict does not fit."""
     title = Text.assemble((f"claims of {verdict['name']}: ", "bold"), word(verdict["verdict"]))
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("verdict", "claim", "found", "expected"):
@@ -80,7 +80,7 @@ def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None =
 
 
 def found(claim: Mapping[str, Any]) -> str:
-    """The number, or the difference with its interval."""
+    """Returns the measured number, or the difference with its interval."""
     if claim["kind"] == "exact":
         return number(claim["value"])
     if "estimate" not in claim:
@@ -90,7 +90,7 @@ def found(claim: Mapping[str, Any]) -> str:
 
 
 def expected(claim: Mapping[str, Any]) -> str:
-    """What was promised: of a measured claim, of which metric the difference is and where its interval must lie."""
+    """Returns what a claim expects; of a measured one, the metric of the difference and where its interval must lie."""
     if claim["kind"] == "exact":
         return str(claim["expected"])
     rule = claim.get("decided_by")
@@ -101,7 +101,7 @@ def expected(claim: Mapping[str, Any]) -> str:
 
 
 def metric_words(metric: Any) -> str:
-    """A metric of runs in words, from its description."""
+    """Returns a metric of runs in words, from its description."""
     if not isinstance(metric, Mapping):
         return str(metric)
     name = {"evaluation": "held-out score"}.get(str(metric.get("metric")), str(metric.get("metric")))
@@ -114,7 +114,7 @@ def metric_words(metric: Any) -> str:
 
 
 def print_states(out: Console, states: Mapping[str, Mapping[str, str]]) -> None:
-    """How many claims are in each state, and which do not fit."""
+    """Prints how many claims are in each state, and which do not fit."""
     found = [(method, claim, state) for method, some in states.items() for claim, state in some.items()]
     for state, meaning in stamps.STATES.items():
         those = [(method, claim) for method, claim, one in found if one == state]
@@ -126,7 +126,7 @@ def print_states(out: Console, states: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def with_states(verdict: Mapping[str, Any], method: str) -> dict[str, Any]:
-    """A verdict with the recorded state of each of its measured claims."""
+    """Returns a verdict with the recorded state of each of its measured claims."""
     states = verdicts.states(method, verdict) if method in catalogue.methods() else {}
     claims = [
         dict(one) | ({"state": states[one["name"]]} if one["name"] in states else {}) for one in verdict["claims"]
@@ -135,9 +135,9 @@ def with_states(verdict: Mapping[str, Any], method: str) -> dict[str, Any]:
 
 
 def summary_table(found_verdicts: Sequence[Mapping[str, Any]]) -> Table:
-    """One row a method: its verdict, and the first measured claim with its number."""
+    """Returns a table with one row per method: its verdict, and the first measured claim with its number."""
     table = Table(title="verdicts", title_justify="left", title_style="bold", box=None, pad_edge=False)
-    for heading in ("method", "verdict", "measured claim", "ours - theirs", "made"):
+    for heading in ("method", "verdict", "measured claim", "ours - theirs", "date"):
         table.add_column(heading, overflow="fold")
     for verdict in found_verdicts:
         for claim in [one for one in verdict["claims"] if one["kind"] == "measured"]:
@@ -148,7 +148,7 @@ def summary_table(found_verdicts: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def for_page(verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """A verdict as the page shows it: what is expected in numbers, the machine in one line."""
+    """Returns a verdict for the page: the expectation in numbers, the machine in one line."""
     claims = []
     for claim in verdict["claims"]:
         if claim["kind"] == "exact":
@@ -161,6 +161,6 @@ def for_page(verdict: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def in_numbers(expect: str, margin: float) -> str:
-    """'d > margin' with the margin's number."""
+    """Returns 'd > margin' with the number of the margin."""
     low, high = number(-margin), number(margin)
     return expect.replace("-margin", low).replace("margin", high).replace("d ", "").replace(" <= <= ", " to ").strip()

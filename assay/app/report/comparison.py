@@ -1,4 +1,4 @@
-"""What a comparison looks like: a live table while runs go on; at the end tables, pictures and a page."""
+"""Prints a comparison: a live table during the runs; tables, pictures and a page at the end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from assay.runs.progress import duration
 
 # ---------------------------------------------------------------------------------------------------- while it runs
 class Board:
-    """One live table: a row for each arm and task. Where there is no terminal, one line for each finished run."""
+    """Shows a live table with a row per arm and task on a terminal, elsewhere one line per finished run."""
 
     def __init__(self, setup: Setup, console: Console, quiet: bool = False) -> None:
         self.setup, self.console, self.quiet = setup, console, quiet
@@ -47,7 +47,7 @@ class Board:
             self.live.stop()
 
     def __call__(self, outcome: Outcome, running: Sequence[Child]) -> None:
-        """Shows where things stand."""
+        """Updates the table, or prints a line."""
         if self.quiet:
             return
         if self.live is not None:
@@ -64,7 +64,7 @@ class Board:
         self.told = len(outcome.results)
 
     def table(self, outcome: Outcome, running: Sequence[Child]) -> Table:
-        """Arms by tasks: seeds done, estimate, interval, running, time left."""
+        """Returns the table of arms and tasks: seeds done, estimate, interval, running, time left."""
         left = time_left(outcome, running, self.setup)
         title = f"comparing on {', '.join(self.setup.tasks)}   {duration(time.monotonic() - self.begin)} so far"
         title += f", about {duration(left)} left" if left is not None else ""
@@ -89,7 +89,7 @@ class Board:
 
 
 def progress(child: Child) -> float:
-    """The share of its steps that a running job has logged."""
+    """Returns the share of its steps that a running job has logged."""
     try:
         with open(child.job.folder / METRICS, "rb") as file:
             file.seek(max(0, file.seek(0, 2) - 20_000))
@@ -101,7 +101,7 @@ def progress(child: Child) -> float:
 
 
 def time_left(outcome: Outcome, running: Sequence[Child], setup: Setup) -> float | None:
-    """Seconds until all that is asked for is done, from the runs so far; None while nothing is known."""
+    """Estimates the seconds until all runs are done from the runs so far; None while no run has finished."""
     shares = [(progress(child), time.monotonic() - child.started) for child in running]
     known = [one.seconds for one in outcome.results] + [spent / share for share, spent in shares if share > 0.05]
     if not known:
@@ -112,19 +112,23 @@ def time_left(outcome: Outcome, running: Sequence[Child], setup: Setup) -> float
 
 # ---------------------------------------------------------------------------------------------------- at the end
 def show(outcome: Outcome, console: Console) -> None:
-    """Tables, failures, and where the pictures and the page are."""
+    """Prints tables, failures and missing runs."""
     first = outcome.setup.arms[0].name
     for task in outcome.setup.tasks:
         console.print(task_table([row for row in rows(outcome) if row["task"] == task], task, first))
     if is_uneven(rows(outcome)):
-        console.print("[yellow]arms used different numbers of decisions; --decisions N gives all as many[/]")
+        console.print("[yellow]arms used different numbers of environment steps; --decisions N makes them equal[/]")
     if found := aggregate(outcome):
         console.print(aggregate_table(found, first, len(outcome.setup.tasks)))
     if outcome.decision is not None:
         for each in outcome.decision.comparisons:
-            words = {"larger": "scores higher than", "smaller": "scores lower than", "equal": "is not told apart from"}
+            words = {
+                "larger": "scores higher than",
+                "smaller": "scores lower than",
+                "equal": "cannot be distinguished from",
+            }
             verdict = words.get(each.verdict.value, "is not yet decided against")
-            console.print(f"sequential test (error 5 % in all): {each.first} {verdict} {each.second}", markup=False)
+            console.print(f"sequential test (total error 5 %): {each.first} {verdict} {each.second}", markup=False)
     for failure in outcome.failures:
         job = failure.job
         console.print(
@@ -132,12 +136,12 @@ def show(outcome: Outcome, console: Console) -> None:
         )
     if outcome.missing:
         console.print(
-            f"[yellow]{len(outcome.missing)} runs are missing: the budget was over; the same command goes on[/]"
+            f"[yellow]{len(outcome.missing)} runs are missing: time budget spent. Run the same command to resume[/]"
         )
 
 
 def is_uneven(found: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether an arm used a fifth more decisions than another on the same task."""
+    """Returns whether an arm used a fifth more decisions than another on the same task."""
     by_task: dict[str, list[float]] = {}
     for row in found:
         by_task.setdefault(row["task"], []).extend([row["decisions"]] if row["decisions"] else [])
@@ -145,14 +149,16 @@ def is_uneven(found: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Table:
-    """One row an arm."""
+    """Returns a table with one row per arm."""
     table = Table(
         title=f"{task}: last held-out score", title_justify="left", title_style="bold", box=None, pad_edge=False
     )
     several = len(found) > 1
     headings = ["arm", "seeds", "score"] + ([f"minus {first}", f"P(better than {first})"] if several else [])
-    for heading in [*headings, "time a run", "decisions a run"]:
-        table.add_column(heading, justify="right" if heading in ("seeds", "time a run", "decisions a run") else "left")
+    for heading in [*headings, "time per run", "decisions per run"]:
+        table.add_column(
+            heading, justify="right" if heading in ("seeds", "time per run", "decisions per run") else "left"
+        )
     for row in found:
         cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['seeds']}", cell(row["score"])]
         if row["failed"]:
@@ -166,7 +172,7 @@ def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Tab
 
 
 def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: int) -> Table:
-    """Over all tasks."""
+    """Returns the table over all tasks."""
     table = Table(title=f"over {num_tasks} tasks", title_justify="left", title_style="bold", box=None, pad_edge=False)
     for heading in ("arm", "seeds", "interquartile mean", f"P(better than {first})"):
         table.add_column(heading)
@@ -177,7 +183,7 @@ def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: i
 
 
 def cell(estimate: Mapping[str, Any] | None, *, signed: bool = False) -> Text:
-    """'0.42 [0.37, 0.47]'."""
+    """Returns an estimate as '0.42 [0.37, 0.47]'."""
     if estimate is None or not estimate["count"]:
         return Text("")
     value, low, high = digits(Estimate(**estimate), signed=signed)
@@ -186,7 +192,7 @@ def cell(estimate: Mapping[str, Any] | None, *, signed: bool = False) -> Text:
 
 
 def coloured(estimate: Mapping[str, Any] | None) -> Text:
-    """A difference: green or red where its interval leaves out zero."""
+    """Returns a difference, green or red if its interval excludes zero."""
     text = cell(estimate, signed=True)
     if estimate and estimate["count"] > 1 and (estimate["low"] > 0 or estimate["high"] < 0):
         text.stylize("green" if estimate["low"] > 0 else "red")
@@ -195,7 +201,7 @@ def coloured(estimate: Mapping[str, Any] | None) -> Text:
 
 # ---------------------------------------------------------------------------------------------------- files
 def save(outcome: Outcome) -> list[Path]:
-    """Learning curves of each task as .png and .svg, and the page; gives their paths."""
+    """Writes the learning curves of each task as .png and .svg, and the page; returns their paths."""
     folder, paths = outcome.setup.folder, []
     for task in outcome.setup.tasks:
         series = [
@@ -216,7 +222,7 @@ def save(outcome: Outcome) -> list[Path]:
 
 
 def page_facts(outcome: Outcome) -> dict[str, Any]:
-    """What the page draws besides the runs: rows, performance profiles, and who improves on whom."""
+    """Returns what the page draws besides the runs: rows, performance profiles, probabilities of improvement."""
     names = [arm.name for arm in outcome.setup.arms if outcome.of(arm.name)]
     seeds = outcome.common_seeds(names)
     scores = {name: {"scores": outcome.table(name, seeds).tolist() if seeds else []} for name in names}
@@ -247,7 +253,7 @@ def page_facts(outcome: Outcome) -> dict[str, Any]:
 
 
 def page_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the page's table: numbers side by side."""
+    """Returns a row of the page's table."""
     plain = {name: row[name] for name in ("arm", "task", "seconds", "decisions", "seeds", "failed")}
     score, better = row["score"], row["improvement"]
     ends = {"estimate": score["value"], "low": score["low"], "high": score["high"]}
@@ -255,7 +261,7 @@ def page_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run_table(data: Mapping[str, Any]) -> Table:
-    """One row a run of a page's data."""
+    """Returns a table with one row per run of a page's data."""
     table = Table(box=None, pad_edge=False)
     for heading in ("arm", "task", "seed", "steps", "held-out score", "state"):
         table.add_column(heading, overflow="fold")
@@ -267,7 +273,7 @@ def run_table(data: Mapping[str, Any]) -> Table:
 
 
 def show_search(found: Tuned, console: Console) -> None:
-    """Trials, best first, then what the chosen settings score on fresh seeds."""
+    """Prints the trials, best first, then the score of the chosen settings on fresh seeds."""
     names = list(found.settings)
     table = Table(
         title="trials on the tuning seeds", title_justify="left", title_style="bold", box=None, pad_edge=False
@@ -282,9 +288,9 @@ def show_search(found: Tuned, console: Console) -> None:
     console.print(f"chosen    {chosen}", markup=False)
     console.print(f"reported  {found.reported} on {found.reported.count} fresh seeds", markup=False)
     console.print(f"optimism  {found.optimism}: tuning score minus reported score", markup=False)
-    console.print(f"budget    {found.tuning_runs} runs and {found.tuning_steps:,} steps of tuning", markup=False)
+    console.print(f"budget    {found.tuning_runs} tuning runs, {found.tuning_steps:,} steps", markup=False)
 
 
 def shown_setting(value: Any) -> str:
-    """A setting for a table."""
+    """Returns a setting as text for a table."""
     return number(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""What the command line prints of data sets."""
+"""Prints offline datasets."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ NUMBERS = ("rows", "episodes", "terminal", "cut", "least", "10%", "median", "90%
 
 
 def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
-    """A line a data set: sizes, how episodes end, quantiles of their returns, the hash; then who made it."""
-    table = Table(title="data sets", title_justify="left", header_style="bold", box=None, pad_edge=False)
+    """Prints a line per dataset: sizes, how episodes end, quantiles of their returns, the hash; then its origin."""
+    table = Table(title="offline datasets", title_justify="left", header_style="bold", box=None, pad_edge=False)
     table.add_column("file", no_wrap=True, overflow="ellipsis", max_width=30)
     for heading in NUMBERS:
         table.add_column(heading, justify="right", no_wrap=True)
@@ -34,7 +34,7 @@ def print_datasets(found: Sequence[Mapping[str, Any]]) -> None:
 
 
 def who(one: Mapping[str, Any]) -> str:
-    """Who made it, as far as it is known."""
+    """Returns the origin of a dataset, as far as it is known."""
     about, shapes = one["about"], f"observations {one['observation']}, actions {one['action']}"
     words = [str(about[name]) for name in ("kind", "made") if isinstance(about.get(name), str)][:1]
     if "task" in about:

@@ -1,4 +1,4 @@
-"""What the command line prints of methods: the list, one method, and in what two of them differ."""
+"""Prints methods: the list, one method, and the difference of two."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ WORDS = {
     "holds": "every claim holds",
     "inconclusive": "the 95 % interval of a claim decides neither way",
     "fails": "a claim is refuted",
-    "stale": "the method has changed since",
+    "stale": "the method has changed since its claims were measured",
     "no verdict": "not measured yet",
 }
-"""The words of the verdict column."""
+"""Meanings of the words of the verdict column."""
 
 
 # ---------------------------------------------------------------------------------------------------- facts
 def part_names(value: Any) -> list[str]:
-    """Class names of the parts of a recipe, each once."""
+    """Returns the class names of the parts of a recipe, each once."""
     found: list[str] = []
 
     def walk(node: Any) -> None:
@@ -55,13 +55,13 @@ def part_names(value: Any) -> list[str]:
 
 
 def changes_of(method: Method, world: Defaults | None = None) -> list[Change] | None:
-    """What a method changes in its base, in a world of its own; None for a base."""
+    """Returns what a method changes in its base, in its first world; None for a base."""
     place = method.worlds[0] if world is None else world
     return None if method.base is None else differences(method.base(place), method.recipe(place))
 
 
 def told(changes: Sequence[Change]) -> list[dict[str, Any]]:
-    """Changes as JSON."""
+    """Returns changes as JSON."""
     return [
         {"path": ".".join(one.path), "slots": list(one.slots), "before": brief(one.before), "after": brief(one.after)}
         for one in changes
@@ -69,7 +69,7 @@ def told(changes: Sequence[Change]) -> list[dict[str, Any]]:
 
 
 def method_rows() -> list[dict[str, Any]]:
-    """One row a method, by family and then by name."""
+    """Returns one row per method, by family and then by name."""
     rows = []
     for name, method in catalogue.methods().items():
         verdict = catalogue.verdict(name)
@@ -96,7 +96,7 @@ def method_rows() -> list[dict[str, Any]]:
 
 
 def method_facts(name: str) -> dict[str, Any]:
-    """Everything about one method or variant as JSON."""
+    """Returns everything about one method or variant as JSON."""
     key, method = catalogue.find_method(name)
     recipe, changes, verdict = method.recipe(method.worlds[0]), changes_of(method), catalogue.verdict(key)
     return {
@@ -123,7 +123,7 @@ def method_facts(name: str) -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------- list
 @dataclass(frozen=True)
 class Filter:
-    """Which rows of the list are wanted; None wants all. AssayError for a word that no row has."""
+    """Selects rows of the list; None selects all. AssayError for a word that no row has."""
 
     family: str | None = None
     world: str | None = None
@@ -131,7 +131,7 @@ class Filter:
     verdict: str | None = None
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """The rows that are wanted."""
+        """Returns the selected rows."""
         kept = list(rows)
         for name, wanted in vars(self).items():
             if wanted is None:
@@ -145,13 +145,13 @@ class Filter:
 
 
 def alike(known: str, wanted: str) -> bool:
-    """Whether a word was meant: capitals, '-' for a space, and a plural's s do not matter."""
+    """Returns whether two words are equal but for case, '-' for a space, and a plural s."""
     one, other = (word.lower().replace("-", " ").removesuffix("s") for word in (known, wanted))
     return one == other
 
 
 def words_of(row: Mapping[str, Any], name: str) -> list[str]:
-    """What a row has for a filter."""
+    """Returns the words of a row that a filter compares."""
     if name == "verdict":
         found = [row["verdict"]["verdict"]] if row["verdict"] else ["no verdict"]
         return [*found, *(["stale"] if row["state"] == stamps.STALE else [])]
@@ -160,11 +160,11 @@ def words_of(row: Mapping[str, Any], name: str) -> list[str]:
 
 
 WIDE = 100
-"""Columns of a terminal from which on the list is a table; below, a summary stands under its method's name."""
+"""Terminal width from which the list is a table; on a narrower one the summary is below the method's name."""
 
 
 def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> None:
-    """The list of methods by family, and of tasks."""
+    """Prints the methods by family, and the tasks."""
     out = console()
     is_wide = out.width >= WIDE
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
@@ -188,38 +188,36 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
     if tasks:
         more = "any Gymnasium id (HalfCheetah-v5), any .jsonl file of prompts or pairs, reasoning-gym:NAME"
         out.print(Text.assemble(("tasks  ", "bold"), f"{', '.join(families(tasks))}, {more}"))
-    words = (
-        "assay show METHOD explains one, assay diff METHOD says what it changes, assay train METHOD:VARIANT trains it"
-    )
+    words = "assay show METHOD explains a method, assay diff METHOD shows what it changes, assay train METHOD trains it"
     out.print(Text(words, style="dim"))
 
 
 def summary(row: Mapping[str, Any]) -> Text:
-    """What a method is, and its variants."""
+    """Returns the summary of a method and its variants."""
     variants = f"  variants: {', '.join(row['variants'])}" if row["variants"] else ""
     return Text.assemble(row["summary"], (variants, "dim"))
 
 
 def verdict_word(row: Mapping[str, Any]) -> Text:
-    """The verdict, and its state where it does not fit."""
+    """Returns the verdict, with its state if it does not fit."""
     if not row["verdict"]:
         return Text("no verdict", style="dim")
     return claims.with_state(row["verdict"]["verdict"], row["state"])
 
 
 def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
-    """What the letters and the words of the list mean; only those that it has."""
+    """Prints the meaning of the letters and words that occur in the list."""
     shown = {word for row in rows for word in words_of(row, "verdict")}
     meaning = [f"{word}: {text}" for word, text in WORDS.items() if word in shown]
     if any(row["state"] == stamps.UNKNOWN for row in rows):
-        meaning.append(f"?: without a stamp for {stamps.machine_kind()}, so that a change would not be seen")
+        meaning.append(f"?: no stamp for {stamps.machine_kind()}, so a change since then would not be noticed")
     out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
     out.print(Text.assemble(("verdicts  ", "bold"), "; ".join(meaning)))
 
 
 def families(tasks: Sequence[str]) -> list[str]:
-    """Task names, levels and variants with their stem: sorting, sorting-3, sorting-4 -> sorting (-3 to -4); stag-hunt,
-    stag-hunt-tokens -> stag-hunt (-tokens).
+    """Returns task names with the endings of their levels and variants: sorting, sorting-3, sorting-4 ->
+    sorting (-3 to -4); stag-hunt, stag-hunt-tokens -> stag-hunt (-tokens).
     """
     endings: dict[str, list[str]] = {}
     for task in tasks:
@@ -232,7 +230,7 @@ def families(tasks: Sequence[str]) -> list[str]:
 
 
 def together(endings: Sequence[str]) -> str:
-    """-3, -4, -5 -> -3 to -5; the others one by one."""
+    """Joins endings: -3, -4, -5 -> -3 to -5; others one by one."""
     levels = [ending for ending in endings if ending[1:].isdigit()]
     others = [ending for ending in endings if not ending[1:].isdigit()]
     span = [f"{levels[0]} to {levels[-1]}"] if len(levels) > 1 else levels
@@ -241,14 +239,14 @@ def together(endings: Sequence[str]) -> str:
 
 # ---------------------------------------------------------------------------------------------------- one method
 def flowing(text: str) -> str:
-    """The text with each paragraph in one line, for a screen of any width; formulas and lists stay as they are."""
+    """Returns the text with each paragraph in one line, so that it wraps at any width; keeps formulas and lists."""
     blocks = [block.split("\n") for block in text.strip().split("\n\n")]
     kept = [any(line.startswith((" ", "- ")) for line in block) for block in blocks]
     return "\n\n".join(("\n" if keep else " ").join(block) for block, keep in zip(blocks, kept, strict=True))
 
 
 def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, everything: bool) -> None:
-    """One method for people; all its settings only where everything is wanted."""
+    """Prints one method; its settings only if `everything`."""
     out = console()
     title = Text.assemble((facts["name"], "bold"), f"  {facts['paper']}")
     out.print(Panel(Text(flowing(facts["text"])), title=title, title_align="left", expand=False))
@@ -276,12 +274,12 @@ def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, eve
 
 
 def line(out: Console, heading: str, text: str) -> None:
-    """A heading and what follows it."""
+    """Prints a heading and its text."""
     out.print(Text.assemble((f"{heading}  ", "bold"), text))
 
 
 def bullets(out: Console, lines: Sequence[str]) -> None:
-    """A list whose long lines are indented."""
+    """Prints a list whose long lines are indented."""
     table = Table.grid(padding=(0, 1))
     for text in lines:
         table.add_row("  -", Text(text))
@@ -291,9 +289,9 @@ def bullets(out: Console, lines: Sequence[str]) -> None:
 
 # ---------------------------------------------------------------------------------------------------- difference
 def compared(name: str, other: str | None, world: str | None) -> tuple[str, str, list[Change] | None]:
-    """The names of two recipes and their difference: of a method to its base or to another method; None for a base.
+    """Returns the names of two recipes and their difference: a method and its base, or two methods; None for a base.
 
-    In the first world that both work in, or in the one that is named.
+    They are compared in `world`, by default the first that both work in.
     """
     key, method = catalogue.find_method(name)
     second = None if other is None else catalogue.find_method(other)
@@ -302,7 +300,7 @@ def compared(name: str, other: str | None, world: str | None) -> tuple[str, str,
     if not chosen:
         known = ", ".join(one.name for one in both) or "none in common"
         raise AssayError(f"there is no world '{world}' to compare in. Worlds: {known}" if world else
-                         f"'{name}' and '{other}' work in no world in common")  # fmt: skip
+                         f"'{name}' and '{other}' have no world in common. Compare methods of one world")  # fmt: skip
     if second is not None:
         return key, second[0], differences(method.recipe(chosen[0]), second[1].recipe(chosen[0]))
     changes = changes_of(method, chosen[0])
@@ -310,12 +308,12 @@ def compared(name: str, other: str | None, world: str | None) -> tuple[str, str,
 
 
 def print_difference(before: str, after: str, changes: Sequence[Change] | None) -> None:
-    """A table of what differs."""
+    """Prints a table of the differences."""
     print_changes(console(), changes, f"from {before} to {after}", f"{after} is a base")
 
 
 def print_changes(out: Console, changes: Sequence[Change] | None, title: str, alone: str) -> None:
-    """The table: where, what stood there, what stands there."""
+    """Prints a table: the path of a setting, its value before, its value after."""
     if changes is None:
         line(out, "base", f"{alone}: it is derived from no other recipe")
         return

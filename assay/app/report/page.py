@@ -1,10 +1,10 @@
 """One page that shows runs: comparison, learning curves, profiles, time, settings, samples and verdicts in one file.
 
 `gather` makes JSON of run folders, `write` puts it with the style and the script of page_assets into one HTML file that
-asks the network for nothing. What a sample or a name holds is text: it enters the file as escaped JSON, the script sets
-it as text content, and a Content-Security-Policy lets only this style and this script run.
+makes no network request. Samples and names are text: they enter the file as escaped JSON, the script sets them as text
+content, and a Content-Security-Policy lets only this style and this script run.
 
-Where `assay compare` gives no comparison: the score of a run is its last evaluation, an arm's estimate the mean over
+Without a comparison from `assay compare`, the score of a run is its last evaluation, an arm's estimate the mean over
 seeds with `mean_interval`, the profile the share of runs at or above a threshold, the probability of improvement the
 share of pairs in which one arm beats the other (ties half), averaged over tasks.
 """
@@ -46,16 +46,16 @@ from assay.version import __version__
 ASSETS = Path(__file__).parent / "page_assets"
 MOST_SAMPLES, MOST_BYTES, LONGEST_TEXT = 10_000, 20 * 2**20, 2 * 2**20
 MOST_NOTES, THRESHOLDS, STUDENT = 200, 61, 60
-ACTIVE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")  # what HTML or UTF-8 does not leave alone
+ACTIVE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")  # special in HTML, or invalid in UTF-8
 
-Scores: TypeAlias = "dict[str, dict[str, list[float]]]"  # task -> arm -> one score a run
+Scores: TypeAlias = "dict[str, dict[str, list[float]]]"  # task -> arm -> one score per run
 
 
 # ---------------------------------------------------------------------------------------------------- gathering
 def gather(
     folders: Sequence[Path], verdicts: Sequence[Mapping[str, Any]] = (), comparison: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """All that the page shows, as JSON; what could not be read is said under `notes`."""
+    """Returns all that the page shows, as JSON; `notes` names what could not be read."""
     runs = [read(folder, label) for folder, label in find(folders)] if folders or not (verdicts or comparison) else []
     name_arms(runs)
     arms = list(dict.fromkeys(run.arm for run in runs))
@@ -78,12 +78,12 @@ def gather(
 
 
 def nothing(note: str) -> dict[str, Any]:
-    """A page that has one sentence to say."""
+    """Returns the data of a page that shows one sentence."""
     return gather([], [{"name": ""}]) | {"verdicts": [], "notes": [note]}
 
 
 def header(runs: Sequence[Run]) -> dict[str, Any]:
-    """Title, time, machines and versions."""
+    """Returns title, time, machines and versions."""
     tasks, methods = (list(dict.fromkeys(getattr(run, name) for run in runs)) for name in ("task", "method"))
     title = f"{listed(methods)} on {listed(tasks)}" if runs else "Report"
     machines = [run.config["machine"] for run in runs if isinstance(run.config.get("machine"), dict)]
@@ -99,14 +99,14 @@ def header(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def listed(names: Sequence[str]) -> str:
-    """'a, b and 3 more'."""
+    """Joins names as 'a, b and 3 more'."""
     shown = [name[:40] for name in (names if len(names) <= 3 else names[:2])]
     more = [f"{len(names) - 2} more"] if len(names) > 3 else []
     return " and ".join(filter(None, (", ".join((shown + more)[:-1]), (shown + more)[-1])))
 
 
 def repeated(runs: Iterable[Run]) -> Iterable[str]:
-    """One sentence for each seed that an arm has more than once on a task."""
+    """Yields one sentence for each seed that an arm has more than once on a task."""
     seen: dict[tuple[str, str, int], int] = {}
     for run in runs:
         key = run.arm, run.task, run.seed
@@ -117,13 +117,13 @@ def repeated(runs: Iterable[Run]) -> Iterable[str]:
 
 
 def cut_off(notes: Sequence[str]) -> list[str]:
-    """The first notes, and how many more there are."""
+    """Returns the first notes and the number of the others."""
     more = len(notes) - MOST_NOTES
     return [note[:1000] for note in notes[:MOST_NOTES]] + ([f"and {plural(more, 'more note')}"] if more > 0 else [])
 
 
 def run_facts(run: Run) -> dict[str, Any]:
-    """One run, its curves included."""
+    """Returns one run with its curves as JSON."""
     values = {name: getattr(run, name) for name in ("label", "arm", "task", "seed", "state", "reason", "step", "steps")}
     seconds = run.seconds()
     alarms = [text for record in run.records for text in messages(record)]
@@ -138,14 +138,14 @@ def run_facts(run: Run) -> dict[str, Any]:
 
 
 def arm_facts(arm: str, runs: Sequence[Run]) -> dict[str, Any]:
-    """Name, method and full settings of an arm, by task."""
+    """Returns name, method and full settings of an arm, by task."""
     first = {run.task: run for run in reversed(runs)}
     configs = {task: plain(flat(run.config), "", []) for task, run in first.items()}
     return {"name": arm, "method": runs[0].method, "configs": configs}
 
 
 def differences(runs: Sequence[Run], arms: Sequence[str]) -> list[dict[str, Any]]:
-    """The settings in which arms differ: one value an arm, absent ones left out."""
+    """Returns the settings in which arms differ, one value per arm; absent ones are left out."""
     each = [plain(settings(next(run for run in runs if run.arm == arm)), "", []) for arm in arms]
     rows = []
     for name in dict.fromkeys(name for one in each for name in one):
@@ -158,7 +158,7 @@ def differences(runs: Sequence[Run], arms: Sequence[str]) -> list[dict[str, Any]
 
 # ---------------------------------------------------------------------------------------------------- comparison
 def compared(runs: Sequence[Run]) -> dict[str, Any]:
-    """Rows, profiles and the improvement matrix from the runs' last evaluations."""
+    """Computes rows, profiles and the improvement matrix from the last evaluations of the runs."""
     scores: Scores = {}
     for run in runs:
         values = scores.setdefault(run.task, {}).setdefault(run.arm, [])
@@ -169,7 +169,7 @@ def compared(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def row(task: str, arm: str, scores: Mapping[str, Sequence[float]], runs: Sequence[Run]) -> dict[str, Any]:
-    """One line of the comparison table; improvement is over the first arm of the task."""
+    """Returns one row of the comparison table; improvement is over the first arm of the task."""
     mine = [run for run in runs if run.arm == arm and run.task == task]
     first = next(iter(scores))
     estimate = mean_interval(scores[arm], binary=False)
@@ -195,12 +195,12 @@ def row(task: str, arm: str, scores: Mapping[str, Sequence[float]], runs: Sequen
 
 
 def known(value: float) -> float | None:
-    """The number, or None where it is no number."""
+    """Returns the number, or None if it is NaN or infinite."""
     return value if math.isfinite(value) else None
 
 
 def better(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Share of pairs in which `a` is larger, ties half."""
+    """Computes the share of pairs in which `a` is larger, ties half."""
     if not a or not b:
         return None
     gaps = np.sign(np.subtract.outer(np.asarray(a, dtype=float), np.asarray(b, dtype=float)))
@@ -208,7 +208,7 @@ def better(a: Sequence[float], b: Sequence[float]) -> float | None:
 
 
 def profile(task: str, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Share of runs at or above each threshold, with Wilson's interval."""
+    """Computes the share of runs at or above each threshold, with Wilson's interval."""
     every = [value for values in scores.values() for value in values]
     low, high = min(every), max(every)
     pad = (high - low) * 0.05 or abs(low) * 0.1 or 1.0
@@ -221,7 +221,7 @@ def profile(task: str, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 
 def improvement(scores: Scores) -> dict[str, Any]:
-    """P(row beats column), the mean over the tasks on which both have scores."""
+    """Computes P(row beats column), the mean over the tasks on which both have scores."""
     arms = list(dict.fromkeys(arm for each in scores.values() for arm in each))
     matrix: list[list[float | None]] = []
     for one in arms:
@@ -232,7 +232,7 @@ def improvement(scores: Scores) -> dict[str, Any]:
 
 
 def as_shown(given: Mapping[str, Any]) -> dict[str, Any]:
-    """A comparison from outside in the form of `compared`; only what it has."""
+    """Returns a comparison from outside in the form of `compared`, without the fields that it lacks."""
     shown = {name: given[name] for name in ("rows", "improvement") if given.get(name)}
     if given.get("profile"):
         shown["profiles"] = [{"task": ""} | given["profile"]]
@@ -241,7 +241,7 @@ def as_shown(given: Mapping[str, Any]) -> dict[str, Any]:
 
 # ---------------------------------------------------------------------------------------------------- samples
 def gather_samples(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int, list[str]]:
-    """Samples of all runs within the limits, evenly spaced over each run; how many there are; notes."""
+    """Returns samples of all runs within the limits, evenly spaced over each run; their total number; notes."""
     notes: list[str] = []
     indexes = [sample_lines(run, notes) for run in runs]
     quota = min(MOST_SAMPLES, max(map(len, indexes), default=0))
@@ -265,7 +265,7 @@ def gather_samples(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int, list
 
 
 def sample_lines(run: Run, notes: list[str]) -> list[tuple[int, int]]:
-    """Offset and length of each line of samples.jsonl; a torn last line is none."""
+    """Returns offset and length of each line of samples.jsonl, without an incomplete last line."""
     lines, offset = [], 0
     try:
         with (run.folder / SAMPLES).open("rb") as file:
@@ -284,7 +284,7 @@ def sample_lines(run: Run, notes: list[str]) -> list[tuple[int, int]]:
 
 
 def read_chosen(run: Run, places: Sequence[tuple[int, int]]) -> Iterable[dict[str, Any] | None]:
-    """The records at these offsets, None for one that is damaged."""
+    """Returns the records at these offsets, None for a damaged one."""
     if not places:
         return
     with (run.folder / SAMPLES).open("rb") as file:
@@ -294,7 +294,7 @@ def read_chosen(run: Run, places: Sequence[tuple[int, int]]) -> Iterable[dict[st
 
 
 def shortened(value: Any) -> Any:
-    """The same with texts too long for a page cut, which the text then says."""
+    """Returns the value with long texts cut; the text then says how much."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return value[:LONGEST_TEXT] + f"\n(+{len(value) - LONGEST_TEXT:,} characters that are not in this page)"
     if isinstance(value, dict):
@@ -304,20 +304,20 @@ def shortened(value: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------------------- writing
 def encoded(data: Mapping[str, Any]) -> str:
-    """JSON that can stand inside a script element and in UTF-8."""
+    """Returns JSON that is safe inside a script element and valid UTF-8."""
     text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return ACTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 @functools.lru_cache(maxsize=8)
 def asset(name: str) -> str:
-    """The text of one file of page_assets."""
+    """Returns the text of one file of page_assets."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
 @functools.lru_cache(maxsize=2)
 def policy(*, live: bool) -> str:
-    """The Content-Security-Policy: this style, this script, and only a live page may ask its own server."""
+    """Returns the Content-Security-Policy: this style and this script only; a live page may also ask its own server."""
     hashes = [hashlib.sha256(asset(name).encode()).digest() for name in ("page.css", "page.js")]
     style, script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes)
     connect = "'self'" if live else "'none'"
@@ -326,7 +326,7 @@ def policy(*, live: bool) -> str:
 
 
 def document(data: Mapping[str, Any]) -> str:
-    """The whole page."""
+    """Returns the whole page."""
     parts = {
         "policy": policy(live=bool(data.get("live"))),
         "style": asset("page.css"),
@@ -337,7 +337,7 @@ def document(data: Mapping[str, Any]) -> str:
 
 
 def write(data: Mapping[str, Any], path: Path) -> Path:
-    """Writes the page at once: a reader sees the old file or the new one."""
+    """Writes the page atomically: a reader sees the old file or the new one."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, document(data))

@@ -1,7 +1,7 @@
-"""Run folders as a page needs them, read with forgiveness: what is damaged is counted and left out, and a note says so.
+"""Reads run folders for a page. Damaged lines are counted, left out, and named in a note.
 
 `find` walks to the run folders, `read` makes a Run of each, `name_arms` groups runs of one recipe with equal settings.
-A run is finished when its last step is the one it was asked for, running while the process that holds it lives, and
+A run is finished if its last step is the planned one, running while the process that holds its lock is alive, and
 stopped otherwise.
 """
 
@@ -46,25 +46,25 @@ class Run:
 
     @property
     def step(self) -> int:
-        """The last step measured."""
+        """Returns the last measured step."""
         return self.records[-1]["step"] if self.records else 0
 
     @property
     def steps(self) -> int | None:
-        """The steps that the run was asked for, where its config says."""
+        """Returns the planned steps, or None if the config does not say."""
         steps = self.config.get("steps")
         return steps if is_count(steps) else None
 
     @property
     def state(self) -> str:
-        """One of finished, running, stopped."""
+        """Returns finished, running or stopped."""
         if self.steps is not None and self.records and self.step >= self.steps:
             return "finished"
         return "running" if is_held(self.folder) else "stopped"
 
     @property
     def reason(self) -> str:
-        """Why a run that is not finished is not."""
+        """Returns why a run is not finished."""
         if self.state == "finished":
             return ""
         alarms = [text for record in self.records[-3:] for text in messages(record)]
@@ -79,17 +79,17 @@ class Run:
 
     @property
     def score(self) -> float | None:
-        """The last evaluation."""
+        """Returns the score of the last evaluation."""
         return next((value for record in reversed(self.records) if is_number(value := record.get("evaluation"))), None)
 
     @property
     def decisions(self) -> float | None:
-        """Decisions so far."""
+        """Returns the number of decisions so far."""
         found = (value for record in reversed(self.records) if is_number(value := record.get("decisions_total")))
         return next(found, None)
 
     def seconds(self) -> list[float]:
-        """Seconds since the first record, without the pauses between a stop and a resume."""
+        """Returns the seconds since the first record, without the pauses between a stop and a resume."""
         stamps = [clock(record).get("at") for record in self.records]
         gaps = [b - a if is_number(a) and is_number(b) and b > a else 0.0 for a, b in pairwise(stamps)]
         longest = max(60.0, 50 * statistics.median(gaps)) if gaps else 0.0
@@ -100,7 +100,7 @@ class Run:
         return sums
 
     def phases(self) -> dict[str, float]:
-        """Seconds of each phase; `other` is what no phase accounts for."""
+        """Returns the seconds of each phase; `other` is the rest."""
         spent = dict.fromkeys(PHASES, 0.0)
         for record in self.records:
             for phase in PHASES:
@@ -110,7 +110,7 @@ class Run:
         return {phase: round(value, 3) for phase, value in (spent | {"other": max(0.0, rest)}).items() if value > 0}
 
     def curves(self) -> dict[str, Any]:
-        """Every metric over steps, decisions and seconds, thinned to what can be drawn."""
+        """Returns every metric over steps, decisions and seconds, thinned to what can be drawn."""
         places: dict[str, list[int]] = {}
         for place, record in enumerate(self.records):
             for name, value in record.items():
@@ -135,34 +135,34 @@ class Run:
 
 # ---------------------------------------------------------------------------------------------------- values
 def is_number(value: Any) -> TypeGuard[float]:
-    """Whether a value can be drawn."""
+    """Returns whether a value can be drawn."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e100
 
 
 def clock(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What a clock said in a record."""
+    """Returns the times of a record."""
     found = record.get("time")
     return found if isinstance(found, dict) else {}
 
 
 def messages(record: Mapping[str, Any]) -> list[str]:
-    """The alarms of a record."""
+    """Returns the alarms of a record."""
     found = record.get("alarms")
     return [str(text)[:500] for text in found] if isinstance(found, list) else []
 
 
 def is_count(value: Any) -> TypeGuard[int]:
-    """Whether a value can be a step or a seed."""
+    """Returns whether a value can be a step or a seed."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53
 
 
 def short(value: float) -> float:
-    """Six digits, which no screen tells from more."""
+    """Rounds to six digits, enough for any screen."""
     return value if isinstance(value, int) else float(f"{value:.6g}")
 
 
 def spaced(values: Sequence[int], most: int) -> list[int]:
-    """At most so many of the values, evenly spaced, the first and the last among them."""
+    """Returns at most `most` of the values, evenly spaced, with the first and the last."""
     if len(values) <= most:
         return list(values)
     if most < 2:
@@ -172,22 +172,22 @@ def spaced(values: Sequence[int], most: int) -> list[int]:
 
 # ---------------------------------------------------------------------------------------------------- folders
 def find(folders: Sequence[Path]) -> list[tuple[Path, str]]:
-    """The run folders in and below the given ones, each once, with a short name; phases of a run belong to it."""
+    """Returns the run folders in and below the given ones, each once, with a short name; phases belong to their run."""
     found: dict[Path, str] = {}
     for given in map(Path, folders):
         if not given.is_dir():
-            raise AssayError(f"{given} is not a folder: give a run folder or a folder that holds some")
+            raise AssayError(f"{given} is not a folder. Name a run folder, or a folder that contains some.")
         for path in below(given):
             name = path.relative_to(given).as_posix()
             found.setdefault(path.resolve(), given.resolve().name if name == "." else f"{given.resolve().name}/{name}")
     if not found:
         where = ", ".join(map(str, folders)) or "no folder"
-        raise AssayError(f"no run was found in {where}: a run folder holds {METRICS} or {CONFIG}")
+        raise AssayError(f"there is no run in {where}. Name a folder that holds {METRICS} or {CONFIG}.")
     return list(found.items())
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """The run folders at any depth, in order of name."""
+    """Returns the run folders at any depth, in order of name."""
     for path, folders, files in os.walk(folder):
         if METRICS in files or (CONFIG in files and SAMPLES in files) or (CONFIG in files and LOCK in files):
             folders.clear()
@@ -196,12 +196,12 @@ def below(folder: Path) -> Iterator[Path]:
 
 
 def in_words(name: str) -> list[tuple[int, str]]:
-    """A key that puts seed-2 before seed-10."""
+    """Returns a key that sorts seed-2 before seed-10."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d{1,18})", name)]
 
 
 def is_held(folder: Path) -> bool:
-    """Whether the process named in the lock lives; on another machine, whether it has written lately."""
+    """Returns whether the process named in the lock is alive; on another machine, whether it has written lately."""
     try:
         text = (folder / LOCK).read_bytes()[:1000].decode(errors="replace")
         found = re.fullmatch(r"process (\d{1,9}) on (\S+) since .*", text.strip())
@@ -219,7 +219,7 @@ def is_held(folder: Path) -> bool:
 
 # ---------------------------------------------------------------------------------------------------- reading
 def read(folder: Path, label: str) -> Run:
-    """One run; what cannot be read becomes a note."""
+    """Reads one run; adds a note for what cannot be read."""
     notes: list[str] = []
     config = read_config(folder / CONFIG, label, notes)
     records = read_records(folder / METRICS, label, notes)
@@ -239,12 +239,12 @@ def read(folder: Path, label: str) -> Run:
 
 
 def read_config(path: Path, label: str, notes: list[str]) -> dict[str, Any]:
-    """config.json, or nothing and a note."""
+    """Reads config.json; returns nothing and adds a note if it cannot be read."""
     try:
         config = parsed(path.read_bytes())
         if config is not None:
             return config
-        what = "is no JSON object"
+        what = "is not a JSON object"
     except FileNotFoundError:
         what = "is missing"
     except OSError as error:
@@ -254,7 +254,7 @@ def read_config(path: Path, label: str, notes: list[str]) -> dict[str, Any]:
 
 
 def read_records(path: Path, label: str, notes: list[str]) -> list[dict[str, Any]]:
-    """The records of metrics.jsonl in order of steps; the later of two with one step counts."""
+    """Reads the records of metrics.jsonl in order of steps; of two with one step the later counts."""
     name = f"{label}/{METRICS}"
     try:
         if path.stat().st_size > LARGEST_JOURNAL:
@@ -279,7 +279,7 @@ def read_records(path: Path, label: str, notes: list[str]) -> list[dict[str, Any
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
-    """The JSON object of a line, if it is one; bytes that are no UTF-8 become U+FFFD."""
+    """Returns the JSON object of a line, or None if it is not one; bytes that are not UTF-8 become U+FFFD."""
     lost: list[str] = []
     try:
         record = plain(json.loads(line.decode(errors="replace")), "", lost) if line.strip() else None
@@ -291,24 +291,24 @@ def parsed(line: bytes) -> dict[str, Any] | None:
 
 
 def lost_numbers(records: Iterable[Mapping[str, Any]], label: str) -> Iterator[str]:
-    """One sentence for each metric that was not finite at some step."""
+    """Yields one sentence for each metric that was NaN or infinite at some step."""
     lost: dict[str, list[int]] = {}
     for record in records:
         named = record.get("not_finite")
         for name in dict.fromkeys(map(str, named)) if isinstance(named, list) else ():
             lost.setdefault(name[:100], []).append(record["step"])
     for name, steps in lost.items():
-        yield f"{label}: {name} was not finite at {plural(len(steps), 'step')}, first at step {min(steps)}"
+        yield f"{label}: {name} was NaN or infinite at {plural(len(steps), 'step')}, first at step {min(steps)}"
 
 
 def plural(count: int, noun: str) -> str:
-    """'1 line', '2 lines'."""
+    """Returns '1 line', '2 lines'."""
     return f"{count:,} {noun}" + "s" * (count != 1)
 
 
 # ---------------------------------------------------------------------------------------------------- arms
 def flat(value: Any, path: str = "") -> dict[str, Any]:
-    """Settings by dotted path."""
+    """Returns settings by dotted path."""
     if isinstance(value, Mapping) and value:
         items: Iterable[tuple[Any, Any]] = value.items()
     elif isinstance(value, list) and any(isinstance(item, Mapping | list) for item in value):
@@ -319,12 +319,12 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 
 
 def settings(run: Run) -> dict[str, Any]:
-    """What makes an arm: the config without seed, task, machine and how often to look."""
+    """Returns the settings that define an arm: the config without seed, task, machine and evaluation interval."""
     return flat({key: value for key, value in run.config.items() if key not in NOT_SETTINGS})
 
 
 def name_arms(runs: Sequence[Run]) -> None:
-    """Sets the arm of each run: its method, and what differs where one method has several settings on a task."""
+    """Sets the arm of each run: its method, plus what differs if a method has several settings on a task."""
     groups: dict[tuple[str, str], list[Run]] = {}
     for run in runs:
         groups.setdefault((run.method, run.task), []).append(run)
@@ -342,7 +342,7 @@ def name_arms(runs: Sequence[Run]) -> None:
 
 
 def in_short(names: Sequence[str], one: Mapping[str, Any]) -> str:
-    """'learning_rate 0.001, epochs 4': the first settings that differ, without the path."""
+    """Returns the first settings that differ, without the path: 'learning_rate 0.001, epochs 4'."""
     chosen = list(dict.fromkeys(names))
     plain = [name for name in chosen if not name.startswith("settings.")] or chosen
     shown = [f"{name.split('.')[-1]} {json.dumps(one.get(name), default=str)}"[:60] for name in plain[:2]]

@@ -1,4 +1,4 @@
-"""What the command line prints of runs and laws: results before and after, curves, which laws held."""
+"""Prints runs and laws: results before and after training, curves, and which laws hold."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def console() -> Console:
-    """Where tables go; wide enough for a file."""
+    """Returns the console of all tables; 120 columns wide if the output is not a terminal."""
     plain = Console(highlight=False)
     return plain if plain.is_terminal else Console(highlight=False, width=120)
 
 
 # ---------------------------------------------------------------------------------------------------- results
 def run_facts(run: Any) -> dict[str, Any]:
-    """A run as JSON."""
+    """Returns a run as JSON."""
     return {
         "folder": str(run.folder),
         "method": run.recipe.name,
@@ -42,7 +42,7 @@ def run_facts(run: Any) -> dict[str, Any]:
 
 
 def print_results(runs: Sequence[Any], base: Path) -> None:
-    """Before and after with intervals, the learning curve, and where everything is."""
+    """Prints scores before and after training with intervals, the learning curve, and the paths of the files."""
     out = console()
     title = f"{runs[0].recipe.name} on {runs[0].task.name}: held-out score"
     names = [run.folder.name.replace("-", " ") for run in runs] if len(runs) > 1 else ["held-out score"]
@@ -58,7 +58,7 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
 
 
 def picture_of(runs: Sequence[Any], base: Path, series: Sequence[Series]) -> str:
-    """Where the picture is; several seeds get one of their own with a band."""
+    """Returns the path of the picture; draws one with a band if there are several seeds."""
     path = base / "learning_curve.png"
     if len(runs) == 1 and path.is_file():
         return str(path)
@@ -72,7 +72,7 @@ def picture_of(runs: Sequence[Any], base: Path, series: Sequence[Series]) -> str
 
 # ---------------------------------------------------------------------------------------------------- laws
 def print_checks(reports: Sequence[Report], as_json: bool) -> int:
-    """What the laws found on each object of a file: which broke, on what input, and which held; 1 where one broke."""
+    """Prints for each object of a file which laws broke, on what input, and which held; returns 1 if one broke."""
     if as_json:
         rows = [
             {"name": report.name, "kind": report.kind, "held": report.held, "laws": list(map(vars, report.findings))}

@@ -1,9 +1,9 @@
-"""`assay watch`: the page of a folder served live to this machine, read-only.
+"""`assay watch`: serves the page of a folder live to this machine, read-only.
 
 Two addresses exist, `/` and `/data.json`; everything else is 404 and every method but GET and HEAD is 405. The folder
-is read again when the size or time of one of its journals has changed. A page of another site cannot read along: the
-Host header must name this server, so that a name pointed at 127.0.0.1 is refused, and no header lets other origins in.
-Beyond the loopback, where it listens only when told so, a number as Host is enough: nobody can point a number.
+is read again if the size or time of one of its journals has changed. Pages of other sites cannot read the data: the
+Host header must name this server, which stops DNS rebinding, and no header allows other origins. On an address beyond
+the loopback (--host) an IP address as Host is accepted too: DNS rebinding needs a name.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ HEADERS = {
 
 
 class Source:
-    """The folder's data, gathered again only when a journal has changed, and by one thread at a time."""
+    """The data of a folder, gathered again only if a journal has changed, and by one thread at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lock = Path(folder), threading.Lock()
@@ -53,7 +53,7 @@ class Source:
         self.looked, self.cost = -1e9, 0.0
 
     def signature(self) -> list[tuple[str, int, int]]:
-        """Name, size and time of every file that the page shows, and which runs are held."""
+        """Returns name, size and time of every file that the page shows, and which runs are locked."""
         found = []
         for run in below(self.folder):
             found.append((str(run), int(is_held(run)), 0))
@@ -66,7 +66,7 @@ class Source:
         return found
 
     def current(self) -> tuple[dict[str, Any], str, str]:
-        """Data, its JSON and its tag; looks at the disk for at most a fifth of the time."""
+        """Returns the data, its JSON and its tag; reads the disk for at most a fifth of the time."""
         with self.lock:
             begun = time.monotonic()
             if begun - self.looked < min(4 * self.cost, 30.0):
@@ -81,11 +81,11 @@ class Source:
             return self.data, self.text, self.tag
 
     def gathered(self) -> dict[str, Any]:
-        """The page's data; a folder without runs is a sentence, since runs may still come."""
+        """Gathers the page's data; a folder without runs gives a sentence, since runs may still start."""
         try:
             data = page.gather([self.folder])
         except AssayError as error:
-            data = page.nothing(f"{error}; the page looks again by itself")
+            data = page.nothing(f"{error} This page updates by itself.")
         return data | {"live": True, "poll": POLL_MS}
 
 
@@ -97,7 +97,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 30
 
     def do_GET(self) -> None:
-        """The page or its data."""
+        """Answers with the page or its data."""
         if not self.is_for_us():
             self.answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "This server answers to its own address only.\n")
         elif self.path == "/":
@@ -114,19 +114,19 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def refuse(self) -> None:
-        """Every other method."""
+        """Refuses every other HTTP method."""
         self.close_connection = True
         self.answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", "Read-only.\n", {"Allow": "GET, HEAD"})
 
     do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_TRACE = do_CONNECT = refuse
 
     def is_for_us(self) -> bool:
-        """Whether the Host header names this server and not a name that was pointed at it."""
+        """Returns whether the Host header names this server (a rebound DNS name does not)."""
         given = [name.lower() for name in self.headers.get_all("Host") or ()]
         return len(given) == 1 and (given[0] in self.server.names or self.server.is_open_to(given[0]))
 
     def answer(self, status: HTTPStatus, kind: str, text: str, headers: dict[str, str] | None = None) -> None:
-        """One response with the headers that all have."""
+        """Sends one response with the common headers."""
         body = text.encode()
         self.send_response(status)
         policy = page.policy(live=True) + "; frame-ancestors 'none'"
@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """What the base class refuses, in words and with the headers of every answer; an unknown method is 405."""
+        """Sends an error of the base class with the common headers; an unknown method is 405."""
         self.command, self.close_connection = self.command or "", True
         if code == HTTPStatus.NOT_IMPLEMENTED:
             self.refuse()
@@ -151,12 +151,12 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(HTTPStatus(code), "text/plain", f"{HTTPStatus(code).phrase}.\n")
 
     def log_message(self, format: str, *values: Any) -> None:
-        """Requests are no news."""
+        """Logs nothing: requests are frequent."""
         log.debug(format, *values)
 
 
 class Server(ThreadingHTTPServer):
-    """The server of one folder; `url` is where it is."""
+    """The server of one folder at `url`."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -172,11 +172,11 @@ class Server(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address to open."""
+        """Returns the address to open in a browser."""
         return f"http://{self.shown}:{self.port}/"
 
     def is_open_to(self, name: str) -> bool:
-        """Whether a Host that is a number may be answered: beyond the loopback there is no telling which are ours."""
+        """Returns whether an IP address is accepted as Host: beyond the loopback the own addresses are not known."""
         found = re.fullmatch(r"\[?([0-9a-f.:]+?)\]?(?::(\d+))?", name)
         if is_loopback(self.host) or not found:
             return False
@@ -187,12 +187,12 @@ class Server(ThreadingHTTPServer):
         return True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A failed request is logged and the others go on."""
+        """Logs a failed request and keeps serving."""
         log.warning("a request from %s failed: %s", client_address, sys.exc_info()[1])
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach an address."""
+    """Returns whether only this machine can reach an address."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -200,18 +200,18 @@ def is_loopback(host: str) -> bool:
 
 
 def make_server(folder: Path, host: str = "127.0.0.1", port: int = 8000, names: tuple[str, ...] = ()) -> Server:
-    """A server that is bound but not yet answering; port 0 takes a free one. `names`: further hosts it answers to."""
+    """Binds a server that does not answer yet; port 0 takes a free one. `names`: further hosts that it answers to."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise AssayError(f"{folder} is not a folder: give a run folder or a folder that holds some")
+        raise AssayError(f"{folder} is not a folder. Name a run folder, or a folder that contains some.")
     if not 0 <= port < 65536:
-        raise AssayError(f"a port lies between 0 and 65535, got {port}")
+        raise AssayError(f"--port is {port}. Use a number from 0 to 65535.")
     try:
         return Server(folder, host, port, names)
     except OSError as error:
         why = error.strerror or str(error)
         raise AssayError(
-            f"cannot serve at {host}:{port} ({why}): choose another with --port, 0 takes a free one"
+            f"cannot serve at {host}:{port} ({why}). Choose another --port; 0 takes a free one."
         ) from error
 
 
@@ -223,11 +223,11 @@ def serve(
     names: tuple[str, ...] = (),
     announce: Callable[[str], None] = print,
 ) -> None:
-    """Serves the folder's page until Ctrl-C; `announce` gets one line with the address, and the warning if any."""
+    """Serves the folder's page until Ctrl-C; `announce` gets a line with the address, and a warning if it is public."""
     with make_server(folder, host, port, names) as server:
         if not is_loopback(host):
-            announce(f"warning: {host} can be reached from other machines; everyone who reaches it can read these runs")
-        announce(f"watching {folder} at {server.url} (Ctrl-C ends it)")
+            announce(f"warning: {host} can be reached from other machines; these runs are readable on the network")
+        announce(f"watching {folder} at {server.url} (Ctrl-C to stop)")
         try:
             server.serve_forever(poll_interval=0.5)
         except KeyboardInterrupt:

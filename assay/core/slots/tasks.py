@@ -146,7 +146,7 @@ class CostlyTask(Task, Protocol):
 
 @runtime_checkable
 class ProxyTask(Task, Protocol):
-    """A task whose reward nobody can pay while training, beside a proxy that can be seen."""
+    """A task whose true reward is not available in training, only a proxy of it."""
 
     @property
     def proxy(self) -> Callable[[Context], Tensor] | None:

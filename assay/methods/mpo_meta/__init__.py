@@ -16,12 +16,12 @@ from assay.methods.mpo_meta import claims
 from assay.methods.mpo_meta.parts import LOOSE, EvolvingRubric, PlainSum, Rubric
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.rollouts.episodes import Episodes
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 NEVER = 10**9
 
 
-def recipe(world: World = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, rubric: Rubric = LOOSE, every: int = 10) -> Recipe:
     base = recipes.ppo(world)
     return replace(
         base,
@@ -39,8 +39,10 @@ METHOD = Method(
     paper="arXiv:2504.20157",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    home="proxy-strings",
-    departs=(
+    default_task="proxy-strings",
+    family="preference",
+    base=recipes.ppo,
+    departures=(
         "judge and meta-judge are programs, or a user's; the authors ask models of 32B to 72B and merge m rubrics",
         "scores are divided by the version's attainable maximum; scale=PlainSum() is the authors' raw sum",
         "the KL coefficient is 0.02 / 5: the authors' first rubric gives 0 to 5 points, ours 0 to 1",

@@ -23,7 +23,7 @@ from assay.parts.credit.shaping import KlInReward
 from assay.parts.credit.temporal import Gae
 from assay.parts.rewards.function import FromFunction
 from assay.parts.rollouts.episodes import Episodes
-from assay.recipes.worlds import LANGUAGE
+from assay.recipes.defaults import LANGUAGE
 from assay.tasks.language.proxy_strings import proxy_strings
 
 SMALL = replace(LANGUAGE, fragments=Episodes(2, 2))

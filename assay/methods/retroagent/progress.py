@@ -52,7 +52,7 @@ class History(Choice, Protocol):
 
 @dataclass(frozen=True)
 class GroupSuccess(History):
-    """The share of the group that won: the released rule. Where nobody ever wins, every attempt is paid in full."""
+    """The share of the group that won: the released rule. If no attempt ever wins, each is paid in full."""
 
     def __call__(self, phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
         """Group means."""

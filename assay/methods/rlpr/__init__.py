@@ -27,8 +27,8 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.rewards.combine import Weighted, WeightedSum
 from assay.parts.rewards.text import Matches
+from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.recipes.group import with_policy
-from assay.recipes.worlds import LANGUAGE, World
 
 FORMAT = "^[^>]*>[^>]+$"
 """Reasoning, the mark once, an answer."""
@@ -36,7 +36,7 @@ ABOVE = (0.4, 0.6, 0.9)
 """Probabilities B of a group."""
 
 
-def recipe(world: World = LANGUAGE, bare: str = "", reduce: Reduce = MeanProbability()) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, bare: str = "", reduce: Reduce = MeanProbability()) -> Recipe:
     paid = {
         "reference": Weighted(ReferenceProbability(bare=bare, reduce=reduce), 0.9),
         "format": Weighted(Matches(FORMAT), 0.1),
@@ -55,8 +55,10 @@ METHOD = Method(
     paper="arXiv:2506.18254",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    home="scratch",
-    departs=(
+    default_task="scratch",
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=(
         "reasoning ends with one mark instead of tags; no penalty of repetition; probabilities are not rounded",
         "A0 is computed from the frozen copy of the start whenever a prompt comes up, which gives the same number",
         "at most three rounds of sampling fill the batch; E moves at each round",

@@ -18,16 +18,16 @@ from assay.methods.spct_grm.parts import RightRanking, Vote
 from assay.parts.aggregations import SequenceMean
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
-from assay.recipes.worlds import LANGUAGE, World
+from assay.recipes.defaults import LANGUAGE, Defaults
 
 
-def recipe(world: World = LANGUAGE, kl: float = 0.08) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, kl: float = 0.08) -> Recipe:
     base = recipes.grpo(world)
     stage = replace(base.stages[0], regularizers=(KlToReference(kl, aggregate=SequenceMean()),))
     return replace(
         base,
         name="spct-grm",
-        rollout=Episodes(starts=32, members=4),
+        rollout=Episodes(num_starts=32, group_size=4),
         rewards=(RightRanking(),),
         stages=(stage, *base.stages[1:]),
         copies={"reference": Copy("actor")},
@@ -38,8 +38,10 @@ METHOD = Method(
     paper="arXiv:2504.02495",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    home="judging",
-    departs=(
+    default_task="judging",
+    family="preference",
+    base=recipes.grpo,
+    departures=(
         "judgements are scores alone: a small policy writes no principles and no critique",
         "the cold start is supervised warm-up on demonstrations, without rejection and hinted samples",
         "a vote samples at temperature 1 instead of 0.5; its meta scores are given, no meta scorer is trained",

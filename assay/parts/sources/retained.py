@@ -17,8 +17,8 @@ from assay.parts.sources.replay import Replay
 class Retained(Source):
     """Yields batches with a share `kept` of offline rows and the rest from replay: RLPD's half (arXiv:2302.02948).
 
-    Rounded down to whole rows. The column `source` tells them apart: POLICY rows come first, offline ones have their
-    origin. Degenerate: kept 0 is the replay itself, row by row, and the dataset is not generated.
+    Rounded down to whole rows. The column `source` tells them apart: POLICY rows come first, those of the dataset have
+    its origin. Degenerate: kept 0 is the replay itself, row by row, and the dataset is not generated.
     """
 
     replay: Replay = Replay()

@@ -1,4 +1,4 @@
-"""The laws as functions: each takes a part and gives findings, on CPU, in seconds.
+"""The laws as functions: each takes a part and returns findings, on CPU, in seconds.
 
 from assay.proof.laws import assert_laws, check_objective
 assert_laws(check_objective(MyObjective()))

@@ -1,4 +1,4 @@
-"""Laws of actors: acting and scoring are two faces of one distribution. Axes: N rows, B, T, A actions, V vocabulary."""
+"""Laws of actors: acting and scoring use one distribution. Axes: N rows, B, T, A actions, V vocabulary."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ActorCase:
     spec: Spec
 
     def actor(self, part: Any, dtype: torch.dtype = torch.float64) -> Any:
-        """The module, moved off its start; a part that is a module already is taken as it is."""
+        """Returns the module with perturbed parameters; a part that is a module already is returned as it is."""
         if isinstance(part, nn.Module):
             return part.to(dtype)
         with torch.random.fork_rng(devices=[]):
@@ -63,21 +63,21 @@ class ActorCase:
 
     @property
     def batch(self) -> Experience:
-        """Something to score."""
+        """Returns experience to score."""
         return build(self.spec, (TOKEN_LAYOUTS if self.is_text else CONTROL_LAYOUTS)[0])
 
     def scorable(self, actor: Any) -> Experience:
-        """The same with what this actor needs to score it."""
+        """Returns the experience with the columns that this actor needs to score it."""
         return with_path(self.batch, actor)
 
     @property
     def is_text(self) -> bool:
-        """Whether decisions are tokens."""
+        """Returns whether decisions are tokens."""
         return isinstance(self.spec.action, Vocabulary)
 
 
 def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase] | list[Unsuited]:
-    """The given spaces, or every kind of spaces that the actor can be built for."""
+    """Returns the given spaces, or every kind of spaces that the actor can be built for."""
     found = []
     for one in SPECS if spec is None else (spec,):
         goal = "" if one.goal is None else " with a goal"
@@ -87,11 +87,11 @@ def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase] | list[U
         except AssayError:
             continue
         found.append(case)
-    return found or [Unsuited("every task", "it refuses tokens, torques, choices and numbered states alike")]
+    return found or [Unsuited("every task", "it refuses tokens, continuous and discrete actions, and numbered states")]
 
 
 def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
-    """What the actor does on its own, recorded as it acts, and the actor."""
+    """Returns decisions of the actor, recorded as it acts, and the actor."""
     actor, batch = case.actor(part), case.batch
     if case.is_text:
         prompts = [[1, 3], [1, 4, 5], [1, 3], [1]]
@@ -112,14 +112,14 @@ def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
 
 
 def scores(actor: Any, batch: Experience) -> Tensor:
-    """Log-probabilities of recorded decisions."""
+    """Returns log-probabilities of recorded decisions."""
     with torch.no_grad():
         logp: Tensor = actor.score(batch, LOGP).logp
     return logp
 
 
 def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
-    """One context with each action of a grid in a row of its own, and the volume that each stands for."""
+    """Returns one context with each action of a grid in a row of its own, and the volume that each stands for."""
     batch, space = case.batch, case.spec.action
     if isinstance(space, Vocabulary):
         tokens = torch.tensor([[space.bos, 3, 4, last] for last in range(space.size)])
@@ -139,7 +139,7 @@ def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
 
 
 def points(low: float, high: float, bounded: bool) -> tuple[Tensor, Tensor]:
-    """Places along one action dimension and the width that each stands for; denser towards bounds."""
+    """Returns places along one action dimension and the width that each stands for; denser towards bounds."""
     reach = 7.0 if bounded else SPREAD
     line = (torch.arange(GRID).double() + 0.5) / GRID * 2.0 * reach - reach
     if not bounded:
@@ -149,12 +149,12 @@ def points(low: float, high: float, bounded: bool) -> tuple[Tensor, Tensor]:
 
 
 def is_squashed(actor: Any) -> bool:
-    """Whether the actor keeps its actions inside the bounds."""
+    """Returns whether the actor keeps its actions inside the bounds."""
     return isinstance(getattr(actor, "half_range", None), Tensor)
 
 
 def away_from_bounds(record: Experience, actor: Any) -> Tensor:
-    """Bool [B, T]: false where a squashed action is so near its bound that rounding has lost what it was before."""
+    """Returns bool [B, T]: false where a squashed action is so near its bound that rounding loses its preimage."""
     if not is_squashed(actor):
         return torch.ones_like(record.mask)
     share: Tensor = ((record.action - actor.centre) / actor.half_range).abs()
@@ -162,7 +162,7 @@ def away_from_bounds(record: Experience, actor: Any) -> Tensor:
 
 
 def learnable(total: Tensor, model: nn.Module) -> bool:
-    """Whether a number carries gradient into some parameter of a model."""
+    """Returns whether a number carries gradient into some parameter of a model."""
     if not total.requires_grad:
         return False
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -188,7 +188,7 @@ def finite(part: Any, case: ActorCase) -> Iterator[str]:
 
 @law("probabilities sum, or densities integrate, to one")
 def normalised(part: Any, case: ActorCase) -> Iterator[str]:
-    """Over every token, every choice, or a grid of actions."""
+    """Sums over every token, every discrete action, or a grid of continuous ones."""
     actor = case.actor(part)
     record, volume = every_action(case, actor)
     total = float((scores(actor, record)[record.mask].exp() * volume).sum())
@@ -266,7 +266,7 @@ def dtype(part: Any, case: ActorCase) -> Iterator[str]:
     double = case.actor(part)
     batch = case.scorable(double)
     expected = scores(double, batch)
-    # A module that is checked as it is changes its precision in place: double has spoken by now.
+    # A given module changes its precision in place: the float64 scores are computed before.
     if gap(scores(case.actor(part, torch.float32), with_dtype(batch, torch.float32)), expected) > LOOSE:
         yield "scores differ"
 
@@ -284,7 +284,9 @@ ACTOR = Contract("actor", LAWS, actor_cases)
 
 
 def check_actor(part: Any, spec: Spec | None = None) -> list[Finding]:
-    """The laws of an actor: a model spec (on every kind of task, or on `spec`), or a module built for `spec`."""
+    """Checks the laws of an actor: a model spec (on every kind of task, or on `spec`), or a module built for
+    `spec`.
+    """
     if isinstance(part, nn.Module) and spec is None:
-        raise AssayError("check_actor: a module needs the spec that it was built for; say check_actor(module, spec)")
+        raise AssayError("check_actor: a module needs the spec that it was built for. Call check_actor(module, spec)")
     return ACTOR.check(part, actor_cases(part, spec))

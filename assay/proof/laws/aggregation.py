@@ -1,4 +1,4 @@
-"""Laws of aggregations: how decisions are weighed into one number. Axes: B sequences, T decisions."""
+"""Laws of aggregations: the weights that reduce decisions to one number. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from assay.proof.laws.term import ROW_COLUMNS
 
 
 def weighed(part: Any, batch: Experience) -> tuple[Tensor, Tensor]:
-    """(weights [B, T], count)."""
+    """Returns (weights [B, T], count)."""
     return part.weigh(batch.map(torch.clone)), torch.as_tensor(part.count(batch.map(torch.clone)))
 
 
 def apart(mine: tuple[Tensor, Tensor], other: tuple[Tensor, Tensor], limit: float = TIGHT) -> Iterator[str]:
-    """What differs between two results that must agree."""
+    """Yields what differs between two results that must agree."""
     if gap(mine[0], other[0]) > limit:
         yield f"weights are {shown(mine[0])} instead of {shown(other[0])}"
     if gap(mine[1], other[1]) > limit:
@@ -118,5 +118,5 @@ AGGREGATION = Contract("aggregation", LAWS, lambda part: experiences())
 
 
 def check_aggregation(part: Any) -> list[Finding]:
-    """The laws of an aggregation."""
+    """Checks the laws of an aggregation."""
     return AGGREGATION.check(part)

@@ -31,7 +31,7 @@ class AnnotationCase:
     model: str
 
     def over(self, rows_at_once: int = 0) -> Over:
-        """What the annotation calls: all rows at once, or so many."""
+        """Returns the function that the annotation calls: on all rows at once, or on this many."""
 
         def on_rows(experience: Experience, function: Any) -> Tensor:
             with torch.no_grad():
@@ -41,14 +41,14 @@ class AnnotationCase:
         return on_rows
 
     def column(self, part: Any, batch: Experience | None = None, rows_at_once: int = 0) -> Tensor:
-        """What the annotation computes on the case's batch, or on another."""
+        """Returns the annotation's column on the case's batch, or on another."""
         given = (self.batch if batch is None else batch).map(torch.clone)
         found: Tensor = part(given, self.over(rows_at_once))
         return found
 
 
 def annotation_cases(part: Any) -> list[AnnotationCase] | list[Unsuited]:
-    """The benches on which it can be computed; every second row is a demonstration."""
+    """Returns the benches on which it can be computed; every second row is a demonstration."""
     found: list[AnnotationCase] = []
     refused = ""
     for bench in STANDARD:
@@ -62,11 +62,11 @@ def annotation_cases(part: Any) -> list[AnnotationCase] | list[Unsuited]:
                 continue
             found += cases
             break
-    return found or [Unsuited("every bench", f"it can be computed by no model, last {refused}")]
+    return found or [Unsuited("every bench", f"no model can compute it; last {refused}")]
 
 
 def mixed(batch: Experience) -> Experience:
-    """The batch with demonstrations between the policy's own rows, and rewards of which some are a success."""
+    """Returns the batch with demonstrations between the policy's own rows, and rewards of which some are a success."""
     shown_rows = torch.arange(len(batch)) % 2 == 1
     origin = torch.where(shown_rows, int(Origin.TEACHER), int(Origin.POLICY))
     last = batch.mask & (batch.mask.flip(1).cumsum(1).flip(1) == 1)
@@ -74,7 +74,7 @@ def mixed(batch: Experience) -> Experience:
 
 
 def of_decisions(part: Any) -> bool:
-    """Whether the column speaks of decisions."""
+    """Returns whether the column is about decisions."""
     return bool(part.of_decisions)
 
 
@@ -134,7 +134,7 @@ def no_gradient(part: Any, case: AnnotationCase) -> Iterator[str]:
 
 @law("a column that speaks of decisions is zero where the mask is false", of_decisions)
 def masked(part: Any, case: AnnotationCase) -> Iterator[str]:
-    """And what stands there changes nothing."""
+    """Values there do not change the column either."""
     column, hole = case.column(part), ~case.batch.mask
     if bool((column[hole] != 0).any()):
         yield f"it is {shown(column[hole][column[hole] != 0])} where the mask is false"
@@ -168,5 +168,5 @@ ANNOTATION = Contract(
 
 
 def check_annotation(part: Any) -> list[Finding]:
-    """The laws of an annotation."""
+    """Checks the laws of an annotation."""
     return ANNOTATION.check(part)

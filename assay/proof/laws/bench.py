@@ -1,8 +1,8 @@
-"""Where terms are tried: small real models for one kind of task, and a view whose actor outputs are leaves.
+"""Benches for loss terms: small real models for one kind of task, and a view whose actor outputs are leaves.
 
-The leaves hold what the bench's own actor says about the batch, so that log-probabilities, logits, entropies and the
-reference agree; they are leaves so that each gradient can be read off. They travel with the batch as columns
-`scored.*`: rows, padding and precision then apply to them as to the record. Axes: B sequences, T decisions.
+The leaves hold the outputs of the bench's own actor on the batch, so that log-probabilities, logits, entropies and the
+reference are consistent; they are leaves so that each gradient can be read. They are columns `scored.*` of the batch:
+rows, padding and precision apply to them as to the record. Axes: B sequences, T decisions.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ from assay.proof.laws.cases import (
 COPIED = {"reference": "actor", "target": "actor", "old": "actor", "teacher": "actor"}
 """Copies whose names do not say what they copy; `x_target` copies `x`."""
 GIVEN_IF_NEEDED = {"value": Need.VALUE, "logp_ref": Need.REFERENCE}
-"""Columns that the engine adds only where a part declares the need."""
+"""Columns that the engine adds only if a part declares that it needs them."""
 ESTIMATES = ("value", "logp_ref", "advantage", "return")
 """Added columns through which gradient could leak into what was fixed before the update."""
 SMALL = {"hidden": (8,), "width": 8, "layers": 1, "heads": 2}
-"""Sizes that a check can afford."""
+"""Small sizes, for fast checks."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,24 +64,24 @@ class Bench:
     copies: Mapping[str, str] = field(default_factory=dict)
 
     def source_of(self, name: str) -> str | None:
-        """The model that a copy copies; None where the name is no copy."""
+        """Returns the model that a copy copies, or None if the name is not a copy."""
         named = {**COPIED, **self.copies}.get(name, name.removesuffix("_target") if name.endswith("_target") else None)
         return named if named in self.models and name not in self.models else None
 
     def model(self, name: str, dtype: torch.dtype = torch.float64) -> nn.Module:
-        """A model, the same object each time."""
+        """Returns a model, the same object each time."""
         return self.built(name, dtype)
 
     def over(self, name: str) -> Over:
-        """What an annotation calls to have this model compute its column, here on all rows at once."""
+        """Returns the function with which an annotation computes its column by this model, here on all rows at once."""
         return lambda experience, function: function(self.model(name), experience)
 
     @lru_cache(maxsize=256)  # noqa: B019 - benches live as long as the process
     def built(self, name: str, dtype: torch.dtype) -> nn.Module:
-        """A model, its parameters moved off their start so that nothing is zero by chance; copies move further."""
+        """Returns a model with perturbed parameters, so that nothing is zero by chance; copies differ from it."""
         source = self.source_of(name)
         if source is None and name not in self.models:
-            raise AssayError(f"bench '{self.name}' has no model '{name}'; it has {', '.join(self.models)}")
+            raise AssayError(f"bench '{self.name}' has no model '{name}'. It has {', '.join(self.models)}")
         if dtype != torch.float64:
             return copy.deepcopy(self.model(name)).to(dtype)
         with torch.random.fork_rng(devices=[]):
@@ -113,7 +113,7 @@ STANDARD: tuple[Bench, ...] = (
 
 
 def benches_of(recipe: Recipe) -> list[Bench]:
-    """Benches with a recipe's own models, made small, on every kind of task that they can be built for."""
+    """Returns benches with a recipe's own models, made small, on every kind of task that they can be built for."""
     models = {name: smaller(spec) for name, spec in {"actor": recipe.actor, **recipe.critics}.items()}
     copies = {name: one.of for name, one in recipe.copies.items()}
     found = []
@@ -129,7 +129,7 @@ def benches_of(recipe: Recipe) -> list[Bench]:
 
 
 def smaller(spec: Any) -> Any:
-    """A model spec, its body and its head, with their sizes cut down."""
+    """Returns a model spec, its body and its head, with their sizes cut down."""
     if not is_dataclass(spec) or isinstance(spec, type):
         return spec
     below = {f.name: getattr(spec, f.name) for f in fields(spec) if f.init}
@@ -147,13 +147,13 @@ class TermCase:
 
 
 def some_numbers(batch: Experience, name: str) -> Tensor:
-    """The column where it is there, else numbers on its decisions, [B, T]."""
+    """Returns the column where it is there, else numbers on its decisions, [B, T]."""
     there = batch.extra.get(name)
     return normal(name, batch.mask.shape) * batch.mask if there is None else there
 
 
 def term_cases(term: Any, bench: Bench) -> list[TermCase]:
-    """The bench's batches as this term will see them: recorded log-probabilities near the current ones.
+    """Returns the bench's batches as this term will see them: recorded log-probabilities near the current ones.
 
     A term that reads a column which another part writes says how the laws are to fill it:
 
@@ -171,7 +171,7 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
 
 @lru_cache(maxsize=256)
 def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) -> Experience:
-    """A layout's experience with the columns `scored.*` and the annotations that are needed."""
+    """Returns a layout's experience with the columns `scored.*` and the annotations that are needed."""
     layout = (TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS)[place]
     batch = with_path(build(bench.spec, layout), bench.model("actor"))
     with torch.no_grad():
@@ -184,8 +184,8 @@ def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) 
 
 
 def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[str]]:
-    """Cases of the benches that a term runs on, and why it does not run on the others. Benches that differ in nothing
-    the term looks at count once."""
+    """Returns the cases of the benches that a term runs on, and why it does not run on the others. Benches that differ
+    only in what the term does not read count once."""
     cases: list[TermCase] = []
     refusals: list[str] = []
     seen: set[Any] = set()
@@ -204,7 +204,7 @@ def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[s
 
 
 def looks_at(term: Any, bench: Bench, asked: frozenset[str]) -> Any:
-    """What of a bench can make a difference to a term: the world alone where it reads nothing but the record."""
+    """Returns the properties of a bench that a term depends on: the world alone if it reads only the record."""
     spread = frozenset(getattr(term, "needs", frozenset())) & {Need.ENTROPY, Need.LOGITS, Need.HIDDEN}
     if not asked and not spread:
         return isinstance(bench.spec.action, Vocabulary)
@@ -221,16 +221,16 @@ class BenchView:
         self.asked: dict[str, nn.Module] = {}
 
     def model(self, name: str) -> Any:
-        """A model in the batch's precision; copies take no gradient, as in the engine."""
+        """Returns a model in the batch's precision; copies get no gradient, as in the engine."""
         return self.asked.setdefault(name, self.bench.model(name, self.record.reward.dtype))
 
     @cached_property
     def sampled(self) -> tuple[Tensor, Tensor]:
-        """The actor's own decisions."""
+        """Returns the actor's own decisions."""
         return own_decisions(self, self.record)
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Uniform numbers of each row and tag, whichever rows are with it."""
+        """Returns uniform numbers of each row and tag, whichever rows are with it."""
         row = self.record.column("row").numpy().reshape(-1, 1)
         rest = np.arange(int(np.prod(shape[1:])))[None]
         values = random.as_open_float32(random.uniform(Draw(3).at(tag), row, rest)).reshape(tuple(shape))
@@ -239,10 +239,10 @@ class BenchView:
 
 @dataclass(frozen=True)
 class Trial:
-    """What a term gave: its loss, and the gradient of its sum in every leaf by name.
+    """The result of a term: its loss, and the gradient of its sum in every leaf by name.
 
-    `policy`: the actor's outputs, [B, T, ...]. `parameters`: trained models. `recorded`: columns, which only a watched
-    trial fills. `context`: gradients in what was seen, watched too.
+    `policy`: the actor's outputs, [B, T, ...]. `parameters`: trained models. `recorded`: columns, only in a watched
+    trial. `context`: gradients in the observations, watched too.
     """
 
     sum: Tensor
@@ -256,7 +256,7 @@ class Trial:
 
 
 def seen_by(term: Any, batch: Experience) -> tuple[Experience, dict[str, Tensor]]:
-    """The record as a term gets it, in memory of its own and with no column that it does not declare; the leaves."""
+    """Returns the record for a term, in its own memory and with declared columns only, and the leaves."""
     needs = frozenset(getattr(term, "needs", frozenset()))
     scored = {name for name in batch.extra if name.startswith("scored.")}
     hidden = scored | {name for name, need in GIVEN_IF_NEEDED.items() if need not in needs}
@@ -286,42 +286,42 @@ def evaluate(term: Any, case: TermCase, batch: Experience | None = None, *, watc
 
 
 def watched_columns(record: Experience) -> Experience:
-    """The record with leaves for what was seen and for what models and credit said; labels and actions stay."""
+    """Returns the record with leaves for what was seen and for what models and credit said; labels and actions stay."""
     context = {name: leaf(value) for name, value in record.context.items()}
     extra = {name: leaf(value) if name in ESTIMATES else value for name, value in record.extra.items()}
     return replace(record, context=context, extra=extra, logp=leaf(record.logp), reward=leaf(record.reward))
 
 
 def columns_of(record: Experience) -> Iterator[tuple[str, Tensor]]:
-    """Every column by name, those of single rows included."""
+    """Yields every column by name, those of single rows included."""
     yield from record.per_decision()
     yield from ((f"extra.{name}", value) for name, value in record.extra.items() if value.dim() < 2)
 
 
 def leaf(value: Tensor) -> Tensor:
-    """A copy that takes gradient."""
+    """Returns a copy that takes gradient."""
     return value.detach().clone().requires_grad_(value.is_floating_point())
 
 
 def as_loss(value: Any) -> Loss:
-    """The term's result as a Loss; AssayError for anything else."""
+    """Returns the term's result as a Loss; AssayError for anything else."""
     if not isinstance(value, Loss) or not isinstance(value.sum, Tensor):
-        raise AssayError(f"a term returns Loss(sum, count, metrics), this one returned {type(value).__name__}")
+        raise AssayError(f"a term must return Loss(sum, count, metrics); this one returned {type(value).__name__}")
     if value.sum.dim() or torch.as_tensor(value.count).dim():
         shapes = f"{tuple(value.sum.shape)} and {tuple(torch.as_tensor(value.count).shape)}"
-        raise AssayError(f"a term's sum and count are single numbers, this one returned shapes {shapes}")
+        raise AssayError(f"a term's sum and count must be single numbers; this one returned shapes {shapes}")
     return value
 
 
 def parameters_of(view: BenchView) -> Iterator[tuple[str, Tensor]]:
-    """Parameters, by model and name, of the models that were asked for."""
+    """Yields parameters, by model and name, of the models that were asked for."""
     for name, module in view.asked.items():
         for key, value in module.named_parameters():
             yield f"{name}.{key}", value
 
 
 def gradients(total: Tensor, groups: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
-    """Gradients of a number in several groups of leaves; zeros where it does not depend on one."""
+    """Returns gradients of a number in several groups of leaves; zeros where it does not depend on one."""
     flat = [value for group in groups for value in group.values()]
     found: Sequence[Tensor | None] = [None] * len(flat)
     if total.requires_grad and flat:

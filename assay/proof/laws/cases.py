@@ -91,18 +91,18 @@ class Case:
 
 # ---------------------------------------------------------------------------------------------------- numbers
 def number_from(name: str) -> int:
-    """A number that belongs to a name."""
+    """Returns a number that belongs to a name."""
     return sum(ord(letter) * (place + 1) for place, letter in enumerate(name))
 
 
 def normal(name: str, shape: Sequence[int]) -> Tensor:
-    """Standard normal numbers that belong to a name, float64."""
+    """Returns standard normal numbers that belong to a name, float64."""
     values = random.uniform(Draw(17, (number_from(name),)), np.arange(int(np.prod(shape))))
     return distributions.normal_sample(torch.from_numpy(values)).reshape(tuple(shape))
 
 
 def whole(name: str, low: int, high: int, shape: Sequence[int]) -> Tensor:
-    """Whole numbers in [low, high) that belong to a name."""
+    """Returns whole numbers in [low, high) that belong to a name."""
     count = int(np.prod(shape))
     return (
         torch.from_numpy(random.integers(Draw(19, (number_from(name),)), high - low, count)).reshape(tuple(shape)) + low
@@ -111,12 +111,12 @@ def whole(name: str, low: int, high: int, shape: Sequence[int]) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------------- building
 def is_one_of(layout: Layout, letters: str) -> Tensor:
-    """Bool [B, T]: where the drawing has one of these letters."""
+    """Returns bool [B, T]: where the drawing has one of these letters."""
     return torch.tensor([[letter in letters for letter in row] for row in layout.rows])
 
 
 def context_and_action(spec: Spec, layout: Layout) -> tuple[dict[str, Tensor], Tensor]:
-    """What was seen and done, by the task's spaces."""
+    """Returns what was seen and done, by the task's spaces."""
     shape = (len(layout.rows), len(layout.rows[0]))
     if isinstance(spec.action, Vocabulary):
         valid = ~is_one_of(layout, ".")
@@ -142,7 +142,7 @@ def context_and_action(spec: Spec, layout: Layout) -> tuple[dict[str, Tensor], T
 
 
 def build(spec: Spec, layout: Layout) -> Experience:
-    """The experience of a drawing in float64, with every column that a part may read filled in."""
+    """Returns the experience of a drawing in float64, with every column that a part may read filled in."""
     mask, shape = is_one_of(layout, DECISIONS), (len(layout.rows), len(layout.rows[0]))
     context, action = context_and_action(spec, layout)
     noise = {
@@ -186,7 +186,7 @@ def build(spec: Spec, layout: Layout) -> Experience:
 
 
 def with_path(batch: Experience, actor: Any) -> Experience:
-    """The experience with the column `path` where the actor is one that scores paths: its own, one for each column."""
+    """Returns the experience with the column `path` if the actor scores paths."""
     if not isinstance(actor, PathActor):
         return batch
     rows = {name: value.flatten(0, 1) for name, value in batch.context.items()}
@@ -197,7 +197,7 @@ def with_path(batch: Experience, actor: Any) -> Experience:
 
 
 def pairs(mask: Tensor, label: Tensor | None) -> Tensor:
-    """[B]: +1 and -1 for the first two rows with a decision of each group, else 0."""
+    """Returns [B]: +1 and -1 for the first two rows with a decision of each group, else 0."""
     chosen = torch.zeros(len(mask), dtype=torch.float64)
     for group in [] if label is None else torch.unique(label).tolist():
         members = ((label == group) & mask.any(1)).nonzero().squeeze(1)
@@ -207,18 +207,18 @@ def pairs(mask: Tensor, label: Tensor | None) -> Tensor:
 
 
 def with_dtype(batch: Experience, dtype: torch.dtype) -> Experience:
-    """The experience with all numbers that are not whole in another precision."""
+    """Returns the experience with all numbers that are not whole in another precision."""
     return batch.map(lambda column: column.to(dtype) if column.is_floating_point() else column)
 
 
 def with_rewards(batch: Experience, change: Callable[[Tensor], Tensor]) -> Experience:
-    """Other rewards, on decisions only, and the scores that belong to them."""
+    """Returns other rewards, on decisions only, and the scores that belong to them."""
     reward = change(batch.reward) * batch.mask
     return replace(batch, reward=reward).add({"score": reward.sum(1)})
 
 
 def experiences() -> list[Case]:
-    """Both worlds with every awkwardness, for parts that read the record alone."""
+    """Returns both worlds with every awkwardness, for parts that read the record alone."""
     cases = [Case(f"tokens: {layout.name}", build(TOKENS, layout)) for layout in TOKEN_LAYOUTS]
     cases += [Case(f"torques: {layout.name}", build(TORQUES, layout)) for layout in CONTROL_LAYOUTS]
     ragged, episodes = cases[0].batch, cases[len(TOKEN_LAYOUTS)].batch
@@ -234,7 +234,8 @@ def experiences() -> list[Case]:
 
 
 def extreme(batch: Experience) -> Experience:
-    """Large but finite: rewards and advantages up to 1e6, values 1e4, log-probabilities of -1e4, ratios of exp(+-20).
+    """Returns large but finite: rewards and advantages up to 1e6, values 1e4, log-probabilities of -1e4, ratios of
+    exp(+-20).
 
     One decision in each row is far off the recorded policy; the others are where they were.
     """

@@ -14,13 +14,13 @@ from assay.proof.laws.laws import TIGHT, Contract, Finding, law
 
 
 def numbers(part: Any, case: Case) -> dict[str, float]:
-    """What it says, as numbers."""
+    """Returns what it says, as numbers."""
     said = part(case.batch)
     return {"holds": float(said.holds), **said.numbers}
 
 
 def differing(mine: dict[str, float], other: dict[str, float]) -> list[str]:
-    """Names of the numbers that differ."""
+    """Returns names of the numbers that differ."""
     return [name for name in mine if abs(mine[name] - other.get(name, float("inf"))) > TIGHT * max(1, abs(mine[name]))]
 
 
@@ -51,12 +51,12 @@ def finite(part: Any, case: Case) -> Iterator[str]:
             said = part(with_cost(batch, cost))
             wrong = [name for name, value in said.numbers.items() if value != value]
             if wrong:
-                yield f"costs of {cost:g}, {len(batch)} rows: {', '.join(wrong)} is no number"
+                yield f"costs of {cost:g}, {len(batch)} rows: {', '.join(wrong)} is not a number"
 
 
 CERTIFICATE = Contract("certificate", (order, refuses, finite), cost_cases)
 
 
 def check_certificate(part: Any) -> list[Finding]:
-    """All laws on experience with costs."""
+    """Checks all laws on experience with costs."""
     return CERTIFICATE.check(part)

@@ -1,4 +1,4 @@
-"""Laws of choices inside a part: small values that say how one thing is done. Axes as their arguments' names say.
+"""Laws of choices inside a part: small values that select how one thing is done. Axes are in the arguments' names.
 
 A choice is called in its own way, so the laws fill the arguments of its methods by their declared types (and tensors by
 the axes in their names) and call what can be called so; the laws of the part around it try the rest.
@@ -46,13 +46,13 @@ class ChoiceCase:
 
 # ---------------------------------------------------------------------------------------------------- calling
 def axes_of(name: str) -> str:
-    """The axes that a tensor's name ends with; one axis where it has none."""
+    """Returns the axes that a tensor's name ends with; one axis where it has none."""
     last = name.rpartition("_")[2] if "_" in name else ""
     return last if last.isupper() else "N"
 
 
 def tensor_of(name: str, batch: Experience) -> Tensor:
-    """A tensor for an argument: positive numbers, row numbers for the sides of matches, bool for kinds."""
+    """Returns a tensor for an argument: positive numbers, row numbers for the sides of matches, bool for kinds."""
     sizes = {**SIZES, "B": len(batch), "T": batch.num_columns}
     shape = [sizes.get(axis, 3) for axis in axes_of(name)]
     if name.startswith(("first", "second")):
@@ -63,12 +63,12 @@ def tensor_of(name: str, batch: Experience) -> Tensor:
 
 
 def matches(pairs: Any) -> list[tuple[float, float]]:
-    """A judge of pairs of members: the later member is better."""
+    """Returns a judge of pairs of members: the later member is better."""
     return [(float(one), float(other)) for one, other in pairs]
 
 
 def argument(name: str, kind: Any) -> Any:
-    """A value for an argument of a declared type; LookupError where there is none."""
+    """Returns a value for an argument of a declared type; LookupError if the type is unknown."""
     batch = build(TORQUES, EPISODES)
     made: dict[Any, Callable[[], Any]] = {
         Tensor: lambda: tensor_of(name, batch), float: lambda: 0.1, int: lambda: 5, Draw: lambda: Draw(3),
@@ -84,19 +84,19 @@ def argument(name: str, kind: Any) -> Any:
 
 
 def filled(function: Callable[..., Any]) -> dict[str, Any]:
-    """The arguments of a function by name."""
+    """Returns the arguments of a function by name."""
     hints = get_type_hints(function)
     return {one: argument(one, hints[one]) for one in inspect.signature(function).parameters if one != "self"}
 
 
 def called(function: Callable[..., Any], given: dict[str, Any]) -> Any:
-    """What a function returns; a function that it returns is called too."""
+    """Calls a function and returns its result; a function that it returns is called too."""
     result = function(**given)
     return result(**filled(result)) if inspect.isfunction(result) else result
 
 
 def calls(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The public methods that can be called with such arguments, and the arguments, by name."""
+    """Yields the public methods that can be called with such arguments, and the arguments, by name."""
     for name, method in inspect.getmembers(type(part), inspect.isfunction):
         if name.startswith("_") and name != "__call__":
             continue
@@ -109,7 +109,7 @@ def calls(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether two results are equal, all the way down; nan equals nan."""
+    """Returns whether two results are equal, all the way down; nan equals nan."""
     if isinstance(one, Tensor):
         return (
             isinstance(other, Tensor) and one.shape == other.shape and torch.equal(one.nan_to_num(), other.nan_to_num())
@@ -128,9 +128,9 @@ def is_same(one: Any, other: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------- laws
 @law("it is a frozen value: equal settings are equal choices")
 def value(part: Inside, case: ChoiceCase) -> Iterator[str]:
-    """And equal ones have one hash, where they have any."""
+    """Equal choices have equal hashes, if they are hashable."""
     if not is_frozen(type(part.part)):
-        yield f"{type(part.part).__name__} is no frozen dataclass"
+        yield f"{type(part.part).__name__} is not a frozen dataclass"
         return
     twin = replace(part.part)
     if twin != part.part:
@@ -145,7 +145,7 @@ def value(part: Inside, case: ChoiceCase) -> Iterator[str]:
 
 @law("its settings can be described as JSON")
 def described(part: Inside, case: ChoiceCase) -> Iterator[str]:
-    """Which is how a run folder keeps them."""
+    """A run folder stores them so."""
     try:
         json.dumps(describe(part.part), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -166,7 +166,7 @@ def repeats(part: Inside, case: ChoiceCase) -> Iterator[str]:
 
 @law("inputs are not modified")
 def unmodified(part: Inside, case: ChoiceCase) -> Iterator[str]:
-    """What it is called with is as it was."""
+    """Its arguments are unchanged after the call."""
     for name, given in calls(part.part):
         before = copy.deepcopy(given)
         called(getattr(part.part, name), given)
@@ -181,5 +181,5 @@ CHOICE = Contract("choice", (value, described, repeats, unmodified), lambda part
 
 
 def check_choice(part: Any) -> list[Finding]:
-    """The laws of a choice inside a part."""
+    """Checks the laws of a choice inside a part."""
     return CHOICE.check(part)

@@ -22,19 +22,19 @@ HIGH, LOW = 1e3, 0.0
 
 
 def cost_cases(part: Any) -> list[Case]:
-    """Experience with costs."""
+    """Returns experience with costs."""
     return [Case(f"torques: {layout.name}", build(TORQUES, layout)) for layout in (EPISODES, FRAGMENTS)]
 
 
 def with_cost(batch: Experience, cost: float) -> Experience:
-    """The same cost for every decision."""
+    """Returns the same cost for every decision."""
     assert batch.cost is not None
     priced = torch.full_like(batch.cost, cost) * batch.mask.unsqueeze(-1)
     return replace(batch.map(torch.clone), cost=priced)
 
 
 def multiplier(state: State) -> Tensor:
-    """The multipliers in a state, as one tensor."""
+    """Returns the multipliers in a state, as one tensor."""
     found = [torch.as_tensor(value).double().reshape(-1) for name, value in state.items() if "multiplier" in name]
     if not found:
         raise KeyError(f"its state has no entry named `multiplier`, only {sorted(state)}")
@@ -42,7 +42,7 @@ def multiplier(state: State) -> Tensor:
 
 
 def after(part: Any, batch: Experience, *costs: float) -> list[Tensor]:
-    """The multipliers at the start and after observing each cost in turn."""
+    """Returns the multipliers at the start and after observing each cost in turn."""
     state = part.init(ALONE)
     seen = [multiplier(state)]
     for cost in costs:
@@ -77,18 +77,18 @@ def falls(part: Any, case: Case) -> Iterator[str]:
 
 @law("its state survives save and load")
 def resumes(part: Any, case: Case) -> Iterator[str]:
-    """Saved after one observation; both go on and agree."""
+    """Saved after one observation; both continue and agree."""
     state = part.init(ALONE)
     part(with_cost(case.batch, 1.0), ALONE, state)
     loaded = saved_and_loaded(untouched(state), part.init(ALONE))
     for which in (state, loaded):
         part(case.batch, ALONE, which)
     if gap(multiplier(loaded), multiplier(state)) > 0.0:
-        yield f"the multiplier goes on at {multiplier(loaded).tolist()} instead of {multiplier(state).tolist()}"
+        yield f"the multiplier continues at {multiplier(loaded).tolist()} instead of {multiplier(state).tolist()}"
     yield from apart(written(Merging(part, loaded), case.batch), written(Merging(part, state), case.batch), 0.0)
 
 
-@law("it merges with the multiplier of before, not with what this batch makes of it")
+@law("it merges with the multiplier from before this batch, not with the updated one")
 def lagged(part: Any, case: Case) -> Iterator[str]:
     """From a new start, costs of any size leave the credit as with a multiplier of 0 (the first batch is free)."""
     low, high = (advantage_of(Merging(part, part.init(ALONE)), with_cost(case.batch, cost)) for cost in (LOW, HIGH))
@@ -113,20 +113,20 @@ class Merging:
         self.part, self.state = part, state
 
     def __call__(self, experience: Experience) -> Experience:
-        """The merged experience."""
+        """Returns the merged experience."""
         merged: Experience = self.part(experience, ALONE, copy.deepcopy(self.state))
         return merged
 
 
 def pressed_part(part: Any, case: Case) -> Merging:
-    """The constraint after a violation."""
+    """Returns the constraint after a violation."""
     state = part.init(ALONE)
     part(with_cost(case.batch, HIGH), ALONE, state)
     return Merging(part, state)
 
 
 def lifted(one: Law) -> Law:
-    """A law of what works on experience, for a constraint after a violation."""
+    """Returns a law of what works on experience, for a constraint after a violation."""
     return Law(one.name, one.says, lambda part, case: one.test(pressed_part(part, case), case), one.binds)
 
 
@@ -135,5 +135,5 @@ CONSTRAINT = Contract("constraint", LAWS, cost_cases)
 
 
 def check_constraint(part: Any) -> list[Finding]:
-    """The laws of a constraint."""
+    """Checks the laws of a constraint."""
     return CONSTRAINT.check(part)

@@ -1,4 +1,4 @@
-"""Laws of what works once on fresh experience: credit, shaping, statistics inside credit, selection. Axes: B, T.
+"""Laws of parts that process fresh experience once: credit, shaping, statistics inside credit, selection. Axes: B, T.
 
 `episodes` and `absent` are the record's own promises: an episode may be several rows, and a row without a decision (an
 infrastructure fault) has left training.
@@ -23,11 +23,11 @@ from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap
 from assay.proof.laws.term import littered
 
 SPOKEN = ("logp", "reward", "extra.advantage", "extra.return")
-"""Columns that speak of decisions alone: zero where the mask is false."""
+"""Columns of decisions: zero where the mask is false."""
 
 
 def written(part: Any, batch: Experience) -> dict[str, Tensor]:
-    """The columns that a part added or changed."""
+    """Returns the columns that a part added or changed."""
     batch = batch.map(torch.clone)
     after = part(batch)
     if not isinstance(after, Experience):
@@ -38,18 +38,18 @@ def written(part: Any, batch: Experience) -> dict[str, Tensor]:
 
 
 def rows_columns(batch: Experience) -> dict[str, Tensor]:
-    """The record's own columns of rows."""
+    """Returns the record's own columns of rows."""
     return {name: value for name in ("group", "episode") if (value := getattr(batch, name)) is not None}
 
 
 def advantage_of(part: Any, batch: Experience) -> Tensor:
-    """The advantage that a credit wrote."""
+    """Returns the advantage that a credit wrote."""
     result: Tensor = part(batch.map(torch.clone)).column("advantage")
     return result
 
 
 def apart(mine: dict[str, Tensor], other: dict[str, Tensor], limit: float = TIGHT) -> Iterator[str]:
-    """Written columns that differ."""
+    """Yields written columns that differ."""
     for name in mine.keys() | other.keys():
         if name not in mine or name not in other:
             yield f"column {name} is written once and not the other time"
@@ -69,7 +69,7 @@ def repeats(part: Any, case: Case) -> Iterator[str]:
 
 @law("inputs are not modified")
 def unmodified(part: Any, case: Case) -> Iterator[str]:
-    """The experience that was handed in is as it was."""
+    """The input experience is unchanged."""
     batch = case.batch.map(torch.clone)
     part(batch)
     before, after = dict(columns_of(case.batch)), dict(columns_of(batch))
@@ -146,7 +146,7 @@ def masked(part: Any, case: Case) -> Iterator[str]:
 
 @law("a row without a decision changes nothing for the others")
 def absent(part: Any, case: Case) -> Iterator[str]:
-    """An infrastructure fault has left training: it is no outcome of 0."""
+    """An infrastructure fault is excluded from training: it is not an outcome of 0."""
     there = case.batch.mask.any(1)
     if not bool(there.all()):
         yield from apart(
@@ -161,7 +161,7 @@ EVERY = (repeats, unmodified, dtype, padding, permutation, no_gradient, finite, 
 # ---------------------------------------------------------------------------------------------------- credit
 @law("it writes `advantage` [B, T] and leaves the record as it is")
 def advantage(part: Any, case: Case) -> Iterator[str]:
-    """A column of its own; rewards, decisions and ends are not its business."""
+    """It adds a column; rewards, decisions and ends stay unchanged."""
     after = part(case.batch.map(torch.clone))
     if "advantage" not in after.extra:
         yield "there is no column `advantage`"
@@ -172,7 +172,7 @@ def advantage(part: Any, case: Case) -> Iterator[str]:
 
 @law("advantages sum to zero in each group", declares("centred"))
 def centred(part: Any, case: Case) -> Iterator[str]:
-    """One number an episode: the mean over its decisions."""
+    """One number per episode: the mean over its decisions."""
     share_of_mean = advantage_of(part, case.batch).sum(1) / decisions_per_episode(case.batch)
     total = groups.total(share_of_mean, groups.row_groups(case.batch))
     if float(total.abs().max()) > LOOSE:
@@ -199,7 +199,7 @@ def episodes(part: Any, case: Case) -> Iterator[str]:
 
 
 def looks_forward(part: Any) -> bool:
-    """Whether rewards reach only the decisions before them: credit along time."""
+    """Returns whether rewards reach only the decisions before them: credit along time."""
     batch = build(TORQUES, FRAGMENTS)
     more = batch.reward.clone()
     more[:, 0] += 1.0
@@ -213,7 +213,7 @@ def ends(part: Any, case: Case) -> Iterator[str]:
     forward = looks_forward(part)
 
     def reach(ending: str, value_at: int | None, reward_at: int | None) -> bool:
-        """Whether the advantages of the first two decisions depend on a later value or reward."""
+        """Returns whether the advantages of the first two decisions depend on a later value or reward."""
         batch = build(TORQUES, Layout("two episodes in a row", (f"d{ending}fddf",), outcome_only=False))
         value, reward = batch.column("value").clone(), batch.reward.clone()
         if value_at is not None:
@@ -233,7 +233,7 @@ def ends(part: Any, case: Case) -> Iterator[str]:
 
 
 def bootstraps(part: Any) -> bool:
-    """Whether the credit of an unfinished row depends on the value after its last step."""
+    """Returns whether the credit of an unfinished row depends on the value after its last step."""
     batch = build(TORQUES, Layout("unfinished", ("dddf",), outcome_only=False))
     value = batch.column("value").clone()
     value[:, 3] += 1.0
@@ -250,14 +250,14 @@ class Filled:
         return getattr(self.part, name)
 
     def __call__(self, experience: Experience) -> Any:
-        """The part on the filled experience."""
+        """Returns the part on the filled experience."""
         with torch.no_grad():
             missing = {name: fill(experience) for name, fill in self.part.fills.items() if name not in experience.extra}
         return self.part(experience.add(missing))
 
 
 def filled(part: Any) -> Any:
-    """The part as the laws call it."""
+    """Returns the part as the laws call it."""
     return Filled(part) if getattr(part, "fills", None) else part
 
 
@@ -266,7 +266,7 @@ PREPARE = Contract("prepare", EVERY, lambda part: experiences(), filled)
 
 
 def as_credit(part: Any) -> Any:
-    """A statistic in the place where it can stand: as a scale where it is never 0 or below, else as a baseline."""
+    """Returns a credit with the statistic: as its scale if it is always positive, else as its baseline."""
     batch = experiences()[0].batch
     values = part(-1.0 - torch.arange(len(batch)).double(), batch)
     return OutcomeCredit(NoBaseline(), part) if bool((values > 0).all()) else OutcomeCredit(part, NoScale())
@@ -276,18 +276,20 @@ STATISTIC = replace(CREDIT, slot="statistic", holder=as_credit)
 
 
 def check_credit(part: Any) -> list[Finding]:
-    """The laws of a credit; of shaping where the part does not declare `centred`, since it then writes no advantage."""
+    """Checks the laws of a credit; of shaping where the part does not declare `centred`, since it then writes no
+    advantage.
+    """
     return (CREDIT if is_credit(part) else PREPARE).check(part)
 
 
 def is_credit(part: Any) -> bool:
-    """Whether a part that works on experience is a credit: those say whether they are `centred`."""
+    """Returns whether a part that works on experience is a credit: those say whether they are `centred`."""
     return getattr(part, "centred", None) is not None
 
 
 # ---------------------------------------------------------------------------------------------------- selection
 def kept(part: Any, batch: Experience) -> dict[str, Tensor]:
-    """The rows that a selection keeps."""
+    """Returns the rows that a selection keeps."""
     numbered = batch.map(torch.clone).add({"row": torch.arange(len(batch))})
     some = part(numbered)
     if not isinstance(some, Experience):
@@ -310,7 +312,7 @@ def selection(part: Any, case: Case) -> Iterator[str]:
 
 @law("a row without a decision changes nothing for the others")
 def absent_rows(part: Any, case: Case) -> Iterator[str]:
-    """An infrastructure fault is no difference between outcomes."""
+    """An infrastructure fault is not a difference between outcomes."""
     there = case.batch.mask.any(1)
     if not bool(there.all()):
         yield from apart(kept(part, case.batch.rows(there)), {"kept": kept(part, case.batch)["kept"][there]})
@@ -331,5 +333,5 @@ SELECT = Contract("select", (selection, absent_rows, whole_episodes), lambda par
 
 
 def check_select(part: Any) -> list[Finding]:
-    """The laws of a selection."""
+    """Checks the laws of a selection."""
     return SELECT.check(part)

@@ -22,17 +22,17 @@ from assay.proof.laws.term import COMMON, cases_on
 
 # ---------------------------------------------------------------------------------------------------- losses
 def is_transitions(case: TermCase) -> bool:
-    """Whether each row is one decision and what followed it."""
+    """Returns whether each row is one decision and what followed it."""
     return case.batch.num_columns == 2
 
 
 def unfinished(batch: Experience) -> Experience:
-    """No decision ends its episode."""
+    """Returns the experience without ends of episodes."""
     return replace(batch, terminal=torch.zeros_like(batch.terminal), truncated=torch.zeros_like(batch.truncated))
 
 
 def other_future(batch: Experience, bench: Bench) -> Experience:
-    """The same transitions with something else seen after the decision."""
+    """Returns the same transitions with another observation after the decision."""
     context = {name: value.clone() for name, value in batch.context.items()}
     for value in context.values():
         if value.is_floating_point():
@@ -88,7 +88,7 @@ CRITIC_LOSS = Contract("critic_loss", (*COMMON, targets, ends), cases_on)
 
 
 def check_critic_loss(part: Any, benches: Sequence[Bench] = STANDARD) -> list[Finding]:
-    """The laws of a critic loss; `benches` where it asks for models that the standard ones lack."""
+    """Checks the laws of a critic loss; `benches` where it asks for models that the standard ones lack."""
     return CRITIC_LOSS.check(part, cases_on(part, benches))
 
 
@@ -102,7 +102,7 @@ class CriticCase:
     batch: Experience
 
     def model(self, part: Any, dtype: torch.dtype = torch.float64) -> nn.Module:
-        """The critic, built under a fixed seed."""
+        """Returns the critic, built under a fixed seed."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(3)
             module: nn.Module = part.build(self.spec)
@@ -112,7 +112,7 @@ class CriticCase:
 
 
 def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
-    """The tasks that the critic can be built for."""
+    """Returns the tasks that the critic can be built for."""
     found = []
     for spec in SPECS:
         layout, goal = (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0], " with a goal" if spec.goal else ""
@@ -126,15 +126,15 @@ def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
         except AssayError:
             continue
         found.append(case)
-    return found or [Unsuited("every task", "it refuses tokens, torques, choices and numbered states alike")]
+    return found or [Unsuited("every task", "it refuses tokens, continuous and discrete actions, and numbered states")]
 
 
 def judgement(model: nn.Module, context: Context, action: Tensor) -> Tensor:
-    """What the critic says: of contexts, of contexts and actions, or of nothing (a learned number)."""
+    """Returns the critic's values: of contexts, of contexts and actions, or a learned number."""
     takes = len(inspect.signature(model.forward).parameters)
     said = model(*(context, action)[:takes])
     if not isinstance(said, Tensor):
-        raise AssayError(f"a critic returns a tensor, this one returned {type(said).__name__}")
+        raise AssayError(f"a critic must return a tensor; this one returned {type(said).__name__}")
     return said
 
 
@@ -185,5 +185,5 @@ CRITIC = Contract("critic", (runs, same_critic, values, rows_alone, learns), cri
 
 
 def check_critic(part: Any) -> list[Finding]:
-    """The laws of a critic: a learned value, not its loss."""
+    """Checks the laws of a critic: a learned value, not its loss."""
     return CRITIC.check(part)

@@ -18,18 +18,18 @@ NUM = 7
 
 
 def outcome_cases(part: Any) -> list[Case]:
-    """Experience for the curriculum to learn from."""
+    """Returns experience for the curriculum to learn from."""
     return [Case(f"tokens: {RAGGED.name}", build(TOKENS, RAGGED))]
 
 
 def seen(batch: Experience, starts: np.ndarray) -> Experience:
-    """The experience as if it had come from these starts."""
+    """Returns the experience as if it had come from these starts."""
     start = torch.from_numpy(np.resize(starts, len(batch)).astype(np.int64))
     return batch.add({"start": start})
 
 
 def steps(part: Any, batch: Experience, state: Any, first: int, num: int) -> list[np.ndarray]:
-    """What is proposed in `num` steps from step `first` on, each observed."""
+    """Returns the proposals of `num` steps from step `first` on, each observed."""
     proposed = []
     for step in range(first, first + num):
         starts = part(Scene(draw=Draw(3, (step,)), num_starts=NUM), state)
@@ -89,5 +89,5 @@ CURRICULUM = Contract("curriculum", (ordinals, repeats, resumes, unmodified), ou
 
 
 def check_curriculum(part: Any) -> list[Finding]:
-    """The laws of a curriculum."""
+    """Checks the laws of a curriculum."""
     return CURRICULUM.check(part)

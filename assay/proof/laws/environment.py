@@ -30,7 +30,7 @@ FIRST = ("make", "spaces")
 
 
 def check_environment(make: Callable[[], Any], num_steps: int = 200) -> list[Finding]:
-    """The rules of an environment that `make` builds; needs the extra `control`."""
+    """Checks the rules of an environment that `make` builds; needs the extra `control`."""
     try:
         sentences = gymnasium.check_environment(make, num_steps)
     except AssayError:

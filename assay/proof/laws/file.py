@@ -1,10 +1,10 @@
-"""`assay check FILE.py`: finds what a user's file holds and runs the laws on it.
+"""`assay check FILE.py`: recognises the contents of a user's file and runs the laws on them.
 
-    reports = check_file(Path("mine.py"))               in this process: for one's own, trusted code
-    reports = check_file_apart(Path("mine.py"), 120)    in a process of its own, with a time limit
+    reports = check_file(Path("mine.py"))               in this process: for trusted code
+    reports = check_file_apart(Path("mine.py"), 120)    in its own process, with a time limit
 
-In this process exceptions, `sys.exit`, wrong types and numbers that are not finite become findings; an endless loop, or
-code that ends the process (`os._exit`, a crash), does so here too. Apart, these become findings as well.
+In this process exceptions, `sys.exit`, wrong types and NaN become findings; an endless loop, or code that ends the
+process (`os._exit`, a crash), stops the caller too. In its own process these become findings as well.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from assay.core.errors import AssayError
 from assay.proof.laws.laws import Finding, raised
 from assay.proof.laws.recognise import Thing, things_in
 
-RECOGNISED = """recognised are
+RECOGNISED = """Recognised are
   - a reward: a function of `rows` (dicts with prompt, completion, answer, ...), or of `completions`
   - a loss: a function of `logp`, `logp_old`, `advantage`, `mask` that returns a sum, (sum, count) or [B, T]
   - an advantage: a function of `reward` and `group` (one outcome each), or of `reward`, `group`, `mask` ([B, T])
@@ -43,7 +43,7 @@ for example:
 
 @dataclass(frozen=True)
 class Report:
-    """What the laws found on one thing of a file."""
+    """The findings of the laws on one object of a file."""
 
     name: str
     kind: str
@@ -51,16 +51,16 @@ class Report:
 
     @property
     def held(self) -> bool:
-        """Whether every law held."""
+        """Returns whether every law held."""
         return all(finding.held for finding in self.findings)
 
     @property
     def broken(self) -> tuple[Finding, ...]:
-        """The laws that broke."""
+        """Returns the laws that broke."""
         return tuple(finding for finding in self.findings if not finding.held)
 
     def lines(self) -> list[str]:
-        """For people to read: what broke, on what input, and what held."""
+        """Returns lines to print: what broke, on what input, and what held."""
         held = [finding.law for finding in self.findings if finding.held]
         head = f"{self.name} ({self.kind}): {len(held)} of {len(self.findings)} laws held"
         broken = [
@@ -76,11 +76,11 @@ class Report:
 
 # ---------------------------------------------------------------------------------------------------- loading
 def load(path: Path) -> ModuleType:
-    """The file as a module; AssayError in one sentence where it cannot be loaded."""
+    """Imports the file as a module; AssayError in one sentence if that fails."""
     if not path.is_file():
-        raise AssayError(f"there is no file {path}; give a Python file with your loss, credit, reward or environment")
+        raise AssayError(f"{path} does not exist. Name a Python file with your loss, credit, reward or environment.")
     if path.suffix != ".py":
-        raise AssayError(f"{path} is not a Python file; its name must end in .py")
+        raise AssayError(f"{path} is not a Python file. Its name must end in .py.")
     name = f"checked_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "a .py file has a spec"
@@ -92,7 +92,7 @@ def load(path: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except SyntaxError as error:
         del sys.modules[name]
-        raise AssayError(f"{path}, line {error.lineno}: {error.msg}; mend the syntax") from error
+        raise AssayError(f"{path}, line {error.lineno}: {error.msg}. Fix the syntax.") from error
     except (Exception, SystemExit) as error:
         del sys.modules[name]
         raise AssayError(f"{path} cannot be loaded: it {raised(error)}") from error
@@ -101,7 +101,7 @@ def load(path: Path) -> ModuleType:
 
 @contextlib.contextmanager
 def searchable(folder: Path) -> Iterator[None]:
-    """The folder's own modules can be imported, as when a script there runs."""
+    """Makes the modules of the file's folder importable, as for a script in that folder."""
     sys.path.insert(0, str(folder))
     try:
         yield
@@ -112,23 +112,23 @@ def searchable(folder: Path) -> Iterator[None]:
 
 # ---------------------------------------------------------------------------------------------------- checking
 def check_file(path: Path) -> list[Report]:
-    """Reports on everything in the file that is recognised, in this process; AssayError where nothing is."""
+    """Reports on everything in the file that is recognised, in this process; AssayError if nothing is."""
     path = Path(path)
     return [report_on(thing) for thing in recognised(path)]
 
 
 def recognised(path: Path) -> list[Thing]:
-    """What the file holds; AssayError that lists what could be there."""
+    """Returns the recognised objects of the file; AssayError lists what is recognised if there are none."""
     module = load(path)
     with searchable(path.resolve().parent):
         things = list(things_in(module))
     if not things:
-        raise AssayError(f"nothing in {path} is recognised; {RECOGNISED}")
+        raise AssayError(f"nothing in {path} is recognised. {RECOGNISED}")
     return things
 
 
 def report_on(thing: Thing) -> Report:
-    """The laws on one thing; whatever it does wrong, and whatever it does to torch's settings, stays inside."""
+    """Runs the laws on one object; contains its exceptions and its changes of torch's settings."""
     dtype, threads = torch.get_default_dtype(), torch.get_num_threads()
     try:
         found = thing.check()
@@ -142,7 +142,7 @@ def report_on(thing: Thing) -> Report:
 
 
 def check_file_apart(path: Path, seconds: float = 120.0) -> list[Report]:
-    """`check_file` in a process of its own, stopped after `seconds`: what hangs or dies is a finding, not a loss."""
+    """Runs `check_file` in its own process for at most `seconds`; a hang or a crash is a finding."""
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         out = Path(folder) / "reports.jsonl"
@@ -169,7 +169,7 @@ def check_file_apart(path: Path, seconds: float = 120.0) -> list[Report]:
 
 
 def write_reports() -> None:
-    """The child's side: one line when a thing is begun, one with its report; what is printed meanwhile goes nowhere."""
+    """Runs in the child: writes one line when a check starts and one with its report; discards other output."""
     path, out = Path(sys.argv[1]), Path(sys.argv[2])
     sys.argv = [str(path)]
     with out.open("w") as stream:
@@ -190,7 +190,7 @@ def write_reports() -> None:
 
 
 def read_reports(path: Path, lines: Sequence[dict[str, Any]], ended: str) -> list[Report]:
-    """The parent's side: reports that came back, and one for the thing that did not."""
+    """Returns in the parent the reports received, and one for the object that did not return."""
     reports: list[Report] = []
     begun: tuple[str, str] | None = None
     for line in lines:
@@ -204,5 +204,5 @@ def read_reports(path: Path, lines: Sequence[dict[str, Any]], ended: str) -> lis
     if begun is not None:
         return [*reports, Report(*begun, (Finding("returns", False, f"every call returns; here it {ended}"),))]
     if not lines or "done" not in lines[-1]:
-        raise AssayError(f"{path} {ended} while it was loaded; keep what runs at import short")
+        raise AssayError(f"{path} {ended} while it was loaded. Keep the work at import short.")
     return reports

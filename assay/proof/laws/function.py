@@ -50,14 +50,14 @@ MINE = {
 
 
 def roles(function: Callable[..., Any]) -> dict[str, str]:
-    """Argument -> what is handed in, for the arguments that are understood or have no default."""
+    """Returns argument -> value, for the arguments that are known or have no default."""
     known = {name: role for role, names in MINE.items() for name in names}
     parameters = inspect.signature(function).parameters.values()
     asked = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
     strange = [one.name for one in asked if one.name not in known and one.default is one.empty]
     if strange:
         usual = ", ".join(names[0] for names in MINE.values())
-        raise AssayError(f"it asks for {', '.join(strange)} without a default; known arguments are {usual}")
+        raise AssayError(f"it takes {', '.join(strange)} without a default. Known arguments are {usual}")
     return {one.name: known[one.name] for one in asked if one.name in known}
 
 
@@ -72,15 +72,15 @@ class LossFunction:
 
     @property
     def breaks(self) -> Mapping[str, str]:
-        """As the function's attribute says."""
+        """Returns the function's attribute."""
         return getattr(self.function, "breaks", {})
 
     def count(self, batch: Experience) -> Tensor:
-        """The decisions, unless the function returns its own count."""
+        """Returns the decisions, unless the function returns its own count."""
         return batch.mask.sum()
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """The function's value as (sum, count)."""
+        """Returns the function's value as (sum, count)."""
         columns = {"logp_old": batch.logp, "logp_ref": batch.column("logp_ref"), "mask": batch.mask}
         columns |= {"advantage": batch.column("advantage"), "reward": batch.reward}
         columns = {name: column.detach() for name, column in columns.items()} | {"logp": view.scored.logp}
@@ -90,7 +90,7 @@ class LossFunction:
 
 
 def as_sum(value: Any, batch: Experience) -> Loss:
-    """A sum, (sum, count), or a loss of each decision, as a Loss; AssayError for anything else."""
+    """Returns a sum, (sum, count), or a loss of each decision, as a Loss; AssayError for anything else."""
     counted = batch.mask.sum()
     if isinstance(value, tuple) and len(value) >= 2:
         value, counted = value[0], torch.as_tensor(value[1])
@@ -105,12 +105,12 @@ def as_sum(value: Any, batch: Experience) -> Loss:
 
 @law("it is a sum: twice the rows give twice the loss")
 def sums(part: LossFunction, case: TermCase) -> Iterator[str]:
-    """A loss that divides by itself weighs micro-batches and ranks wrongly."""
+    """A loss that divides by its own count gives micro-batches and ranks wrong weights."""
     twice = torch.arange(len(case.batch)).repeat(2)
     once, doubled = evaluate(part, case).sum, evaluate(part, case, case.batch.rows(twice)).sum
     if gap(doubled, 2 * once) > TIGHT:
         is_mean = gap(doubled, once) <= TIGHT
-        why = "divides by itself: returns a mean; return (sum, count)" if is_mean else "is no sum over rows"
+        why = "returns a mean; return (sum, count)" if is_mean else "is not a sum over rows"
         yield f"it {why}: {shown(once)} for the rows, {shown(doubled)} for the rows twice"
 
 
@@ -131,7 +131,7 @@ LOSS_FUNCTION = Contract("loss function", (*LOSS_LAWS, sums, sign, zero_credit),
 
 
 def check_loss(function: Callable[..., Any]) -> list[Finding]:
-    """The laws of a plain loss function; see the module's docstring for what it may take and return."""
+    """Checks the laws of a plain loss function; see the module's docstring for what it may take and return."""
     part = LossFunction(function)
     try:
         roles(function)
@@ -150,12 +150,12 @@ class AdvantageFunction:
 
     @property
     def centred(self) -> bool:
-        """As the function's attribute says."""
+        """Returns the function's attribute."""
         return bool(getattr(self.function, "centred", False))
 
     @property
     def breaks(self) -> Mapping[str, str]:
-        """As the function's attribute says."""
+        """Returns the function's attribute."""
         return getattr(self.function, "breaks", {})
 
     @torch.no_grad()
@@ -172,7 +172,7 @@ class AdvantageFunction:
         return experience.add({"advantage": value})
 
     def of_episodes(self, experience: Experience, asked: Mapping[str, str]) -> Tensor:
-        """The function on one outcome for each episode (and player) with a decision, put back on its rows."""
+        """Returns the function on one outcome for each episode (and player) with a decision, put back on its rows."""
         label = groups.episode_label(experience)
         episode = torch.arange(len(experience)) if label is None else label
         there = experience.mask.any(1).nonzero().squeeze(1)
@@ -188,7 +188,7 @@ class AdvantageFunction:
         return result.index_put((there,), value[place].to(result.dtype))
 
     def of_decisions(self, experience: Experience, asked: Mapping[str, str]) -> Tensor:
-        """The function on the rewards of each decision."""
+        """Returns the function on the rewards of each decision."""
         columns = {"reward": experience.reward, "mask": experience.mask, "group": group_of(experience)}
         columns |= {
             "value": experience.column("value"),
@@ -199,7 +199,7 @@ class AdvantageFunction:
         return self.called(columns, asked)
 
     def called(self, columns: Mapping[str, Tensor], asked: Mapping[str, str]) -> Tensor:
-        """What the function returns, if it is a tensor of numbers."""
+        """Returns the function's result; refuses anything but a tensor of numbers."""
         value = self.function(**{name: columns[role] for name, role in asked.items() if role in columns})
         if not isinstance(value, Tensor) or not value.is_floating_point():
             raise AssayError(f"it returned {type(value).__name__}; an advantage is a tensor [B] or [B, T]")
@@ -207,7 +207,7 @@ class AdvantageFunction:
 
 
 def group_of(experience: Experience) -> Tensor:
-    """The group of each row; each its own where there are none."""
+    """Returns the group of each row; each its own where there are none."""
     return experience.group if experience.group is not None else torch.arange(len(experience))
 
 
@@ -217,7 +217,7 @@ ADVANTAGE_FUNCTION = replace(
 
 
 def check_advantage(function: Callable[..., Any]) -> list[Finding]:
-    """The laws of a plain advantage function; see the module's docstring for what it may take and return."""
+    """Checks the laws of a plain advantage function; see the module's docstring for what it may take and return."""
     try:
         roles(function)
     except AssayError as error:

@@ -1,4 +1,4 @@
-"""Laws of gates: what they say depends on models and state alone, and they move neither."""
+"""Laws of gates: their answers depend on models and state alone, and they change neither."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class Scored(nn.Module):
 
 @dataclass(frozen=True)
 class GateCase:
-    """So many members, whose scores rise and fall."""
+    """`num` members whose scores rise and fall."""
 
     name: str
     num: int
 
     def models(self, time: int) -> dict[str, Any]:
-        """Models whose scores are those of a time."""
+        """Returns models whose scores are those of a time."""
         model = Scored(self.num)
         with torch.no_grad():
             model.standing.copy_(normal(f"scores {time}", (self.num,)))
@@ -41,12 +41,12 @@ class GateCase:
 
 
 def gate_cases(part: Any) -> list[GateCase]:
-    """One member and several."""
+    """Returns one member and several."""
     return [GateCase("one member", 1), GateCase("four members", 4)]
 
 
 def said(part: Any, case: GateCase, times: int, state: State | None = None, first: int = 0) -> list[Tensor]:
-    """What it says at so many times, from a new start or from a state."""
+    """Returns the gate's answers over time, from a new start or from a state."""
     mine = part.init() if state is None else state
     return [part(case.models(first + time), mine) for time in range(times)]
 
@@ -80,7 +80,7 @@ def repeats(part: Any, case: GateCase) -> Iterator[str]:
 
 @law("its state survives save and load")
 def resumes(part: Any, case: GateCase) -> Iterator[str]:
-    """Saved after three answers; both go on and agree."""
+    """Saved after three answers; both continue and agree."""
     state = part.init()
     said(part, case, 3, state)
     loaded = saved_and_loaded(untouched(state), part.init())
@@ -95,5 +95,5 @@ GATE = Contract("gate", (answers, unmodified, repeats, resumes), gate_cases)
 
 
 def check_gate(part: Any) -> list[Finding]:
-    """All laws on scores that rise and fall."""
+    """Checks all laws on scores that rise and fall."""
     return GATE.check(part)

@@ -1,8 +1,8 @@
 """Laws as values: what every part of a slot must obey, run on named inputs, strict about declared breaks.
 
-A law is a generator that takes (part, case) and yields what is wrong, in words; nothing yielded means that it held.
-A part that rightly breaks a law says so in its class, `breaks = {"law": "reason"}`. The check is strict: an entry that
-no longer occurs fails as stale, and a break that is not listed fails.
+A law is a generator that takes (part, case) and yields what is wrong, in words; if it yields nothing, the law holds.
+A part that breaks a law by design declares it in its class, `breaks = {"law": "reason"}`. The check is strict: an entry
+that no longer occurs fails as stale, and a break that is not listed fails.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOOSE = 1e-4
 
 @dataclass(frozen=True)
 class Finding:
-    """How one law came out on one part; `input` names the case on which it broke."""
+    """The result of one law on one part; `input` names the case on which it broke."""
 
     law: str
     held: bool
@@ -42,16 +42,16 @@ class Finding:
 
 
 class Named(Protocol):
-    """An input with a name that people can read."""
+    """An input with a readable name."""
 
     @property
     def name(self) -> str:
-        """What it is."""
+        """Returns the name of the input."""
 
 
 @dataclass(frozen=True)
 class Unsuited:
-    """Stands for the inputs of a part that none suits; the law `runs` says why, and the others are not tried."""
+    """Replaces the inputs of a part that runs on none of them; the law `runs` reports why, the others are skipped."""
 
     name: str
     reason: str
@@ -61,13 +61,13 @@ Test = Callable[[Any, Any], Iterator[str]]
 
 
 def always(part: Any) -> bool:
-    """The law binds every part of the slot."""
+    """Returns true: the law applies to every part of the slot."""
     return True
 
 
 @dataclass(frozen=True)
 class Law:
-    """One law: its key, what it says, its test of (part, case), and which parts it binds."""
+    """One law: its key, its statement, its test of (part, case), and the parts that it applies to."""
 
     name: str
     says: str
@@ -76,7 +76,7 @@ class Law:
 
 
 def law(says: str, binds: Callable[[Any], bool] = always) -> Callable[[Test], Law]:
-    """Makes a law of a test; the test's name is its key."""
+    """Makes a law from a test; the test's name is its key."""
 
     def made(test: Test) -> Law:
         return Law(test.__name__, says, test, binds)
@@ -85,7 +85,7 @@ def law(says: str, binds: Callable[[Any], bool] = always) -> Callable[[Test], La
 
 
 def declares(attribute: str) -> Callable[[Any], bool]:
-    """Binds the parts that have the attribute set."""
+    """Returns a condition: the law applies to parts with the attribute set."""
     return lambda part: bool(getattr(part, attribute, False))
 
 
@@ -106,12 +106,12 @@ class Contract:
     holder: Callable[[Any], Any] = lambda part: part
 
     def binding(self, part: Any) -> list[Law]:
-        """The laws that bind this part."""
+        """Returns the laws that apply to this part."""
         held = settled(self.holder(part))
         return [one for one in self.laws if is_bound(one, held)]
 
     def check(self, part: Any, cases: Sequence[Named] | None = None, only: str = "") -> list[Finding]:
-        """All findings, or the one of the law `only`; an entry of `breaks` that names no law is a finding too."""
+        """Returns all findings, or that of the law `only`; an unknown law in `breaks` is a finding too."""
         held = settled(self.holder(part))
         inputs = self.cases(held) if cases is None else cases
         excused = declared_breaks(held)
@@ -122,7 +122,7 @@ class Contract:
                 broke = first_break(one, held, inputs)
                 found.append(judged(one, broke, excused))
                 if broke is not None and broke.raised and one is laws[0]:
-                    break  # the other laws would only say the same
+                    break  # the other laws would only report the same
         own = getattr(held, "breaks", {})
         unknown = sorted(set(own if isinstance(own, Mapping) else ()) - {one.name for one in self.laws})
         if unknown and not only:
@@ -134,12 +134,12 @@ class Contract:
 
 
 def settled(part: Any) -> Any:
-    """The part with its schedules at their start, as the loop hands it on; a schedule stays one."""
+    """Returns the part with its schedules at their start, as the loop resolves it; a schedule itself is unchanged."""
     return part if is_schedule(part) or not is_dataclass(part) else resolved(part, Progress())
 
 
 def is_bound(one: Law, part: Any) -> bool:
-    """Whether the law binds the part; a part that cannot even be asked is bound, so that the law says what is wrong."""
+    """Returns whether the law applies to the part; true if the condition raises, so that the law reports why."""
     try:
         return one.binds(part)
     except (Exception, SystemExit) as error:
@@ -147,7 +147,7 @@ def is_bound(one: Law, part: Any) -> bool:
 
 
 def declared_breaks(part: Any) -> dict[str, str]:
-    """What a part, or a part inside it, says that it rightly breaks."""
+    """Returns the breaks that a part, or a part inside it, declares."""
     found: dict[str, str] = {}
     for _, below in children(part):
         found |= declared_breaks(below)
@@ -156,7 +156,7 @@ def declared_breaks(part: Any) -> dict[str, str]:
 
 
 class Broke(NamedTuple):
-    """What was wrong, on which input, and whether the part raised it."""
+    """A break: what was wrong, on which input, and whether the part raised it."""
 
     detail: str
     input: str
@@ -164,7 +164,7 @@ class Broke(NamedTuple):
 
 
 def judged(one: Law, broke: Broke | None, excused: Mapping[str, str]) -> Finding:
-    """The finding of one law: held, broken on a case, broken as declared, or declared and stale."""
+    """Returns the finding of one law: held, broken on a case, broken as declared, or declared and stale."""
     reason = excused.get(one.name)
     if broke is None and reason is None:
         return Finding(one.name, True, one.says)
@@ -176,7 +176,7 @@ def judged(one: Law, broke: Broke | None, excused: Mapping[str, str]) -> Finding
 
 
 def first_break(one: Law, part: Any, cases: Iterable[Named]) -> Broke | None:
-    """The first break, or None; an exception of the part is a break, a wish to exit too."""
+    """Returns the first break, or None; an exception of the part is a break, SystemExit too."""
     for case in cases:
         try:
             for detail in one.test(part, case):
@@ -187,13 +187,13 @@ def first_break(one: Law, part: Any, cases: Iterable[Named]) -> Broke | None:
 
 
 def raised(error: BaseException) -> str:
-    """An exception in one line."""
+    """Returns an exception in one line."""
     text = str(error).strip().splitlines()
     return f"raises {type(error).__name__}" + (f": {text[0][:200]}" if text else "")
 
 
 def assert_laws(findings: Iterable[Finding]) -> None:
-    """AssertionError that names each law that broke, and on what input."""
+    """Raises AssertionError that names each broken law and its input."""
     broken = [finding for finding in findings if not finding.held]
     if broken:
         raise AssertionError("\n".join(str(finding) for finding in broken))
@@ -201,8 +201,8 @@ def assert_laws(findings: Iterable[Finding]) -> None:
 
 # ---------------------------------------------------------------------------------------------------- comparing
 def gap(mine: Tensor, other: Tensor) -> float:
-    """Largest difference relative to 1 + the largest value; infinite where shapes differ. Equal infinities and nan in
-    the same places are no difference: whether they should be there is the business of `finite`."""
+    """Computes the largest difference relative to 1 + the largest value; infinite if shapes differ. Equal infinities
+    and NaN at the same places do not count as a difference: the law `finite` is about them."""
     if mine.shape != other.shape:
         return float("inf")
     first, second = mine.detach().double(), other.detach().double()
@@ -215,20 +215,20 @@ def gap(mine: Tensor, other: Tensor) -> float:
 
 
 def shown(value: Tensor) -> str:
-    """A tensor in a few characters."""
+    """Formats a tensor in a few characters."""
     flat = value.detach().reshape(-1)
     numbers = ", ".join(f"{float(number):.6g}" for number in flat[:6])
     return numbers if value.dim() == 0 else f"[{numbers}{', ...' if len(flat) > 6 else ''}]"
 
 
 def is_finite(value: Tensor) -> bool:
-    """Whether all numbers are finite."""
+    """Returns whether all numbers are finite."""
     return bool(torch.isfinite(value).all())
 
 
 @contextmanager
 def other_streams(seed: int) -> Iterator[None]:
-    """Global random streams of torch, numpy and Python at another place; put back afterwards."""
+    """Sets the global random streams of torch, numpy and Python to another state; restores them afterwards."""
     states = np.random.get_state(), python_random.getstate()  # noqa: NPY002 - a careless part would use this stream
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -18,7 +18,7 @@ WIDE = Perceptron((256, 256))
 
 
 def as_critic(head: Any) -> Critic:
-    """The head on a perceptron, or on a transformer where it refuses that."""
+    """Returns the head on a perceptron, or on a transformer where it refuses that."""
     bodies: tuple[Body, ...] = (Perceptron(), Transformer(16, 1, 2))
     found = [critic for body in bodies if not isinstance(critic_cases(critic := Critic(body, head))[0], Unsuited)]
     return (found or [Critic(head=head)])[0]

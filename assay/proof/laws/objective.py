@@ -19,24 +19,24 @@ from assay.proof.laws.term import COMMON, cases_on
 
 
 def weights(part: Any, batch: Experience) -> Tensor:
-    """How the objective weighs decisions: by its aggregation, else all the same."""
+    """Returns the weights of decisions: those of the objective's aggregation, else all equal."""
     aggregate = getattr(part, "aggregate", None)
     return batch.mask.to(batch.reward.dtype) if aggregate is None else aggregate.weigh(batch)
 
 
 def with_outcome_credit(batch: Experience) -> Experience:
-    """The same advantage on every decision of an episode."""
+    """Returns the same advantage on every decision of an episode."""
     index = groups.episode_groups(batch).index
     return batch.add({"advantage": normal("outcomes", (len(batch),))[index].unsqueeze(1) * batch.mask})
 
 
 def at_ratio_one(batch: Experience) -> Experience:
-    """The acting policy is the current one."""
+    """Returns the acting policy is the current one."""
     return replace(batch, logp=batch.column("scored.logp"))
 
 
 def is_local(part: Any, case: TermCase) -> bool:
-    """Whether a decision's gradient does not depend on the log-probabilities of the others in its row."""
+    """Returns whether a decision's gradient does not depend on the log-probabilities of the others in its row."""
     first = case.batch.mask & (case.batch.mask.long().cumsum(1) == 1)
     moved = case.batch.add({"scored.logp": case.batch.column("scored.logp") + 0.1 * first})
     plain, other = evaluate(part, case).policy["logp"], evaluate(part, case, moved).policy["logp"]
@@ -79,5 +79,5 @@ TRUST = replace(OBJECTIVE, slot="trust", holder=lambda part: PolicyGradient(trus
 
 
 def check_objective(part: Any, benches: Sequence[Bench] = STANDARD) -> list[Finding]:
-    """The laws of an objective; `benches` where it asks for models that the standard ones lack."""
+    """Checks the laws of an objective; `benches` where it asks for models that the standard ones lack."""
     return OBJECTIVE.check(part, cases_on(part, benches))

@@ -16,7 +16,7 @@ from assay.proof.laws.laws import Contract, Finding, is_finite, law, other_strea
 from assay.proof.laws.state import saved_and_loaded, untouched
 
 METRICS = {"td_error": 0.7, "samples": 1.0}
-"""What losses tell an optimizer besides gradients: means of metrics, of one decision an update."""
+"""Metrics that an optimizer gets besides gradients: means, of one decision per update."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class OptimizerCase:
     sizes: tuple[int, ...]
 
     def values(self) -> list[Tensor]:
-        """Flat tensors at the start."""
+        """Returns flat tensors at the start."""
         return [normal(f"parameters {place}", (size,)).to(self.dtype) for place, size in enumerate(self.sizes)]
 
     def gradients(self, time: int) -> list[Tensor]:
-        """Those of an update."""
+        """Returns the gradients of an update."""
         return [normal(f"gradients {time} {place}", (size,)).to(self.dtype) for place, size in enumerate(self.sizes)]
 
     def sums(self, time: int) -> Sums:
-        """The metrics of an update; an episode is over after the third."""
+        """Returns the metrics of an update; an episode is over after the third."""
         told = {**METRICS, "episode_over": float(time == 2)}
         return {name: [(torch.tensor(value), torch.tensor(1.0))] for name, value in told.items()}
 
@@ -49,13 +49,13 @@ CASES = (
 
 
 def walk(part: Any, case: OptimizerCase, values: list[Tensor], state: State, first: int, steps: int) -> None:
-    """So many updates from time `first` on, in place."""
+    """Applies updates from time `first` on, in place."""
     for time in range(first, first + steps):
         part.step(values, case.gradients(time), case.sums(time), state)
 
 
 def held_still(part: Any) -> Any:
-    """The optimizer, and those inside it, at learning rate 0."""
+    """Returns the optimizer, and those inside it, at learning rate 0."""
     for name, below in children(part):
         if name == "learning_rate":
             part = changed(part, (name,), 0.0)
@@ -65,7 +65,7 @@ def held_still(part: Any) -> Any:
 
 
 def tensors_in(tree: Any) -> Iterator[Tensor]:
-    """The tensors and numbers of a state."""
+    """Yields the tensors and numbers of a state."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, list | tuple):
@@ -150,5 +150,5 @@ OPTIMIZER = Contract("optimizer", (runs, declared, moves, still, repeats, resume
 
 
 def check_optimizer(part: Any) -> list[Finding]:
-    """The laws of an optimizer."""
+    """Checks the laws of an optimizer."""
     return OPTIMIZER.check(part)

@@ -1,4 +1,4 @@
-"""What a value of a user's file is: a part of a slot, a plain function, an environment, a recipe, or none of them."""
+"""Recognises values of a user's file: a part of a slot, a plain function, an environment, a recipe, or none of them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Thing:
 
 # ---------------------------------------------------------------------------------------------------- classes
 def kind_of(cls: type) -> str | None:
-    """The slot that a class inherits, "environment" for one that can be reset and stepped, or None."""
+    """Returns the slot that a class inherits, "environment" for one that can be reset and stepped, or None."""
     slot = slot_of(cls)
     if slot is None and all(callable(getattr(cls, name, None)) for name in ("reset", "step")):
         return ENVIRONMENT
@@ -46,20 +46,20 @@ def kind_of(cls: type) -> str | None:
 
 
 def instances(cls: type) -> list[Any]:
-    """The default instance of a class, or those of its `examples`."""
+    """Returns the default instance of a class, or those of its `examples`."""
     listed = [cls(**settings) for settings in getattr(cls, "examples", ())]
     if is_dataclass(cls):
         required = [f.name for f in fields(cls) if f.init and f.default is MISSING and f.default_factory is MISSING]
         if required and not listed:
             names = ", ".join(required)
-            raise AssayError(f"{cls.__name__} has settings without a default ({names}); give defaults, or `examples`")
+            raise AssayError(f"{cls.__name__} has settings without a default ({names}). Add defaults, or `examples`")
         return listed if required else [cls(), *listed]
     return listed or [cls()]
 
 
 # ---------------------------------------------------------------------------------------------------- functions
 def kind_of_function(function: Callable[..., Any]) -> str | None:
-    """A reward, a loss or an advantage, by the names of its arguments, then by its own; None where it is none."""
+    """Returns reward, loss or advantage function, by the names of its arguments, then by its own; None for others."""
     arguments = list(inspect.signature(function).parameters)
     name = function.__name__.lower()
     if not arguments or name.startswith("_"):
@@ -78,7 +78,7 @@ def kind_of_function(function: Callable[..., Any]) -> str | None:
 
 
 def required_of(function: Callable[..., Any]) -> list[str]:
-    """Arguments without a default."""
+    """Returns arguments without a default."""
     return [one.name for one in inspect.signature(function).parameters.values() if one.default is one.empty]
 
 
@@ -91,7 +91,7 @@ FUNCTIONS: dict[str, Callable[[Any], list[Finding]]] = {
 
 # ---------------------------------------------------------------------------------------------------- recipes
 def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
-    """Every part of a recipe; its terms are tried with its own models, made small."""
+    """Yields every part of a recipe; its terms are tried with its own models, made small."""
     for phase in recipe.before:
         yield from recipe_things(f"{name}, {phase.name}", phase.recipe)
     recipe = recipe.at(Progress())
@@ -127,7 +127,7 @@ def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
 
 
 def recipes_in(module: ModuleType) -> dict[str, Recipe]:
-    """Recipes by name: values, `METHOD` in each of its worlds, and a function `recipe` that needs no argument."""
+    """Returns recipes by name: values, `METHOD` in each of its worlds, and a function `recipe()`."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, Recipe)}
     method = vars(module).get("METHOD")
     for world in getattr(method, "worlds", ()):
@@ -140,7 +140,7 @@ def recipes_in(module: ModuleType) -> dict[str, Recipe]:
 
 # ---------------------------------------------------------------------------------------------------- files
 def things_in(module: ModuleType) -> Iterator[Thing]:
-    """Everything in a module that can be checked, in the order of the file; parts of several recipes once."""
+    """Yields everything in a module that can be checked, in the order of the file; parts of several recipes once."""
     values = {name: value for name, value in vars(module).items() if not name.startswith("_")}
     made = {type(value) for value in values.values()}
     for name, value in values.items():
@@ -155,7 +155,7 @@ def things_in(module: ModuleType) -> Iterator[Thing]:
 
 
 def thing_of(name: str, value: Any, module: str) -> Iterator[Thing]:
-    """A function or class that the module defines, or an instance of a part, theirs or ours; nothing for all else."""
+    """Returns a function or class that the module defines, or an instance of any part; None for all else."""
     if inspect.isfunction(value):
         kind = kind_of_function(value) if value.__module__ == module else None
         if kind is not None:
@@ -172,7 +172,7 @@ def thing_of(name: str, value: Any, module: str) -> Iterator[Thing]:
 
 
 def check_class(kind: str, cls: type) -> list[Finding]:
-    """The laws on every instance of a class; an environment is made by the class itself."""
+    """Checks the laws on every instance of a class; an environment is made by the class itself."""
     if kind == ENVIRONMENT:
         return check_environment(cls)
     return [finding for instance in instances(cls) for finding in CONTRACTS[kind].check(instance)]

@@ -32,17 +32,17 @@ class Summed:
     together: ClassVar[str | None] = None
 
     def count(self, batch: Experience) -> Tensor:
-        """Number of decisions that have a target."""
+        """Returns number of decisions that have a target."""
         return self.target.rows(batch).num_decisions
 
     def __call__(self, batch: Experience, view: View) -> Loss:
-        """Targets of ensembles are averaged."""
+        """Returns targets of ensembles are averaged."""
         rows = self.target.rows(batch)
         return Loss((over_members(self.target(batch, view)) * rows.weight).sum(), self.count(batch))
 
 
 def cases_with_targets(part: Summed | Td, benches: Sequence[Bench] = STANDARD) -> list[TermCase] | list[Unsuited]:
-    """The inputs in which every decision has a target: none stands in the last column if what follows is needed."""
+    """Returns inputs in which every decision has a target: none in the last column if the next step is needed."""
     cases = cases_on(part, benches)
 
     def is_whole(batch: Experience) -> bool:
@@ -53,7 +53,7 @@ def cases_with_targets(part: Summed | Td, benches: Sequence[Bench] = STANDARD) -
 
 
 def viewed(part: Any, case: TermCase) -> tuple[Experience, BenchView]:
-    """The case's batch, whose columns take gradient, and a view of it."""
+    """Returns the case's batch, whose columns take gradient, and a view of it."""
     record, outputs = seen_by(part, case.batch)
     record = watched_columns(record)
     return record, BenchView(case.bench, record, Scored(**outputs))
@@ -112,7 +112,7 @@ def pulls(part: Td, case: TermCase) -> Iterator[str]:
 
 
 def held(fit: Regression) -> Td:
-    """A fit in the loss of a state value."""
+    """Returns a fit in the loss of a state value."""
     return Td(NextValue(value="value"), fit, OfState("value"))
 
 
@@ -121,7 +121,7 @@ FIT = Contract("fit", (*COMMON, targets, alone, pulls), cases_with_targets, held
 
 # ---------------------------------------------------------------------------------------------------- predictions
 def fitted(prediction: Prediction) -> Td:
-    """The prediction inside the loss of a critic, fitted to what follows."""
+    """Returns the prediction inside the loss of a critic, fitted to what follows."""
     return Td(NextValue(value="value"), Squared(), prediction)
 
 

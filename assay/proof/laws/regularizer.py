@@ -48,5 +48,5 @@ REGULARIZER = Contract("regularizer", (*COMMON, policy_only, divergence), cases_
 
 
 def check_regularizer(part: Any, benches: Sequence[Bench] = STANDARD) -> list[Finding]:
-    """The laws of a regularizer; `benches` where it asks for models that the standard ones lack."""
+    """Checks the laws of a regularizer; `benches` where it asks for models that the standard ones lack."""
     return REGULARIZER.check(part, cases_on(part, benches))

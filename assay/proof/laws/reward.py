@@ -34,7 +34,7 @@ HOSTILE = ("", " ", "\n\n", "\x00", "12" * 500, "∑ 数 🙂", "nan", "1e999", 
 
 
 def is_certain(part: Any) -> bool:
-    """Whether the reward does not declare chance."""
+    """Returns whether the reward does not declare chance."""
     return not getattr(part, "stochastic", False)
 
 
@@ -48,12 +48,12 @@ class RowsCase:
 
 
 def text_row(completion: str, prompt: str = "1+2=", answer: str = "3") -> dict[str, Any]:
-    """One completion, as a prompt task describes it."""
+    """Returns one completion, as a prompt task describes it."""
     return {"prompt": prompt, "completion": completion, "answer": answer, "reward": 0.0, "cut": False, "fault": None}
 
 
 def control_row(total: float, length: int) -> dict[str, Any]:
-    """One episode, as a stepping task describes it."""
+    """Returns one episode, as a stepping task describes it."""
     return {
         "return": total,
         "length": length,
@@ -69,9 +69,7 @@ TEXT_CASES = (
         [text_row("3"), text_row("4"), text_row("3"), text_row("30", "10+20=", "30")],
     ),
     RowsCase("one completion", [text_row("3")]),
-    RowsCase(
-        "completions that no one expects: empty, huge, not ASCII, special tokens", [text_row(text) for text in HOSTILE]
-    ),
+    RowsCase("unexpected completions: empty, huge, not ASCII, special tokens", [text_row(text) for text in HOSTILE]),
 )
 CONTROL_CASES = (
     RowsCase(
@@ -89,18 +87,18 @@ class RewardFunction:
 
     @property
     def stochastic(self) -> bool:
-        """As the function's attribute says."""
+        """Returns the function's attribute."""
         return bool(getattr(self.function, "stochastic", False))
 
     def __call__(self, rows: Rows) -> list[float]:
-        """The function's numbers; anything that is not one finite number a row is refused."""
+        """Returns the function's numbers; refuses anything but one finite number per row."""
         parameters = inspect.signature(self.function).parameters.values()
         named = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
         if named and named[0].name in PLURALS:
             unknown = [one.name for one in named if one.name not in PLURALS and one.default is one.empty]
             if unknown:
                 raise AssayError(
-                    f"it asks for {', '.join(unknown)}; a reward function can ask for rows, or for {', '.join(PLURALS)}"
+                    f"it takes {', '.join(unknown)}; a reward function takes rows, or {', '.join(PLURALS)}"
                 )
             given = {one.name: [row[PLURALS[one.name]] for row in rows] for one in named if one.name in PLURALS}
             return numbers_in(self.function(**given), len(rows))
@@ -108,7 +106,7 @@ class RewardFunction:
 
 
 def numbers_in(values: Any, num_rows: int) -> list[float]:
-    """The values as floats; AssayError for what is not one finite number a row."""
+    """Returns the values as floats; AssayError for anything but one finite number per row."""
     if not isinstance(values, Sequence | Tensor | np.ndarray) or isinstance(values, str | bytes):
         raise AssayError(f"it returned {type(values).__name__}; it must return a list with one number for each row")
     if np.ndim(values) == 0 or len(values) != num_rows:
@@ -125,7 +123,7 @@ def numbers_in(values: Any, num_rows: int) -> list[float]:
 
 
 def rows_cases(part: RewardFunction) -> Sequence[RowsCase]:
-    """Texts; episodes of control where the function asks for what texts do not have; both where it takes both."""
+    """Returns texts, or control episodes if the function takes what texts lack; both if it takes both."""
     if next(iter(inspect.signature(part.function).parameters), "") in PLURALS:
         return TEXT_CASES
     try:
@@ -184,7 +182,7 @@ REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_
 
 # ---------------------------------------------------------------------------------------------------- parts
 class StandIn:
-    """A model that a reward may read: critic and actor at once, a smooth function of each column's own numbers."""
+    """A model that a reward may ask for: critic and actor at once, a smooth function of each column's own numbers."""
 
     def __call__(self, context: Mapping[str, Tensor], action: Tensor | None = None) -> Tensor:
         """Values [B, T] of contexts, or [1, B, T] of actions in them."""
@@ -193,10 +191,8 @@ class StandIn:
         return value.float() if action is None else (value + flat(action.double()).sin()).float().unsqueeze(0)
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Log-probabilities of the decisions, and what else is asked for."""
-        value = self(batch.context, batch.action)[0]
-        logits = torch.stack([value, -value, 0.5 * value], -1) if Need.LOGITS in needs else None
-        return Scored(-value.exp() * batch.mask, value.exp() * batch.mask if Need.ENTROPY in needs else None, logits)
+        """Log-probabilities of the decisions."""
+        return Scored(-self(batch.context, batch.action)[0].exp() * batch.mask)
 
 
 def flat(column: Tensor) -> Tensor:
@@ -205,21 +201,21 @@ def flat(column: Tensor) -> Tensor:
 
 
 class StandIns:
-    """A stand-in under each name that a part declares."""
+    """A stand-in for each model that a reward declares in `models`."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
 
     def model(self, name: str) -> StandIn:
-        """The stand-in; AssayError where the part did not declare it."""
+        """Returns a stand-in; AssayError if the reward did not declare the model."""
         if name not in self.names:
             raise AssayError(f"it asks for the model '{name}' and declares {', '.join(self.names) or 'none'}")
         return StandIn()
 
-    @torch.no_grad()
     def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
         """All rows at once."""
-        return function(self.model(name), experience)
+        with torch.no_grad():
+            return function(self.model(name), experience)
 
 
 @dataclass(frozen=True)
@@ -231,17 +227,17 @@ class RewardCase:
     batch: Experience
 
     def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
-        """The experience after the reward."""
+        """Returns the experience after the reward."""
         after = part(self.batch if batch is None else batch, Scene(self.task, StandIns(part.models)))
         if not isinstance(after, Experience):
             raise AssayError(
-                f"a reward returns the experience with its rewards, this one returned {type(after).__name__}"
+                f"a reward must return the experience with its rewards; this one returned {type(after).__name__}"
             )
         return after
 
 
 def reward_cases(part: Any, task: DemonstratedTask | None = None) -> list[RewardCase]:
-    """Demonstrations, some of them spoilt, one of them an infrastructure fault."""
+    """Returns demonstrations, some of them corrupted, one of them an infrastructure fault."""
     used = addition(1) if task is None else task
     shown_rows = used.demonstrate(np.array([0, 1, 0, 2, 3, 4]), 0)
     mask = shown_rows.mask.clone()
@@ -255,7 +251,7 @@ def reward_cases(part: Any, task: DemonstratedTask | None = None) -> list[Reward
 
 @law("rewards are finite, one for each decision, and zero where the mask is false")
 def rewards(part: Any, case: RewardCase) -> Iterator[str]:
-    """And the rest of the record stays; a faulty row gets no reward."""
+    """The rest of the record is unchanged; a faulty row gets no reward."""
     after, batch = case.rewarded(part), case.batch
     if after.reward.shape != batch.mask.shape or not is_finite(after.reward):
         yield f"rewards have shape {tuple(after.reward.shape)} and are {shown(after.reward)}"
@@ -282,7 +278,7 @@ def repeats(part: Any, case: RewardCase) -> Iterator[str]:
 
 @law("inputs are not modified")
 def unmodified(part: Any, case: RewardCase) -> Iterator[str]:
-    """The experience that was handed in is as it was."""
+    """The input experience is unchanged."""
     batch = case.batch.map(torch.clone)
     case.rewarded(part, batch)
     before = dict(columns_of(case.batch))
@@ -304,6 +300,6 @@ REWARD = Contract("reward", (rewards, repeats, unmodified, rows_and_padding), re
 
 
 def check_reward(part: Any, task: DemonstratedTask | None = None) -> list[Finding]:
-    """The laws of a reward: a part that inherits `Reward`, or a function of rows (or of completions)."""
+    """Checks the laws of a reward: a part that inherits `Reward`, or a function of rows (or of completions)."""
     is_part = getattr(part, "slot", None) == "reward"
     return REWARD.check(part, reward_cases(part, task)) if is_part else REWARD_FUNCTION.check(RewardFunction(part))

@@ -36,14 +36,14 @@ GAME = RepeatedGame("prisoners-dilemma", Rules(PRISONERS_DILEMMA, rounds=3))
 
 
 def small_actor(spec: Spec) -> ModelSpec:
-    """An actor that suits the task, made small."""
+    """Returns an actor that suits the task, made small."""
     if isinstance(spec.action, Vocabulary):
         return Policy(Transformer(16, 1, 2))
     return Policy(Table() if isinstance(spec.observation, Discrete) else Perceptron((8,)))
 
 
 def built(model: ModelSpec, spec: Spec) -> nn.Module:
-    """The model with weights that are the same every time and not at their start."""
+    """Returns the model with weights that are the same every time and not at their start."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(7)
         module = model.build(spec)
@@ -62,11 +62,11 @@ class RolloutCase:
     model: ModelSpec | None = None
 
     def actor(self) -> Any:
-        """The given actor, or a small one that suits the task."""
+        """Returns the given actor, or a small one that suits the task."""
         return built(self.model or small_actor(self.task.spec), self.task.spec)
 
     def gather(self, part: Any, seed: int = 1, starts: np.ndarray = STARTS, state: Any = None) -> Experience:
-        """Fresh experience from a new start, or from a state."""
+        """Returns fresh experience from a new start, or from a state."""
         asked = starts if part.num_starts else np.empty(0, dtype=np.int64)
         scene = Scene(self.task, draw=Draw(seed, (0,)), actor=self.actor(), starts=asked)
         gathered: Experience = part(scene, part.init(scene) if state is None else state)
@@ -76,7 +76,7 @@ class RolloutCase:
 def rollout_cases(
     part: Any, task: Task | None = None, actor: ModelSpec | None = None
 ) -> list[RolloutCase] | list[Unsuited]:
-    """A task of each kind, or the given one; only those that the rollout and the actor can start on."""
+    """Returns a task of each kind, or the given one; only those that the rollout and the actor can start on."""
     found = []
     for one in (addition(1), chain(4), cartpole(), pendulum(), GAME) if task is None else (task,):
         case = RolloutCase(f"task {one.name}", one, actor)
@@ -86,7 +86,9 @@ def rollout_cases(
             continue
         found.append(case)
     return found or [
-        Unsuited("every task", "it refuses the given task, or tokens, choices, torques and numbered states alike")
+        Unsuited(
+            "every task", "it refuses the given task, or tokens, discrete and continuous actions, and numbered states"
+        )
     ]
 
 
@@ -154,7 +156,7 @@ def subset(part: Any, case: RolloutCase) -> Iterator[str]:
 
 
 def is_there(record: Experience, num: int) -> torch.Tensor:
-    """The mask of the first columns, with axes to multiply actions by."""
+    """Returns the mask of the first columns, with axes to multiply actions by."""
     mask = record.mask[:, :num]
     return mask.view(*mask.shape, *[1] * (record.action.dim() - 2))
 
@@ -198,20 +200,20 @@ class Overheard:
         self.token, self.size, self.num, self.heard = token, size, 0, list[list[int]]()
 
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Overheard:
-        """Itself, with so many rows."""
+        """Returns itself with this number of rows."""
         self.heard += [list(prompt) for prompt in prompts]
         self.num = sum(repeats)
         return self
 
     def logits(self) -> torch.Tensor:
-        """All weight on its token."""
+        """Returns logits with all weight on its token."""
         return torch.full((self.num, self.size), -30.0).index_fill(1, torch.tensor([self.token]), 30.0)
 
     def push(self, tokens: torch.Tensor) -> None:
-        """Nothing to remember."""
+        """Does nothing: it has no state."""
 
     def keep(self, rows: torch.Tensor) -> None:
-        """Goes on with these rows."""
+        """Continues with these rows."""
         self.num = len(rows)
 
 
@@ -236,7 +238,7 @@ ROLLOUT = Contract("rollout", LAWS, rollout_cases)
 
 
 def check_rollout(part: Any, task: Task | None = None, actor: ModelSpec | None = None) -> list[Finding]:
-    """The laws of a rollout, on a task or on one of each kind, with an actor or with a small one that suits."""
+    """Checks the laws of a rollout, on a task or on one of each kind, with an actor or with a small one that suits."""
     return ROLLOUT.check(part, rollout_cases(part, task, actor))
 
 
@@ -250,17 +252,17 @@ class ExploreCase:
     spec: Spec
 
     def explorer(self, part: Any) -> Any:
-        """The exploring actor."""
+        """Returns the exploring actor."""
         return part.wrap(built(self.model, self.spec), ALONE, part.init(ALONE))
 
     def contexts(self, num: int, same: bool) -> dict[str, torch.Tensor]:
-        """N observations, all different or all the same."""
+        """Returns N observations, all different or all the same."""
         seen = normal("explored", (1 if same else num, 3)).float()
         return {"observation": seen.expand(num, 3)}
 
 
 def explore_cases(part: Any) -> list[ExploreCase] | list[Unsuited]:
-    """The actors that the exploration can wrap."""
+    """Returns the actors that the exploration can wrap."""
     found = []
     for name, model, spec in (
         ("choices, action values", Policy(Perceptron((8,)), Greedy()), CHOICES),
@@ -321,5 +323,5 @@ EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture), explore_cas
 
 
 def check_explore(part: Any) -> list[Finding]:
-    """The laws of exploration around an actor."""
+    """Checks the laws of exploration around an actor."""
     return EXPLORE.check(part)

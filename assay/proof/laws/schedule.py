@@ -20,7 +20,7 @@ class ProgressCase:
 
 
 def progress_cases(part: Any) -> list[ProgressCase]:
-    """From the first step to one after the last, and a run of one step."""
+    """Returns moments from the first step to one after the last, and a run of one step."""
     moments = [Progress(step, 10) for step in (0, 1, 5, 10, 11)] + [Progress(0, 1)]
     return [ProgressCase(f"step {moment.step} of {moment.num_steps}", moment) for moment in moments]
 
@@ -39,5 +39,5 @@ SCHEDULE = Contract("schedule", (finite,), progress_cases)
 
 
 def check_schedule(part: Any) -> list[Finding]:
-    """The laws of a schedule."""
+    """Checks the laws of a schedule."""
     return SCHEDULE.check(part)

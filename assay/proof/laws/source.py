@@ -1,4 +1,4 @@
-"""Laws of sources: what they yield was given to them or is the task's, and resuming reproduces it."""
+"""Laws of sources: they yield only what they were given or what the task demonstrates, and resume exactly."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ class TwoSums:
     """Sums with a right and a wrong answer."""
 
     def item(self, ordinal: int, split: int) -> Item:
-        """The sum of the ordinal and one."""
+        """Returns the sum of the ordinal and one."""
         total = ordinal + 1
         return Item(f"{ordinal}+1=", str(total), str(total), {"rejected": str(total + 1)})
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the sum."""
+        """Returns 1 for the sum."""
         return Score(float(completion == item.answer))
 
 
 def pairs_task() -> PairsTask:
-    """Preference pairs that need no file."""
+    """Returns preference pairs that need no file."""
     return PairsTask(PromptTask("pairs of sums", TwoSums(), CharacterTokenizer(), max_prompt=12, max_tokens=12))
 
 
 def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list[Unsuited]:
-    """Both worlds and pairs, or the given task; only those that the source can start on."""
+    """Returns both worlds and pairs, or the given task; only those that the source can start on."""
     tokens, torques = build(TOKENS, RAGGED), build(TORQUES, EPISODES)
     goals = grid_task("four rooms", FOUR_ROOMS, 20)
     worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (cartpole(), torques), (pairs_task(), tokens)]
@@ -76,7 +76,7 @@ def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list
 
 
 def marked(batch: Experience) -> Experience:
-    """The batch, repeated until there are enough decisions, with a different reward for each of them."""
+    """Returns the batch, repeated until there are enough decisions, with a different reward for each of them."""
     times = -(-ENOUGH // int(batch.mask.sum()))
     copies = [
         replace(batch, group=(batch.group if batch.group is not None else torch.arange(len(batch))) + 100 * k)
@@ -89,18 +89,18 @@ def marked(batch: Experience) -> Experience:
 
 
 def step(part: Any, case: SourceCase, state: Any, number: int) -> list[Experience]:
-    """The batches of one step."""
+    """Returns the batches of one step."""
     fresh = replace(case.fresh, reward=case.fresh.reward + 10_000 * number * case.fresh.mask)
     return [batch.map(torch.clone) for batch in part(Scene(case.task, draw=Draw(3, (number,)), fresh=fresh), state)]
 
 
 def rewards(batches: list[Experience]) -> Tensor:
-    """The rewards of all decisions that were yielded: which decisions these are."""
+    """Returns the rewards of all decisions that were yielded: which decisions these are."""
     return torch.cat([batch.reward[batch.mask] for batch in batches]) if batches else torch.empty(0)
 
 
 def same(mine: list[Experience], other: list[Experience]) -> Iterator[str]:
-    """Batches that differ."""
+    """Yields batches that differ."""
     if len(mine) != len(other):
         yield f"{len(mine)} batches instead of {len(other)}"
         return
@@ -137,11 +137,11 @@ def own(part: Any, case: SourceCase) -> Iterator[str]:
                 & (place == place.round())
             )
             if not bool(known.all()) and not decisions_of(batch) <= shown_by(case.task, batch):
-                yield f"at step {number} it yielded decisions that nobody gave it: rewards {found[~known][:5].tolist()}"
+                yield f"at step {number} it yielded decisions not given to it: rewards {found[~known][:5].tolist()}"
 
 
 def decisions_of(batch: Experience) -> set[str]:
-    """Each decision with its start, what was done and what it was worth, as text."""
+    """Returns each decision with its start, action and reward, as text."""
     row, column = batch.mask.nonzero(as_tuple=True)
     start = batch.extra["start"][row].tolist() if "start" in batch.extra else [None] * len(row)
     done, worth = batch.action[row, column].tolist(), batch.reward[row, column].tolist()
@@ -149,7 +149,7 @@ def decisions_of(batch: Experience) -> set[str]:
 
 
 def shown_by(task: Task, batch: Experience) -> set[str]:
-    """The decisions that the task shows for the starts of a batch."""
+    """Returns the decisions that the task shows for the starts of a batch."""
     if "start" not in batch.extra or bool((batch.extra["start"] < 0).any()):
         return set()
     starts, found = torch.unique(batch.extra["start"]).numpy(), set[str]()
@@ -204,5 +204,5 @@ SOURCE = Contract("source", (runs, yields, own, each_epoch, repeats, resumes, un
 
 
 def check_source(part: Any, task: Task | None = None) -> list[Finding]:
-    """The laws of a source, on a task or on one of each world."""
+    """Checks the laws of a source, on a task or on one of each world."""
     return SOURCE.check(part, source_cases(part, task))

@@ -1,4 +1,4 @@
-"""What a part remembers, there and back again: through the store that runs use."""
+"""Saves and loads the state of a part, through the store that runs use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from assay.engine.loop import frozen, thawed
 
 
 def saved_and_loaded(state: Any, fresh: Any) -> Any:
-    """The state after a save to disk and a load into the state of a new start."""
+    """Returns the state after a save to disk and a load into the state of a new start."""
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         try:
             path = store.save(Path(folder), 0, {"state": frozen(state)}, facts={})
@@ -24,5 +24,5 @@ def saved_and_loaded(state: Any, fresh: Any) -> Any:
 
 
 def untouched(value: Any) -> Any:
-    """A copy that later changes cannot reach; simulations are copied by their snapshots."""
+    """Returns a deep copy; simulations are copied by their snapshots."""
     return copy.deepcopy(frozen(value))

@@ -36,13 +36,13 @@ class TaskCase:
 
     @property
     def scene(self) -> Scene:
-        """What a task change is called with."""
+        """Returns the argument of a task change."""
         actor = None if self.model is None else built(self.model, self.task.spec)
         return Scene(self.task, draw=Draw(4, (9,)), actor=actor)
 
 
 def task_cases(part: Any, task: Task | None = None) -> list[TaskCase] | list[Unsuited]:
-    """Tasks of several kinds, or the given one, with and without a policy; those that it does not refuse."""
+    """Returns tasks of several kinds, or the given one, with and without a policy; those that it does not refuse."""
     found = []
     for one in (uncertain_cartpole(), cartpole(), chain(4), addition(1)) if task is None else (task,):
         policies = {"no policy yet": None, "a policy": small_actor(one.spec)}
@@ -59,13 +59,13 @@ def task_cases(part: Any, task: Task | None = None) -> list[TaskCase] | list[Uns
 
 
 def played(task: Task) -> Experience:
-    """What a small policy does in a task."""
+    """Plays a small policy in a task."""
     actor = built(small_actor(task.spec), task.spec)
     return task.play(actor, STARTS, np.zeros_like(STARTS), Draw(1), split=0, greedy=False)
 
 
 def plays_alike(one: Task, other: Task) -> bool:
-    """Whether the same policy has the same episodes in both tasks."""
+    """Returns whether the same policy has the same episodes in both tasks."""
     if one.spec != other.spec:
         return False
     mine, theirs = dict(columns_of(played(one))), dict(columns_of(played(other)))
@@ -74,7 +74,7 @@ def plays_alike(one: Task, other: Task) -> bool:
 
 @law("it gives a task with the same observations and actions, or None")
 def spaces(part: Any, case: TaskCase) -> Iterator[str]:
-    """So that the models of the program fit."""
+    """The models of the program must fit."""
     given = part(case.scene)
     if given is None:
         return
@@ -87,7 +87,7 @@ def spaces(part: Any, case: TaskCase) -> Iterator[str]:
 
 @law("None only if there is nothing to do: without a policy there is")
 def first(part: Any, case: TaskCase) -> Iterator[str]:
-    """A phase that is left out hands its predecessor's policy on; the first one has no predecessor."""
+    """A skipped phase passes its predecessor's policy on; the first one has no predecessor."""
     if case.model is None and part(case.scene) is None:
         yield "it leaves the first phase out, so that no phase has a policy"
 
@@ -123,5 +123,5 @@ TASK_CHANGE = Contract("task_change", (runs, spaces, first, repeats, unmodified)
 
 
 def check_task_change(part: Any, task: Task | None = None) -> list[Finding]:
-    """The laws of a task change, on a task or on one of each kind."""
+    """Checks the laws of a task change, on a task or on one of each kind."""
     return TASK_CHANGE.check(part, task_cases(part, task))

@@ -26,13 +26,13 @@ ROW_COLUMNS = ("group", "episode", "source")
 
 
 def cases_on(term: Any, benches: Sequence[Bench] = STANDARD) -> list[TermCase] | list[Unsuited]:
-    """The inputs of a term on the benches that suit it."""
+    """Returns the inputs of a term on the benches that suit it."""
     cases, refusals = fitting(settled(term), benches)
     return cases or [Unsuited("every bench", f"no bench suits it ({'; '.join(refusals)})")]
 
 
 def differences(mine: Trial, other: Trial, limit: float = TIGHT) -> Iterator[str]:
-    """What differs between two trials that must agree: sum, count, metrics, gradients."""
+    """Yields the differences of two trials that must agree: sum, count, metrics, gradients."""
     if gap(mine.sum, other.sum) > limit:
         yield f"the sum is {shown(mine.sum)} instead of {shown(other.sum)}"
     if gap(mine.count, other.count) > limit:
@@ -46,26 +46,26 @@ def differences(mine: Trial, other: Trial, limit: float = TIGHT) -> Iterator[str
 
 
 def mean(metric: tuple[float, float]) -> float:
-    """A metric's sum divided by its count."""
+    """Returns a metric's sum divided by its count."""
     return metric[0] / max(1.0, metric[1])
 
 
 def gradient_differences(
     kind: str, mine: Mapping[str, Tensor], other: Mapping[str, Tensor], limit: float
 ) -> Iterator[str]:
-    """Gradients that differ, by name."""
+    """Yields gradients that differ, by name."""
     for name, gradient in mine.items():
         if gap(gradient, other[name]) > limit:
             yield f"the gradient in {kind} {name} is {shown(gradient)} instead of {shown(other[name])}"
 
 
 def rows_of(trial: Trial, rows: Tensor) -> Trial:
-    """The trial with the policy's gradients in another order of rows."""
+    """Returns the trial with the policy's gradients in another order of rows."""
     return replace(trial, policy={name: gradient[rows] for name, gradient in trial.policy.items()})
 
 
 def added(trials: Sequence[Trial], order: Tensor) -> Trial:
-    """Trials of micro-batches added up; the policy's gradients in the order of the whole."""
+    """Returns trials of micro-batches added up; the policy's gradients in the order of the whole."""
     first = trials[0]
     back = torch.argsort(order)
     policy = {name: torch.cat([trial.policy[name] for trial in trials])[back] for name in first.policy}
@@ -80,7 +80,7 @@ def added(trials: Sequence[Trial], order: Tensor) -> Trial:
 
 
 def littered(batch: Experience) -> Experience:
-    """The batch with other numbers wherever the mask is false, in all columns that only speak of decisions."""
+    """Returns the batch with other numbers wherever the mask is false, in all columns of decisions."""
     spoken = {
         "logp",
         "reward",
@@ -104,7 +104,7 @@ def littered(batch: Experience) -> Experience:
 
 
 def with_last_action(batch: Experience) -> Experience:
-    """The batch with the action of each row's first decision in its last column too: padding is not an action."""
+    """Returns the batch with the first action of each row in its last column too: padding is not an action."""
     rows, first = torch.arange(len(batch)), batch.mask.to(torch.uint8).argmax(1)
     action, context = batch.action.clone(), {name: value.clone() for name, value in batch.context.items()}
     action[:, -1] = action[rows, first]
@@ -124,7 +124,7 @@ def declared(part: Any, case: TermCase) -> Iterator[str]:
 
 
 def is_need(need: Any) -> bool:
-    """Whether it is a need that the engine knows, or an annotation: a call with the names of a column and a model."""
+    """Returns whether it is a need that the engine knows, or an annotation (a callable with column and model)."""
     named = all(isinstance(getattr(need, name, None), str) for name in ("column", "model"))
     return isinstance(need, Need) or (named and callable(need))
 

@@ -1,4 +1,4 @@
-"""Laws of wrappers: who acts once training is over. Axes: N rows."""
+"""Laws of wrappers: the policy to deploy after training. Axes: N rows."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class WrapperCase:
     actor: ModelSpec
 
     def wrapped(self, part: Any) -> Any:
-        """The actor that is handed out."""
+        """Returns the wrapped actor."""
         critic = built(Critic(Perceptron((8,)), ActionValue()), self.spec)
         models = dict.fromkeys(part.reads, critic) | {part.actor: built(self.actor, self.spec)}
         return part.around(models)
 
     def decide(self, part: Any, rows: slice = slice(None), *, mode: bool = False) -> tuple[Tensor, Tensor]:
-        """(action, logp) of some rows."""
+        """Returns (action, logp) of some rows."""
         actor = self.wrapped(part)
         context = {"observation": normal("wrapped", (ROWS, 3)).float()[rows]}
         uniform = random.uniform_tensor(Draw(6), (ROWS, actor.num_draws))[rows]
@@ -60,7 +60,7 @@ class TokenCase:
     spec: Spec = TOKENS
 
     def decide(self, part: Any, rows: slice = slice(None), *, mode: bool = False) -> tuple[Tensor, Tensor]:
-        """(tokens with their prompt, log-probability of the completion) of some rows."""
+        """Returns (tokens with their prompt, log-probability of the completion) of some rows."""
         actor, starts = part.around({part.actor: built(Policy(Transformer(8, 1, 2)), self.spec)}), np.arange(ROWS)[rows]
         assert isinstance(self.spec.action, Vocabulary)
         prompts = [[self.spec.action.bos, 3 + start % 4] for start in starts.tolist()]
@@ -71,7 +71,7 @@ class TokenCase:
 
 
 def wrapper_cases(part: Any) -> list[WrapperCase | TokenCase]:
-    """Torques and choices; tokens for those that refuse both."""
+    """Returns continuous and discrete actions; tokens for wrappers that refuse both."""
     body = Perceptron((8,))
     torques = WrapperCase("torques", TORQUES, Policy(body, SquashedGaussian()))
     control = [torques, WrapperCase("choices", CHOICES, Policy(body))]
@@ -110,7 +110,7 @@ def inside(part: Any, case: WrapperCase | TokenCase) -> Iterator[str]:
     action, logp = case.decide(part)
     space = case.spec.action
     if not is_finite(logp) or len(logp) != ROWS:
-        yield "log-probabilities are not finite, or not one a row"
+        yield "log-probabilities are not finite, or not one per row"
     low = torch.tensor(space.low) if isinstance(space, Box) else torch.zeros(())
     many = space.size if isinstance(space, Vocabulary) else getattr(space, "n", 1)
     high = torch.tensor(space.high) if isinstance(space, Box) else torch.tensor(float(many) - 1.0)
@@ -122,5 +122,5 @@ WRAPPER = Contract("wrapper", (runs, declared, rows_alone, inside), wrapper_case
 
 
 def check_wrapper(part: Any) -> list[Finding]:
-    """The laws of a wrapper."""
+    """Checks the laws of a wrapper."""
     return WRAPPER.check(part)

@@ -29,20 +29,20 @@ from assay.tasks.control.stepping import SteppedTask
 
 # ---------------------------------------------------------------------------------------------------- spaces
 def space_of(space: Any, role: str, name: str) -> Discrete | Box:
-    """Assay's space for a Gymnasium space; `role` and `name` are for the message."""
+    """Returns Assay's space for a Gymnasium space; `role` and `name` are for the message."""
     spaces = require("gymnasium.spaces", "control", f"task '{name}'")
     if isinstance(space, spaces.Discrete):
         return Discrete(int(space.n))
     if isinstance(space, spaces.Box):
         low, high = (np.asarray(bound, np.float64).reshape(-1).tolist() for bound in (space.low, space.high))
         return Box(tuple(low), tuple(high))
-    fix = "wrap the environment so that it is (gymnasium.wrappers)"
-    raise AssayError(f"task '{name}': its {role} space {space} is neither Discrete nor Box; {fix}")
+    fix = "Wrap the environment so that it is (gymnasium.wrappers)"
+    raise AssayError(f"task '{name}': its {role} space {space} is neither Discrete nor Box. {fix}")
 
 
 @dataclass(frozen=True)
 class Port:
-    """How tensors become actions of an environment, and its observations a context."""
+    """Converts tensors to actions of an environment, and its observations to a context."""
 
     observation: Discrete | Box
     action: Discrete | Box
@@ -50,19 +50,19 @@ class Port:
     raw_action: Any
 
     def actions(self, action: Tensor) -> Any:
-        """What N environments take: a list of integers, or an array [N, ...] within the bounds."""
+        """Returns the actions for N environments: a list of integers, or an array [N, ...] within the bounds."""
         if isinstance(self.action, Discrete):
             return (action.detach().cpu() + int(self.raw_action.start)).tolist()
         values = action.detach().cpu().numpy().reshape(-1, *self.raw_action.shape)
         return values.clip(self.raw_action.low, self.raw_action.high).astype(self.raw_action.dtype)
 
     def idle(self) -> Any:
-        """The first choice, or zeros within the bounds: one action."""
+        """Returns one action: the first discrete one, or zeros clipped to the bounds."""
         first = torch.zeros(1, dtype=torch.long) if isinstance(self.action, Discrete) else torch.zeros(self.action.size)
         return self.actions(first)[0]
 
     def context(self, observations: Any) -> Context:
-        """What an actor sees of N observations; the memory is its own."""
+        """Returns the context of N observations, in memory of its own."""
         if isinstance(self.observation, Discrete):
             return {"state": torch.from_numpy(np.array(observations, np.int64) - int(self.raw_observation.start))}
         vectors = np.array(observations, np.float32).reshape(len(observations), -1)
@@ -70,13 +70,13 @@ class Port:
 
 
 def port_of(observation: Any, action: Any, name: str) -> Port:
-    """The port of two Gymnasium spaces."""
+    """Returns the port of two Gymnasium spaces."""
     return Port(space_of(observation, "observation", name), space_of(action, "action", name), observation, action)
 
 
 # ---------------------------------------------------------------------------------------------------- simulations
 def reset_seed(seed: int, episode: int) -> int:
-    """32 bits for `env.reset`: a hash of both with the last bit of `seed`, which keeps the splits' starts apart."""
+    """Returns 32 bits for `env.reset`: a hash of both with the last bit of `seed`, which separates the splits."""
     return 2 * int(hashed(Draw(seed), episode) >> np.uint64(33)) + (seed & 1)
 
 
@@ -84,7 +84,7 @@ class Instances:
     """N environments of one kind, stepped one after the other in this process.
 
     Episode k of an instance with seed s is reset with a hash of (s, k), 32 bits, so a snapshot holds the actions since
-    then and `restore` plays them again. An environment that does not repeat itself under its seed is refused there.
+    then and `restore` replays them. `restore` refuses an environment that is not deterministic under its seed.
     """
 
     def __init__(self, make: Callable[[], Any], spec: Spec, name: str, num: int) -> None:
@@ -99,7 +99,7 @@ class Instances:
     def reset(self, seeds: np.ndarray) -> Context:
         """Starts episode 0 of every instance; without it, the seeds are 0 to N - 1."""
         if len(seeds) != self.num:
-            raise AssayError(f"{len(seeds)} seeds for {self.num} instances; give one seed each")
+            raise AssayError(f"{len(seeds)} seeds for {self.num} instances. Give one seed each")
         self._seeds = np.asarray(seeds).astype(np.int64)
         self._episode = np.zeros(self.num, np.int64)
         for row in range(self.num):
@@ -107,9 +107,9 @@ class Instances:
         return self._port.context(self._seen)
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
-        """One decision of every instance whose episode goes on; the next episode's start for the others."""
+        """Takes one decision of every instance in an episode; starts the next episode of the others."""
         if len(action) != self.num:
-            raise AssayError(f"{len(action)} actions for {self.num} instances; give one action each")
+            raise AssayError(f"{len(action)} actions for {self.num} instances. Give one action each")
         results = np.zeros((4, self.num), np.float32)
         for row, decided in enumerate(self._port.actions(action)):
             if self._ended[row]:
@@ -122,7 +122,7 @@ class Instances:
         return self._port.context(self._seen), reward, terminal.bool(), truncated.bool(), costs
 
     def snapshot(self) -> State:
-        """Seeds, episode numbers, the actions since each reset, and what is seen after them."""
+        """Returns seeds, episode numbers, the actions since each reset, and the observations after them."""
         return {
             "seeds": torch.from_numpy(self._seeds.copy()),
             "episode": torch.from_numpy(self._episode.copy()),
@@ -131,9 +131,11 @@ class Instances:
         }
 
     def restore(self, state: State) -> None:
-        """Resets every instance to its episode and plays its actions again."""
+        """Resets every instance to its episode and replays its actions."""
         if len(state["seeds"]) != self.num:
-            raise AssayError(f"a snapshot of {len(state['seeds'])} instances for {self.num}; simulate as many")
+            raise AssayError(
+                f"the snapshot has {len(state['seeds'])} instances, the simulation {self.num}. Simulate as many"
+            )
         self._seeds, self._episode = state["seeds"].numpy().copy(), state["episode"].numpy().copy()
         for row, taken in enumerate(state["taken"]):
             self._begin(row)
@@ -141,7 +143,7 @@ class Instances:
                 self._advance(row, action)
         for name, seen in self._port.context(self._seen).items():
             if not torch.equal(seen, state["seen"][name].to(seen.dtype)):
-                raise AssayError(f"task '{self.name}' does not repeat itself under its seed; it cannot be resumed")
+                raise AssayError(f"task '{self.name}' is not deterministic under its seed. It cannot be resumed")
 
     def _begin(self, row: int) -> None:
         seed = reset_seed(int(self._seeds[row]), int(self._episode[row]))
@@ -154,7 +156,9 @@ class Instances:
         truncated = truncated or len(self._taken[row]) >= self.spec.horizon
         self._seen[row], self._ended[row] = seen, bool(terminal or truncated)
         if "cost" in info and not self.spec.num_costs:
-            raise AssayError(f"task '{self.name}': info['cost'] came only later; report it from the first step on")
+            raise AssayError(
+                f"task '{self.name}': info['cost'] is missing in the first steps. Report it from the first step on"
+            )
         return float(reward), bool(terminal), bool(truncated), float(info.get("cost", 0.0))
 
 
@@ -171,8 +175,8 @@ class FromVectorEnv:
         mode = envs.metadata.get("autoreset_mode")
         if mode is not vector.AutoresetMode.NEXT_STEP:
             raise AssayError(
-                f"FromVectorEnv: autoreset_mode is {mode}, which steps an instance in the call that resets it; "
-                "build the VectorEnv with autoreset_mode=AutoresetMode.NEXT_STEP"
+                f"FromVectorEnv: autoreset_mode is {mode}, which steps an instance in the call that resets it. "
+                "Build the VectorEnv with autoreset_mode=AutoresetMode.NEXT_STEP"
             )
         self._own_seeds = isinstance(envs.unwrapped, vector.SyncVectorEnv | vector.AsyncVectorEnv)
         self._port = port_of(envs.single_observation_space, envs.single_action_space, str(envs))
@@ -180,58 +184,60 @@ class FromVectorEnv:
     def reset(self, seeds: np.ndarray) -> Context:
         """Starts every instance."""
         if len(seeds) != self.num:
-            raise AssayError(f"{len(seeds)} seeds for {self.num} instances; give one seed each")
+            raise AssayError(f"{len(seeds)} seeds for {self.num} instances. Give one seed each")
         if self._own_seeds:
             seen, _ = self.envs.reset(seed=[reset_seed(int(seed), 0) for seed in seeds])
             return self._port.context(seen)
         if len(np.unique(seeds)) < self.num:
-            raise AssayError("instances with one random stream cannot share starts; use gymnasium_task(id)")
+            raise AssayError("instances with one random stream cannot share starts. Use gymnasium_task(id)")
         together = int(np.bitwise_xor.reduce(hashed(Draw(0), np.asarray(seeds), np.arange(self.num))) >> np.uint64(1))
         seen, _ = self.envs.reset(seed=reset_seed(together, 0))
         return self._port.context(seen)
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
-        """One step of all instances, as the VectorEnv takes it."""
+        """Takes one step of all instances with the VectorEnv."""
         actions = np.asarray(self._port.actions(action))
         seen, reward, terminal, truncated, info = self.envs.step(actions)
         if "cost" in info and not self.num_costs:
-            raise AssayError("the environments report info['cost']; say FromVectorEnv(envs, num_costs=1)")
+            raise AssayError(
+                "the environments report info['cost'], but num_costs is 0. Use FromVectorEnv(envs, num_costs=1)"
+            )
         cost = torch.from_numpy(np.array(info.get("cost", np.zeros(self.num)), np.float32))[:, None]
         ends = torch.from_numpy(np.array(terminal, bool)), torch.from_numpy(np.array(truncated, bool))
         paid = torch.from_numpy(np.array(reward, np.float32))
         return self._port.context(seen), paid, *ends, cost if self.num_costs else None
 
     def snapshot(self) -> State:
-        """Not possible: the random streams are inside the VectorEnv."""
-        raise AssayError("exact resume needs one environment per instance: use gymnasium_task(id)")
+        """Raises AssayError: the random streams are inside the VectorEnv."""
+        raise AssayError("a VectorEnv cannot be resumed exactly. Use gymnasium_task(id), one environment per instance")
 
     def restore(self, state: State) -> None:
-        """Not possible either."""
+        """Raises AssayError, as `snapshot` does."""
         self.snapshot()
 
 
 # ---------------------------------------------------------------------------------------------------- tasks
 def gymnasium_task(id: str, *, vector: bool = False, horizon: int | None = None) -> SteppedTask:
-    """The task of a Gymnasium id; `vector` steps its own vector implementation, without exact resume.
+    """Returns the task of a Gymnasium id; `vector` steps its own vector implementation, without exact resume.
 
-    `horizon` replaces the time limit of the id and is needed where it has none.
+    `horizon` replaces the time limit of the id; it is required if the id has none.
     """
     task = environment_task(id, partial(make_environment, id, horizon), horizon)
     if not vector:
         return task
     gymnasium = require("gymnasium", "control", f"task '{id}'")
     if gymnasium.spec(id).vector_entry_point is None:
-        raise AssayError(f"task '{id}' has no vector implementation; use gymnasium_task('{id}')")
+        raise AssayError(f"task '{id}' has no vector implementation. Use gymnasium_task('{id}')")
     return replace(task, make=partial(make_vector, id, task.spec))
 
 
 def environment_task(name: str, make: Callable[[], Any], horizon: int | None = None) -> SteppedTask:
-    """The task of an environment that `make` builds; costs are found by a first step."""
+    """Returns the task of an environment that `make` builds; a first step shows whether it reports costs."""
     environment = make()
     port = port_of(environment.observation_space, environment.action_space, name)
     limit = time_limit(environment) if horizon is None else horizon
     if limit is None:
-        raise AssayError(f"task '{name}' has no time limit; say horizon=..., the most decisions of an episode")
+        raise AssayError(f"task '{name}' has no time limit. Set horizon=..., the maximum decisions per episode")
     environment.reset(seed=0)
     info = environment.step(port.idle())[4]
     preset = "mujoco" if isinstance(port.action, Box) and has_mujoco(environment) else "classic"
@@ -247,12 +253,12 @@ def has_mujoco(environment: Any) -> bool:
 
 
 def time_limit(environment: Any) -> int | None:
-    """The most decisions of an episode, where the environment's registration says so."""
+    """Returns the maximum decisions per episode in the environment's registration, or None."""
     return None if environment.spec is None else environment.spec.max_episode_steps
 
 
 def make_environment(id: str, horizon: int | None) -> Any:
-    """One environment of this id, without Gymnasium's passive checker."""
+    """Returns one environment of this id, without Gymnasium's passive checker."""
     gymnasium = require("gymnasium", "control", f"task '{id}'")
     show_warnings_once()
     try:
@@ -262,13 +268,13 @@ def make_environment(id: str, horizon: int | None) -> Any:
     except gymnasium.error.Error as error:
         known = {name.lower(): name for name in gymnasium.registry}
         nearest = known[difflib.get_close_matches(id.lower(), known, n=1, cutoff=0.0)[0]]
-        raise AssayError(f"task '{id}' is unknown to Gymnasium ({error}); the nearest id is '{nearest}'") from error
+        raise AssayError(f"task '{id}' is unknown to Gymnasium ({error}). The nearest id is '{nearest}'") from error
 
 
 @cache
 def show_warnings_once() -> None:
-    """MuJoCo's warnings, each once and numbers apart. By itself it prints one for every environment that is made, and
-    leaves a MUJOCO_LOG.TXT where the user is.
+    """Prints MuJoCo's warnings once each, ignoring numbers. By default MuJoCo prints one per environment and writes
+    MUJOCO_LOG.TXT into the working directory.
     """
     try:
         import mujoco
@@ -286,7 +292,7 @@ def show_warnings_once() -> None:
 
 
 def make_vector(id: str, spec: Spec, num: int) -> FromVectorEnv:
-    """N instances by the id's vector implementation."""
+    """Returns N instances by the id's vector implementation."""
     gymnasium = require("gymnasium", "control", f"task '{id}'")
     mode, limit = gymnasium.VectorizeMode.VECTOR_ENTRY_POINT, spec.horizon
     return FromVectorEnv(gymnasium.make_vec(id, num, mode, max_episode_steps=limit), spec.num_costs)
@@ -294,7 +300,7 @@ def make_vector(id: str, spec: Spec, num: int) -> FromVectorEnv:
 
 # ---------------------------------------------------------------------------------------------------- checks
 def check_environment(make: Callable[[], Any], num_steps: int = 200) -> list[str]:
-    """Rules that an environment breaks, one sentence each; empty where it keeps them all.
+    """Returns the rules that an environment breaks, one sentence each; empty if it keeps all.
 
     Plays `num_steps` random actions from one seed three times: twice in one environment, once in a fresh one.
     """
@@ -314,7 +320,7 @@ def check_environment(make: Callable[[], Any], num_steps: int = 200) -> list[str
 
 
 def attempt(rule: str, call: Callable[[], Any], broken: dict[str, str]) -> Any:
-    """What the call returns; None and a broken rule where it raises. Its warnings are not shown."""
+    """Returns the result of the call, or None and a broken rule if it raises. Its warnings are not shown."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -325,7 +331,7 @@ def attempt(rule: str, call: Callable[[], Any], broken: dict[str, str]) -> Any:
 
 
 def recorded(environment: Any, num_steps: int, broken: dict[str, str]) -> list[str]:
-    """What an environment shows under seed 0 and seeded random actions, up to its first end; notes broken rules."""
+    """Plays an environment under seed 0 with seeded random actions up to its first end; records broken rules."""
     answer = attempt("reset", lambda: environment.reset(seed=0), broken)
     if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], dict)):
         broken.setdefault("reset", f"reset: must return (observation, info), returned {type(answer).__name__}")
@@ -344,12 +350,12 @@ def recorded(environment: Any, num_steps: int, broken: dict[str, str]) -> list[s
             attempt("step after the end", lambda: environment.step(environment.action_space.sample()), broken)
             return shown
     if time_limit(environment) is None:
-        broken.setdefault("length", f"length: no end within {num_steps} steps and no time limit; say horizon=...")
+        broken.setdefault("length", f"length: no end within {num_steps} steps and no time limit; set horizon=...")
     return shown
 
 
 def check_observation(space: Any, observation: Any, step: int, broken: dict[str, str]) -> None:
-    """Shape, kind of number and bounds of an observation."""
+    """Checks shape, dtype and bounds of an observation."""
     array = np.asarray(observation)
     if array.shape != space.shape:
         broken.setdefault("shape", f"observation: shape {array.shape} at step {step}, its space says {space.shape}")
@@ -361,24 +367,24 @@ def check_observation(space: Any, observation: Any, step: int, broken: dict[str,
 
 
 def check_answer(environment: Any, answer: tuple[Any, ...], step: int, broken: dict[str, str]) -> None:
-    """The five values of a step."""
+    """Checks the five values of a step."""
     observation, reward, terminal, truncated, info = answer
     check_observation(environment.observation_space, observation, step, broken)
     if not is_number(reward):
-        broken.setdefault("reward", f"reward: {reward!r} at step {step} is no finite number")
+        broken.setdefault("reward", f"reward: {reward!r} at step {step} is not a finite number")
     for name, flag in (("terminated", terminal), ("truncated", truncated)):
         if not isinstance(flag, bool | np.bool_):
-            broken.setdefault(name, f"{name}: {flag!r} at step {step} is no bool")
+            broken.setdefault(name, f"{name}: {flag!r} at step {step} is not a bool")
     if terminal and truncated and step != time_limit(environment):
         broken.setdefault("both", f"ending: terminated and truncated both true at step {step}; an end is one of them")
     if not isinstance(info, dict):
-        broken.setdefault("info", f"info: {type(info).__name__} at step {step} is no dict")
+        broken.setdefault("info", f"info: {type(info).__name__} at step {step} is not a dict")
     elif "cost" in info and not is_number(info["cost"]):
-        broken.setdefault("cost", f"cost: info['cost'] = {info['cost']!r} at step {step} is no finite number")
+        broken.setdefault("cost", f"cost: info['cost'] = {info['cost']!r} at step {step} is not a finite number")
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one finite real number."""
+    """Returns whether a value is one finite real number."""
     try:
         return np.ndim(value) == 0 and not isinstance(value, str) and bool(np.isfinite(float(value)))
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""HDF5 files of data sets: D4RL's flat layout and Minari's folder of episodes, with h5py alone.
+"""Offline datasets in HDF5 files: D4RL's flat layout and Minari's folder of episodes, with h5py alone.
 
-Axes: N rows, T decisions of an episode. D4RL has one array for all episodes: `terminals` end them for good, `timeouts`
-cut them. Minari has one group for each, with T + 1 observations.
+Axes: N rows, T decisions of an episode. D4RL has one array for all episodes: `terminals` end them, `timeouts` truncate
+them. Minari has one group per episode, with T + 1 observations.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ D4RL = {
     "timeouts": "truncated", "next_observations": "next_observation", "costs": "cost",
     "infos/action_log_probs": "logp",
 }  # fmt: skip
-"""D4RL's names (`costs` is DSRL's) and ours."""
+"""D4RL's names (`costs` is DSRL's) and those of Assay."""
 EPISODE = {"observations", "actions", "rewards", "terminations", "truncations"}
 INFOS = {"cost": "cost", "action_log_probs": "logp"}
 """Infos of a Minari episode that are columns of ours; entry 0 is the reset's."""
 
 
 def opened(path: Path, mode: str = "r") -> Any:
-    """The file; AssayError where it is no HDF5."""
+    """Opens the file; AssayError if it is not HDF5."""
     h5py = require("h5py", "data", f"the file {path.name}")
     try:
         return h5py.File(path, mode)
     except OSError as error:
-        raise AssayError(f"it is no HDF5 file that can be read ({error})") from None
+        raise AssayError(f"it is not a readable HDF5 file ({error})") from None
 
 
 def read_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
-    """Columns by our names, from either layout: Minari's where the file has groups of episodes."""
+    """Returns columns by Assay's names, from either layout: Minari's if the file has groups of episodes."""
     with opened(path) as file:
         if any(name.startswith("episode_") for name in file):
             return joined((episodes_of(file), metadata_of(path.parent)), path.name)
@@ -49,25 +49,27 @@ def read_file(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 
 def shape_of(item: Any) -> tuple[int, ...] | None:
-    """The shape of a data set inside a file; None for a group."""
+    """Returns the shape of an HDF5 dataset inside a file; None for a group."""
     return getattr(item, "shape", None)
 
 
 # ---------------------------------------------------------------------------------------------------- D4RL
 def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
-    """D4RL's arrays as our columns.
+    """Returns D4RL's arrays as Assay's columns.
 
-    Without `next_observations` the observation after a row is the next row's; a row that is cut has none, and is left
-    out, as D4RL's own reader does. Without `timeouts` an episode was cut where the next row does not go on from it.
+    Without `next_observations` the observation after a row is the next row's; a truncated row has none and is left
+    out, as in D4RL's own reader. Without `timeouts` an episode is truncated where the next row does not continue it.
     """
     missing = [name for name in ("observations", "actions", "rewards", "terminals") if name not in flat]
     if missing:
-        raise AssayError(f"it has no '{missing[0]}' (there: {', '.join(sorted(flat)) or 'nothing'}): not D4RL's layout")
+        raise AssayError(
+            f"it has no '{missing[0]}' (it has: {', '.join(sorted(flat)) or 'nothing'}), so it is not D4RL's layout"
+        )
     columns = {ours: np.asarray(flat[name]) for name, ours in D4RL.items() if name in flat}
     rows = len(columns["reward"])
     odd = [name for name, column in columns.items() if len(column) != rows]
     if odd:
-        raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'reward' {rows}; all columns need as many")
+        raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'reward' {rows}. All columns need as many")
     columns |= {name: columns[name].reshape(rows).astype(bool) for name in ("terminal", "truncated") if name in columns}
     if "truncated" not in columns:
         columns["truncated"] = broken_chain(columns)
@@ -79,10 +81,10 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
 
 
 def broken_chain(columns: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Where the next row's observation is not the one after this row, and this row is not terminal."""
+    """Returns where the next row's observation is not the one after this row, and this row is not terminal."""
     if "next_observation" not in columns:
         raise AssayError(
-            "it has neither 'timeouts' nor 'next_observations', so nobody can tell where an episode was cut; add one"
+            "it has neither 'timeouts' nor 'next_observations', so truncated episodes cannot be found. Add one of them"
         )
     after, seen = columns["next_observation"][:-1], columns["observation"][1:]
     apart = (after != seen).reshape(len(after), -1).any(1)
@@ -90,7 +92,7 @@ def broken_chain(columns: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def without_unknown_ends(columns: Arrays) -> Arrays:
-    """The observation after each row; rows after which none is known are dropped, and the row before them is cut."""
+    """Returns the observation after each row; drops rows without one, and marks the row before as truncated."""
     terminal, truncated = columns["terminal"], columns["truncated"].copy()
     unknown = truncated & ~terminal
     unknown[-1:] |= ~terminal[-1:]
@@ -102,7 +104,7 @@ def without_unknown_ends(columns: Arrays) -> Arrays:
 
 
 def write_d4rl(path: Path, arrays: Mapping[str, np.ndarray], about: str) -> None:
-    """One file with D4RL's names."""
+    """Writes one file with D4RL's names."""
     names = {ours: name for name, ours in D4RL.items()}
     with opened(path, "w") as file:
         file.attrs["assay"] = about
@@ -112,7 +114,7 @@ def write_d4rl(path: Path, arrays: Mapping[str, np.ndarray], about: str) -> None
 
 # ---------------------------------------------------------------------------------------------------- Minari
 def metadata_of(folder: Path) -> dict[str, Any]:
-    """metadata.json of a Minari folder; nothing where there is none."""
+    """Returns metadata.json of a Minari folder, or nothing if it has none."""
     path = folder / "metadata.json"
     try:
         found = json.loads(path.read_text()) if path.is_file() else {}
@@ -122,27 +124,27 @@ def metadata_of(folder: Path) -> dict[str, Any]:
 
 
 def read_minari(folder: Path) -> tuple[Arrays, dict[str, Any]]:
-    """A data set of Minari's local folder, without its package."""
+    """Reads a dataset of Minari's local folder, without its package."""
     inner = folder / "data" if (folder / "data").is_dir() else folder
     path = inner / "main_data.hdf5"
     if not path.is_file():
-        raise AssayError(f"the folder has no {path.relative_to(folder)}: not Minari's layout")
+        raise AssayError(f"the folder has no {path.relative_to(folder)}, so it is not Minari's layout")
     return read_file(path)
 
 
 def episodes_of(file: Any) -> Iterator[Mapping[str, Any]]:
-    """The episodes of an open file, in the order of their numbers."""
+    """Yields the episodes of an open file, in the order of their numbers."""
     for name in sorted((name for name in file if name.startswith("episode_")), key=lambda name: int(name[8:])):
         group = file[name]
         if lacking := EPISODE - set(group):
-            raise AssayError(f"{name} has no '{sorted(lacking)[0]}' (there: {', '.join(group)})")
+            raise AssayError(f"{name} has no '{sorted(lacking)[0]}' (it has: {', '.join(group)})")
         plain = {key: group[key][()] if shape_of(group[key]) is not None else group[key] for key in EPISODE}
         infos = group.get("infos", {})
         yield plain | {"infos": {key: infos[key][()] for key in infos if shape_of(infos[key]) is not None}}
 
 
 def joined(found: tuple[Iterable[Mapping[str, Any]], Mapping[str, Any]], name: str) -> tuple[Arrays, dict[str, Any]]:
-    """Episodes of Minari one after the other, as our columns; choices are numbered from 0."""
+    """Returns Minari's episodes one after the other as Assay's columns; discrete actions are numbered from 0."""
     episodes, metadata = found
     parts: dict[str, list[np.ndarray]] = {}
     for number, episode in enumerate(episodes):
@@ -159,14 +161,14 @@ def joined(found: tuple[Iterable[Mapping[str, Any]], Mapping[str, Any]], name: s
 
 
 def rows_of(episode: Mapping[str, Any], number: int) -> Arrays:
-    """One episode's rows; its last one is cut where it is neither terminated nor truncated."""
+    """Returns one episode's rows; the last one is truncated if it is neither terminated nor truncated."""
     for key in ("observations", "actions"):
         if not isinstance(episode[key], np.ndarray):
-            raise AssayError(f"{key} of episode {number} are of several kinds; flatten them into one vector first")
+            raise AssayError(f"{key} of episode {number} have several components. Flatten them into one vector first")
     seen, reward = episode["observations"], episode["rewards"]
     lengths = {key: len(episode[key]) for key in EPISODE - {"observations"}}
     if len(seen) != len(reward) + 1 or set(lengths.values()) != {len(reward)}:
-        raise AssayError(f"episode {number} has {len(seen)} observations and {lengths}; T + 1 and T are needed")
+        raise AssayError(f"episode {number} has {len(seen)} observations and {lengths}. T + 1 and T are needed")
     terminal, truncated = (np.asarray(episode[key]).astype(bool) for key in ("terminations", "truncations"))
     truncated[-1:] |= ~terminal[-1:]
     infos = {ours: episode["infos"][key] for key, ours in INFOS.items() if key in episode["infos"]}
@@ -181,7 +183,7 @@ def rows_of(episode: Mapping[str, Any], number: int) -> Arrays:
 
 
 def about_minari(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What Minari's metadata says: the environment's id, and who made it; our own words where we wrote it."""
+    """Returns environment id and author from Minari's metadata, or Assay's own description if it wrote them."""
     if "assay" in metadata:
         return dict(metadata["assay"])
     spec = json.loads(metadata.get("env_spec") or "{}")
@@ -190,15 +192,15 @@ def about_minari(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def write_minari(folder: Path, arrays: Arrays, bounds: Sequence[tuple[int, int]], about: Mapping[str, Any]) -> None:
-    """A folder as Minari keeps them; AssayError where rows do not follow each other."""
+    """Writes a folder in Minari's layout; AssayError if rows do not follow each other."""
     if folder.exists():
-        raise AssayError(f"{folder} is there already; Minari's folders are written once")
+        raise AssayError(f"{folder} exists already. Name a new folder")
     seen, after = arrays["observation"], arrays["next_observation"]
     inside = np.ones(len(seen), bool)
     inside[[end - 1 for _, end in bounds]] = False
     inside = inside[:-1]
     if (after[:-1][inside] != seen[1:][inside]).any():
-        raise AssayError("rows do not follow each other inside episodes, as Minari needs them to; write .hdf5")
+        raise AssayError("rows do not follow each other inside episodes, which Minari needs. Write .hdf5 instead")
     inner = folder / "data"
     inner.mkdir(parents=True)
     with opened(inner / "main_data.hdf5", "w") as file:
@@ -213,7 +215,7 @@ def write_minari(folder: Path, arrays: Arrays, bounds: Sequence[tuple[int, int]]
 
 
 def write_episode(group: Any, number: int, rows: Arrays) -> None:
-    """One group."""
+    """Writes one group."""
     group.attrs["id"], group.attrs["total_steps"] = number, len(rows["reward"])
     names = {"actions": "action", "rewards": "reward", "terminations": "terminal", "truncations": "truncated"}
     group["observations"] = np.concatenate([rows["observation"], rows["next_observation"][-1:]])
@@ -225,7 +227,7 @@ def write_episode(group: Any, number: int, rows: Arrays) -> None:
 
 
 def space_of(column: np.ndarray) -> dict[str, Any]:
-    """The space that the numbers of a column are in, as Minari writes it down: as wide as the data."""
+    """Returns the space of a column in Minari's format, with the bounds of the data."""
     if column.dtype.kind in "iu":
         return {"type": "Discrete", "dtype": "int64", "start": 0, "n": int(column.max()) + 1}
     size = column.shape[1]

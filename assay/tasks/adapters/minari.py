@@ -1,4 +1,4 @@
-"""Data sets of Minari by their id, read with its package (which also knows where they are and other storages)."""
+"""Reads Minari datasets by id with the package `minari`, which knows their paths and storage formats."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ Episodes = tuple[Iterator[Mapping[str, Any]], Mapping[str, Any]]
 
 
 def minari_episodes(id: str) -> Episodes:
-    """The episodes of a data set that is on this machine, and its metadata; nothing is downloaded."""
+    """Returns the episodes and metadata of a dataset on this machine; nothing is downloaded."""
     minari = require("minari", "data", f"data minari:{id}")
     try:
         dataset = minari.load_dataset(id, download=False)
     except (FileNotFoundError, ValueError) as error:
-        raise AssayError(f"Minari has no such data set here ({error}); get it with: minari download {id}") from None
+        raise AssayError(
+            f"Minari has no such dataset on this machine ({error}). Download it: minari download {id}"
+        ) from None
     storage = dataset.storage
     metadata = json.loads((storage.data_path / "metadata.json").read_text())
     return (episode_of(one) for one in storage.get_episodes(range(storage.total_episodes))), metadata
 
 
 def episode_of(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """An episode as arrays; observations of several kinds stay a mapping, for the reader to refuse."""
+    """Returns an episode as arrays; observations of several components stay a mapping, which the reader refuses."""
     names = ("observations", "actions", "rewards", "terminations", "truncations")
     plain = {
         name: np.asarray(stored[name]) if not isinstance(stored[name], dict | tuple) else stored[name] for name in names

@@ -1,4 +1,4 @@
-"""A language task in the tokens of a pretrained model: prompts and turns stand in the model's chat template."""
+"""A language task in the tokens of a pretrained model: prompts and turns are put in the model's chat template."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, Items, PromptTask, prompt_ids
 from assay.tasks.language.textfile import TextFile, TwoFiles
 
-NUM_MEASURED = 512  # items, of both splits, that are looked at before a run
+NUM_MEASURED = 512  # items, of both splits, whose lengths are measured before a run
 
 
 @dataclass(frozen=True)
 class ModelTask(PromptTask):
-    """Prompts that stand in a model's chat template, where it has one."""
+    """Prompts in a model's chat template, if it has one."""
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
-        """The items of these ordinals, their prompts framed."""
+        """Returns the items of these ordinals, their prompts framed."""
         return [replace(item, prompt=Framed(item.prompt)) for item in super().items_of(starts, split)]
 
 
@@ -35,31 +35,31 @@ class ModelTask(PromptTask):
 class ModelDialogue(DialogueTask):
     """Conversations in a model's chat template: the policy is the assistant, its partner the user.
 
-    What was written is never written again: each turn adds the template's own tokens and the reply's to those of the
-    utterance as they were chosen, after an end token in case the utterance was cut. White space around prompts and
-    replies is dropped, since the template separates turns.
+    Sampled tokens are never re-encoded: each turn appends the tokens of the template and of the reply to those of the
+    utterance, after an end token if the utterance was cut. White space around prompts and replies is dropped, since
+    the template separates turns.
     """
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
-        """The items of these ordinals, their prompts introduced and framed."""
+        """Returns the items of these ordinals, their prompts introduced and framed."""
         return [replace(item, prompt=introduced(self.partner, item)) for item in super().items_of(starts, split)]
 
     def between(self, reply: str, last: int) -> list[int]:
-        """The rest of the utterance's frame, and the reply in its own, up to where the next utterance begins."""
+        """Returns the tokens that close the utterance's turn, the reply's turn, and the opening of the next one."""
         ids = self.tokenizer.encode(Answered(reply.strip()))
         return ids[1:] if last == self.tokenizer.vocabulary.eos else ids
 
 
 def introduced(partner: Partner, item: Item) -> Framed:
-    """The prompt of a conversation, after the partner's introduction where it has one."""
+    """Returns the prompt of a conversation, after the partner's introduction, if it has one."""
     return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip())
 
 
 def with_model(
     task: Task, model: str | Pretrained, chat: bool = True, max_tokens: int = 0
 ) -> PromptTask | PairsTask | DialogueTask:
-    """The task in the model's tokens, its prompts in the model's chat template where it has one; conversations need a
-    template.
+    """Returns the task in the model's tokens, its prompts in the model's chat template where it has one; conversations
+    need a template.
 
     `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration.
     """
@@ -69,7 +69,7 @@ def with_model(
     if isinstance(task, DialogueTask):
         return conversing(task, PretrainedTokenizer(chosen.path, chosen.revision, chat), max_tokens)
     if not isinstance(task, PromptTask):
-        raise AssayError(f"task '{task.name}' has no prompts; a language model needs a token task such as countdown")
+        raise AssayError(f"task '{task.name}' has no prompts. A language model needs a language task such as countdown")
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
     frame = len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
     prompt, reply = longest(tokenizer, task.items)
@@ -79,8 +79,8 @@ def with_model(
 
 
 def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:
-    """The conversations of a task in a model's tokens. Limits are in bytes, than which no token is shorter; what
-    demonstrations say must be written and read back.
+    """Returns the conversations of a task in a model's tokens. Limits are in bytes (no token is shorter than one); the
+    tokenizer must encode and decode the demonstrations.
     """
     partner, own = task.partner, task.tokenizer
     wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
@@ -97,16 +97,16 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
 
 
 def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
-    """The ids of some words; ValueError where they are read as other words."""
+    """Encodes a text; ValueError if the ids decode to another text."""
     ids = tokenizer.encode(words)
     read = tokenizer.decode(ids)
     if tokenizer.encode(read) != ids:
-        raise ValueError(f"it writes {ids[:20]} and reads that as {read[:60]!a}, which has other ids")
+        raise ValueError(f"it encodes to {ids[:20]}, which decode to {read[:60]!a}, which has other ids")
     return ids
 
 
 def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
-    """Tokens of the longest prompt and reply; AssayError where the tokenizer cannot write them and read them back."""
+    """Returns the tokens of the longest prompt and reply; AssayError if the tokenizer cannot encode and decode them."""
     if isinstance(items, TextFile | TwoFiles):
         some = items.rows
     else:

@@ -33,8 +33,8 @@ EVALUATES = re.compile(r"\b(eval|exec|parse_expr|sympify|parse_latex)\(")
 class Generated:
     """The items of one generator. A tenth of the questions is held out, by a hash of the question.
 
-    An answer is the text after "####", or all of it. What the generator's own scorer gives is the score; a scorer that
-    raises is a fault of the infrastructure, never a number. Questions and answers that do not fit are passed over.
+    An answer is the text after "####", or all of it. The generator's own scorer gives the score; a scorer that raises
+    is a fault of the infrastructure, never a number. Questions and answers that do not fit are skipped.
     A generator whose module evaluates text as code is refused: a model's answer is never run.
     """
 
@@ -44,11 +44,11 @@ class Generated:
     max_tokens: int
 
     def item(self, ordinal: int, split: int) -> Item:
-        """The first of the items (ordinal, 0), (ordinal, 1), ... whose question belongs to the split and fits."""
+        """Returns the first of the items (ordinal, 0), (ordinal, 1), ... whose question is in the split and fits."""
         return found_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """What the generator's scorer says."""
+        """Returns the score of the generator's scorer."""
         given = final_answer(completion)
         if not given:
             return PolicyFault("several final answers" if given is None else "no answer")
@@ -63,12 +63,12 @@ class Generated:
 
 @lru_cache(maxsize=16)
 def dataset_of(generator: Generated) -> Any:
-    """The generator, built once in a process."""
+    """Returns the generator, built once per process."""
     package = require("reasoning_gym", "tasks", f"task '{PREFIX}{generator.generator}'")
     known = package.factory.DATASETS
     if generator.generator not in known:
         near = get_close_matches(generator.generator, list(known), 1, 0.0)[0]
-        raise AssayError(f"reasoning-gym has no generator '{generator.generator}'; the nearest is '{near}'")
+        raise AssayError(f"reasoning-gym has no generator '{generator.generator}'. The nearest is '{near}'")
     refuse_evaluation(generator.generator, known[generator.generator][0])
     refusals = []
     for size in SIZES:
@@ -80,39 +80,41 @@ def dataset_of(generator: Generated) -> Any:
 
 
 def refuse_evaluation(name: str, dataset: type) -> None:
-    """AssayError where the generator's module can run an answer: sympy's parser is an evaluation too."""
+    """Raises AssayError if the generator's module can execute an answer; sympy's parser evaluates code too."""
     module = inspect.getmodule(dataset)
     words = EVALUATES.findall(inspect.getsource(module)) if module else ["code that cannot be read"]
     if words:
         raise AssayError(
-            f"reasoning-gym's {name} may evaluate answers as code ({', '.join(sorted(set(words)))}), and what a model "
-            "writes is never run; take another generator"
+            f"reasoning-gym's {name} may evaluate answers as code ({', '.join(sorted(set(words)))}), but text "
+            "of a model is never executed. Use another generator"
         )
 
 
 @lru_cache(maxsize=1 << 14)
 def found_item(generator: Generated, ordinal: int, split: int) -> Item:
-    """Item `ordinal` of the split."""
+    """Returns item `ordinal` of the split."""
     check_split(split)
     dataset = dataset_of(generator)
     for attempt in range(ATTEMPTS):
         entry: Mapping[str, Any] = dataset[text.hashed_words(f"{ordinal},{attempt}", 1)[0] % len(dataset)]
         question, answer = entry["question"], entry["answer"]
         if answer is None:
-            raise AssayError(f"reasoning-gym's {generator.generator} shows no answers, so nothing can be demonstrated")
+            raise AssayError(
+                f"reasoning-gym's {generator.generator} has no answers to demonstrate. Use another generator"
+            )
         fits = len(question.encode()) < generator.max_prompt and len(str(answer).encode()) < generator.max_tokens
         if fits and text.is_held_out(question, HELD_OUT) == bool(split):
             return Item(question, str(answer), str(answer), {"entry": entry})
     raise AssayError(
         f"reasoning-gym's {generator.generator}: none of {ATTEMPTS} items is in split {split} and fits into "
-        f"{generator.max_prompt} bytes; raise max_prompt, or give it other settings"
+        f"{generator.max_prompt} bytes. Raise max_prompt, or change its settings"
     )
 
 
 def reasoning_gym_task(
     name: str, max_prompt: int = 2048, max_tokens: int = 256, tokenizer: Tokenizer = ByteTokenizer()
 ) -> PromptTask:
-    """The task of an address reasoning-gym:NAME or reasoning-gym:NAME:setting=value,...; sizes are in bytes."""
+    """Returns the task of an address reasoning-gym:NAME or reasoning-gym:NAME:setting=value,...; sizes are in bytes."""
     generator, _, words = name.removeprefix(PREFIX).partition(":")
     items = Generated(generator, parsed(words, name), max_prompt, max_tokens)
     longest = max(len(items.item(k // 2, k % 2).prompt.encode()) for k in range(12))
@@ -122,16 +124,16 @@ def reasoning_gym_task(
 
 
 def parsed(words: str, name: str) -> tuple[tuple[str, Any], ...]:
-    """`a=1,b=[2, 3]` as settings."""
+    """Parses `a=1,b=[2, 3]` into settings."""
     try:
         call = ast.parse(f"f({words})", mode="eval").body
         assert isinstance(call, ast.Call)
         assert not call.args
         return tuple((str(word.arg), fixed(ast.literal_eval(word.value))) for word in call.keywords)
     except (SyntaxError, ValueError, AssertionError):
-        raise AssayError(f"task '{name}': settings follow as name=value,name=value") from None
+        raise AssayError(f"the settings of task '{name}' cannot be parsed. Write NAME:name=value,name=value") from None
 
 
 def fixed(value: Any) -> Any:
-    """A list as a tuple, all the way down: settings are values."""
+    """Returns a list as a tuple, all the way down: settings are values."""
     return tuple(map(fixed, value)) if isinstance(value, list) else value

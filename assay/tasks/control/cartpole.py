@@ -44,13 +44,13 @@ class CartPole:
     limit: ClassVar[int] = HORIZON
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """All four numbers between -0.05 and 0.05."""
+        """Draws all four numbers between -0.05 and 0.05."""
         return 0.1 * uniform - 0.05
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One Euler step."""
+        """Takes one Euler step."""
         angle, spin = state[2], state[3]
         sine, cosine = np.sin(angle), np.cos(angle)
         push = (FORCES[action] + POLE_MOMENT * np.square(spin) * sine) / TOTAL_MASS
@@ -66,7 +66,7 @@ class CartPole:
         return rate, np.ones(len(angle), np.float32), beyond[0] | beyond[1]
 
     def observe(self, state: np.ndarray) -> Context:
-        """The four numbers, float32."""
+        """Returns the four numbers, float32."""
         return {"observation": torch.from_numpy(state.T.astype(np.float32, order="C"))}
 
 
@@ -76,7 +76,7 @@ def balance(context: Context) -> Tensor:
 
 
 def cartpole() -> SteppedTask:
-    """CartPole-v1 as array operations."""
+    """Returns CartPole-v1 as array operations."""
     dynamics = CartPole()
     bounds = (2 * MAX_POSITION, math.inf, 2 * MAX_ANGLE, math.inf)
     spec = Spec(Box(tuple(-bound for bound in bounds), bounds), Discrete(2), HORIZON)

@@ -1,7 +1,7 @@
-"""Costs for tasks that are stepped: a simulation around a simulation that says what each step cost.
+"""Costs for stepped tasks: a simulation around a simulation that adds the cost of each step.
 
-Axes: N instances, K costs. A cost is a function of what is seen after the decision. Levels: CartPole and Pendulum with
-a limit of speed, as in Safety-Gymnasium's velocity tasks (arXiv:2310.12567).
+Axes: N instances, K costs. A cost is a function of the observation after the decision. Levels: CartPole and Pendulum
+with a speed limit, as in Safety-Gymnasium's velocity tasks (arXiv:2310.12567).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from assay.tasks.control.pendulum import pendulum
 from assay.tasks.control.stepping import SteppedTask
 
 CostOf = Callable[[Context], Tensor]
-"""Costs [N, K] of what is seen after a decision."""
+"""Costs [N, K] of the observation after a decision."""
 CART_SPEED = 0.4
 SPIN = 5.0
 
@@ -40,14 +40,14 @@ class CostedSimulation:
         return self.simulation.reset(seeds)
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor]:
-        """One step of all instances, and what it cost."""
+        """Takes one step of all instances and adds its costs."""
         after, reward, terminal, truncated, _ = self.simulation.step(action)
         cost = torch.where(self._ended.unsqueeze(1), 0.0, self.cost(after))
         self._ended = terminal | truncated
         return after, reward, terminal, truncated, cost
 
     def snapshot(self) -> State:
-        """That of the simulation inside, and which episodes have ended."""
+        """Returns the snapshot of the inner simulation, and which episodes have ended."""
         return {"inside": self.simulation.snapshot(), "ended": self._ended.clone()}
 
     def restore(self, state: State) -> None:
@@ -57,28 +57,28 @@ class CostedSimulation:
 
 
 def simulation_with_costs(make: Callable[[int], Simulation], cost: CostOf, num: int) -> CostedSimulation:
-    """N instances with costs."""
+    """Returns N instances with costs."""
     return CostedSimulation(make(num), cost, num)
 
 
 def costed(task: SteppedTask, name: str, cost: CostOf, num_costs: int = 1) -> SteppedTask:
-    """The task under another name, with costs."""
+    """Returns the task under another name, with costs."""
     spec = replace(task.spec, num_costs=num_costs)
     return replace(task, name=name, spec=spec, make=partial(simulation_with_costs, task.make, cost))
 
 
 def too_fast(limit: float, index: int, context: Context) -> Tensor:
-    """1 where the number `index` of the observation is beyond the limit on either side."""
+    """Returns 1 if number `index` of the observation exceeds the limit on either side."""
     return (context["observation"][:, index : index + 1].abs() > limit).float()
 
 
 def slow_cartpole() -> SteppedTask:
-    """CartPole in which a cart faster than 0.4 costs 1 a decision."""
+    """Returns CartPole with cost 1 for every decision at a speed above 0.4."""
     return costed(cartpole(), "slow-cartpole", partial(too_fast, CART_SPEED, 1))
 
 
 def slow_pendulum() -> SteppedTask:
-    """Pendulum in which turning faster than 5 costs 1 a decision; without it no swing reaches the top."""
+    """Returns Pendulum with cost 1 for every decision at an angular speed above 5, which every swing-up needs."""
     return costed(pendulum(), "slow-pendulum", partial(too_fast, SPIN, 2))
 
 

@@ -1,11 +1,11 @@
-"""Hazards: steer a point to a goal; the straight way leads through a disc in which every decision costs 1.
+"""Hazards: steer a point to a goal; the straight path leads through a disc in which every decision costs 1.
 
-A small relative of Safety Gym's PointGoal (Ray, Achiam & Amodei 2019). Thrust is none, +x, -x, +y or -y.
+A small version of Safety Gym's PointGoal (Ray, Achiam & Amodei 2019). Thrust is zero, +x, -x, +y or -y.
 
     velocity <- 0.8 velocity + 0.04 thrust;   position <- clip(position + velocity, -1, 1)
     reward = 5 * (distance before - distance after) - 0.05, and 5 more at the goal, where the episode ends
 
-The way around costs nothing and takes a few decisions more, so reward and cost disagree, and both can be had.
+The detour costs nothing and takes a few more decisions, so reward and cost conflict, and both can be satisfied.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ class Hazards:
     limit: ClassVar[int] = HORIZON
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """At rest on the left: x between -0.9 and -0.7, y between -0.6 and 0.6."""
+        """Starts at rest on the left: x between -0.9 and -0.7, y between -0.6 and 0.6."""
         position = np.array([[-0.9], [-0.6]]) + np.array([[0.2], [1.2]]) * uniform
         return np.concatenate([position, np.zeros_like(position)])
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One step; pays for coming nearer."""
+        """Takes one step; rewards progress towards the goal."""
         return pushed(state, THRUSTS[:, action])
 
     def observe(self, state: np.ndarray) -> Context:
-        """Position, ten times the velocity, and how far each disc's edge is (negative inside)."""
+        """Returns position, ten times the velocity, and the distance to the edge of each disc (negative inside)."""
         edges = [np.hypot(state[0] - x, state[1] - y) - radius for x, y, radius in HAZARDS]
         seen = np.stack([state[0], state[1], 10.0 * state[2], 10.0 * state[3], *edges], 1)
         return {"observation": torch.from_numpy(seen.astype(np.float32))}
 
 
 def pushed(state: np.ndarray, thrust: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Next state, reward and whether the goal is reached, for thrusts [2, N]."""
+    """Returns next state, reward and whether the goal is reached, for thrusts [2, N]."""
     velocity = DRAG * state[2:] + thrust
     position = (state[:2] + velocity).clip(-1.0, 1.0)
     before, after = distance_to_goal(state[:2]), distance_to_goal(position)
@@ -68,18 +68,18 @@ def pushed(state: np.ndarray, thrust: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def distance_to_goal(position: np.ndarray) -> np.ndarray:
-    """Of each instance [N]."""
+    """Returns the distance to the goal of each instance [N]."""
     distance: np.ndarray = np.hypot(*(position - GOAL))
     return distance
 
 
 def inside(context: Context) -> Tensor:
-    """1 inside any disc."""
+    """Returns 1 inside any disc, else 0."""
     return (context["observation"][:, 4:] < 0.0).any(1, keepdim=True).float()
 
 
 def around(context: Context) -> Tensor:
-    """Keeps off the disc: up or down beside it while it lies ahead, then straight to the goal."""
+    """Steers around the disc: up or down beside it while it is ahead, then straight to the goal."""
     x, y, speed_x, speed_y = context["observation"][:, :4].unbind(1)
     side = torch.where(y >= 0, 1.0, -1.0)
     ahead = x < 0.3
@@ -91,7 +91,7 @@ def around(context: Context) -> Tensor:
 
 
 def hazards() -> SteppedTask:
-    """The task; its cost is 1 for every decision that leads into a disc, or stays in one."""
+    """Returns the task; its cost is 1 for every decision that leads into a disc, or stays in one."""
     dynamics = Hazards()
     num_seen = 4 + len(HAZARDS)
     spec = Spec(Box((-3.0,) * num_seen, (3.0,) * num_seen), Discrete(5), HORIZON)

@@ -35,13 +35,13 @@ class Pendulum:
     limit: ClassVar[int] = HORIZON
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """Any angle, angular velocity between -1 and 1."""
+        """Draws any angle, and an angular velocity between -1 and 1."""
         return np.array([[math.pi], [1.0]]) * (2.0 * uniform - 1.0)
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One semi-implicit Euler step; the reward is of the state before it."""
+        """Takes one semi-implicit Euler step; the reward is of the state before it."""
         angle, spin = state
         torque = action.reshape(-1).astype(np.float32).clip(-MAX_TORQUE, MAX_TORQUE)
         wrapped = (angle + math.pi) % (2 * math.pi) - math.pi
@@ -52,7 +52,7 @@ class Pendulum:
         return moved, -cost.astype(np.float32), np.zeros(len(angle), bool)
 
     def observe(self, state: np.ndarray) -> Context:
-        """Cosine and sine of the angle, angular velocity, float32."""
+        """Returns cosine and sine of the angle, angular velocity, float32."""
         seen = np.empty((state.shape[1], 3), np.float32)
         seen[:, 0], seen[:, 1], seen[:, 2] = np.cos(state[0]), np.sin(state[0]), state[1]
         return {"observation": torch.from_numpy(seen)}
@@ -69,7 +69,7 @@ def swing_up(context: Context) -> Tensor:
 
 
 def pendulum() -> SteppedTask:
-    """Pendulum-v1 as array operations."""
+    """Returns Pendulum-v1 as array operations."""
     dynamics = Pendulum()
     seen = Box((-1.0, -1.0, -MAX_SPIN), (1.0, 1.0, MAX_SPIN))
     spec = Spec(seen, Box((-MAX_TORQUE,), (MAX_TORQUE,)), HORIZON)

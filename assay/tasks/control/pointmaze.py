@@ -1,11 +1,11 @@
-"""Point mazes: push a point with a velocity through a maze to a goal; relatives of D4RL's maze2d (arXiv:2004.07219).
+"""Point mazes: push a point mass through a maze to a goal, similar to D4RL's maze2d (arXiv:2004.07219).
 
 Axes: N instances. Cells are 1 wide; the goal counts as reached within 0.45 of it, as in Gymnasium-Robotics' PointMaze.
 
     velocity <- 0.8 velocity + 0.05 force;   position <- position + velocity, axis by axis; a wall stops that axis
     reward = 1 at the goal, where the episode ends
 
-`roaming` is the same maze without ends: who reaches a goal is given another, which is how play data are made.
+`roaming` is the same maze without ends: a reached goal is replaced by another, which generates play data.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DRAG, THRUST = 0.8, 0.05
 TOP_SPEED = THRUST / (1.0 - DRAG)
 RADIUS = 0.45
 ASIDE = 0.5
-"""Starts and goals lie up to half of this off the middle of their cells."""
+"""Starts and goals are up to half of this away from the centre of their cells."""
 EDGE = 1e-6
 At = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """(y, x) of a coordinate that moves."""
@@ -67,7 +67,7 @@ class PointMaze:
     num_start_draws: ClassVar[int] = 6
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """At rest near the middle of a cell, with a goal in another one."""
+        """Starts at rest near the centre of a cell, with a goal in another one."""
         start, goal = two_cells(self.maze, self.maze.goals(self.split), uniform[:2])
         position, there = middle(self.maze, start), middle(self.maze, goal)
         off = ASIDE * (uniform[2:] - 0.5)
@@ -76,7 +76,7 @@ class PointMaze:
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One push; pays 1 at the goal."""
+        """Takes one push; reward 1 at the goal."""
         velocity = DRAG * state[2:4] + THRUST * action.T.astype(np.float64).clip(-1.0, 1.0)
         x, velocity_x = stopped(self.maze, state[0], velocity[0], lambda x: (state[1], x))
         y, velocity_y = stopped(self.maze, state[1], velocity[1], lambda y: (y, x))
@@ -90,7 +90,7 @@ class PointMaze:
         return moved, reached.astype(np.float32), terminal
 
     def next_goal(self, x: np.ndarray, y: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-        """A goal in another cell; the digits of the uniform number after its cell's say how far off the middle."""
+        """Draws a goal in another cell; the later digits of the uniform number give its offset from the centre."""
         goals = self.maze.goals(self.split)
         cell = another_goal(goals, self.maze.number[y.astype(np.int64), x.astype(np.int64)], uniform)
         rest = uniform * len(goals) % 1.0
@@ -98,7 +98,7 @@ class PointMaze:
         return there
 
     def observe(self, state: np.ndarray) -> Context:
-        """Position (`achieved` too) and goal, the longer side from -1 to 1; velocity in units of the top speed."""
+        """Returns position (also `achieved`) and goal, the longer side from -1 to 1; velocity over the top speed."""
         here, there = scaled(self.maze, state[:2]), scaled(self.maze, state[4:])
         seen = np.concatenate([here, state[2:4] / TOP_SPEED]).T.astype(np.float32)
         goal, achieved = (torch.from_numpy(place.T.astype(np.float32)) for place in (there, here))
@@ -106,7 +106,7 @@ class PointMaze:
 
 
 def stopped(maze: Maze, place: np.ndarray, speed: np.ndarray, at: At) -> tuple[np.ndarray, np.ndarray]:
-    """A coordinate after one step and its speed; at a wall it stays on this side of the edge, at rest.
+    """Returns a coordinate after one step and its speed; at a wall it stays on this side of the edge, at rest.
 
     No step is as long as a cell, so no wall can be jumped over.
     """
@@ -118,18 +118,18 @@ def stopped(maze: Maze, place: np.ndarray, speed: np.ndarray, at: At) -> tuple[n
 
 
 def middle(maze: Maze, cell: np.ndarray) -> np.ndarray:
-    """x and y of the middle of numbered cells, [2, n]."""
+    """Returns x and y of the centre of numbered cells, [2, n]."""
     place: np.ndarray = maze.cells[cell].T[::-1] + 0.5
     return place
 
 
 def scaled(maze: Maze, place: np.ndarray) -> np.ndarray:
-    """Places in cells as numbers from -1 to 1 along the longer side."""
+    """Returns places in cells as numbers from -1 to 1 along the longer side."""
     return 2.0 * place / max(maze.free.shape) - 1.0
 
 
 def steered(maze: Maze, context: Context) -> Tensor:
-    """The force towards the next cell of a shortest way, in the goal's cell towards the goal; damped."""
+    """Returns the force towards the next cell of a shortest path, in the goal's cell towards the goal; damped."""
     seen, goal = context["observation"].double().numpy().T, context["goal"].double().numpy().T
     size = max(maze.free.shape)
     place, there = (seen[:2] + 1.0) * size / 2.0, (goal + 1.0) * size / 2.0
@@ -141,7 +141,7 @@ def steered(maze: Maze, context: Context) -> Tensor:
 
 
 def cells_between(maze: Maze, achieved: Tensor, goal: Tensor) -> Tensor:
-    """Cells of the shortest way, of which each takes several decisions."""
+    """Returns the cells of the shortest path, each of which takes several decisions."""
     places = [
         ((place.double().numpy() + 1.0) * max(maze.free.shape) / 2.0).astype(np.int64) for place in (achieved, goal)
     ]
@@ -150,7 +150,7 @@ def cells_between(maze: Maze, achieved: Tensor, goal: Tensor) -> Tensor:
 
 
 def point_task(name: str, maze: Maze, horizon: int) -> SteppedTask:
-    """The task of a maze; held-out episodes have goals of their own."""
+    """Returns the task of a maze; held-out episodes have goals of their own."""
     places, force = Box((-1.0,) * 2, (1.0,) * 2), Box((-1.0,) * 2, (1.0,) * 2)
     spec = Spec(Box((-1.0,) * 4, (1.0,) * 4), force, horizon, goal=places)
     return maze_task(name, spec, partial(PointMaze, maze), partial(steered, maze), partial(cells_between, maze))

@@ -2,8 +2,8 @@
 
     velocity <- 0.8 velocity + 0.04 thrust, thrust in [-1, 1]^2;   the rest, rewards and costs are those of `hazards`
 
-A point moves up to 0.2 a decision and cannot stop at once, so that some states outside a disc lead into it whatever is
-done: `avoidable` finds them by trying manoeuvres.
+A point moves up to 0.2 per decision and cannot stop at once, so some states outside a disc lead into it whatever the
+actions: `avoidable` finds them by trying manoeuvres.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ class Steered:
     limit: ClassVar[int] = HORIZON
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """At rest on the left."""
+        """Starts at rest on the left."""
         return Hazards().start(uniform)
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One step; pays for coming nearer."""
+        """Takes one step; rewards progress towards the goal."""
         return pushed(state, THRUST * action.reshape(-1, 2).astype(np.float64).clip(-1.0, 1.0).T)
 
     def observe(self, state: np.ndarray) -> Context:
-        """Position, ten times the velocity, and how far each disc's edge is (negative inside)."""
+        """Returns position, ten times the velocity, and the distance to the edge of each disc (negative inside)."""
         return Hazards().observe(state)
 
 
 def to_target(context: Context, x: Tensor, y: Tensor) -> Tensor:
-    """Thrust [N, 2] towards a place, with the present speed taken into account, of length up to 1."""
+    """Returns thrust [N, 2] towards a place, with the present speed taken into account, of length up to 1."""
     seen = context["observation"]
     want = 4.0 * (torch.stack((x, y), 1) - seen[:, :2] - 0.3 * seen[:, 2:4])
     return want / want.norm(dim=1, keepdim=True).clamp(min=1.0)
 
 
 def around(context: Context) -> Tensor:
-    """Keeps off the discs: to a gate beside the middle one while it lies ahead, then to the goal."""
+    """Steers around the discs: to a gate beside the middle one while it is ahead, then to the goal."""
     x, y = context["observation"][:, :2].unbind(1)
     side = torch.where(y >= 0, 0.43, -0.43)
     before_gate, ahead = (x < -0.25) & ((y - side).abs() > 0.08), x < 0.3
@@ -66,14 +66,14 @@ def around(context: Context) -> Tensor:
 
 
 def straight(context: Context) -> Tensor:
-    """To the goal, through whatever lies there."""
+    """Steers straight to the goal, through any disc."""
     x = context["observation"][:, 0]
     return to_target(context, torch.full_like(x, 0.8), torch.zeros_like(x))
 
 
 def avoidable(state: np.ndarray) -> np.ndarray:
-    """[N] bool: whether some constant thrust of full length, or none, keeps states [4, N] out of all discs from the
-    next position on. What it says can be done can be; more clever manoeuvres are not tried.
+    """Returns [N] bool: whether some constant thrust of full length, or none, keeps states [4, N] out of all discs from
+    the next position on. True is certain; false may be wrong, since other manoeuvres are not tried.
     """
     angle = 2.0 * np.pi * np.arange(DIRECTIONS) / DIRECTIONS
     thrusts = THRUST * np.concatenate([np.stack([np.cos(angle), np.sin(angle)], 1), np.zeros((1, 2))])
@@ -88,13 +88,13 @@ def avoidable(state: np.ndarray) -> np.ndarray:
 
 
 def in_disc(state: np.ndarray) -> np.ndarray:
-    """[N] bool: inside any disc."""
+    """Returns [N] bool: inside any disc."""
     within = [np.hypot(state[0] - x, state[1] - y) < radius for x, y, radius in HAZARDS]
     return np.logical_or.reduce(within)
 
 
 def steered_hazards() -> SteppedTask:
-    """The task; its cost is 1 for every decision that leads into a disc, or stays in one."""
+    """Returns the task; its cost is 1 for every decision that leads into a disc, or stays in one."""
     dynamics, num_seen = Steered(), 4 + len(HAZARDS)
     spec = Spec(Box((-3.0,) * num_seen, (3.0,) * num_seen), Box((-1.0, -1.0), (1.0, 1.0)), HORIZON)
     make = partial(ArraySimulation, dynamics)

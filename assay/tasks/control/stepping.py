@@ -1,4 +1,4 @@
-"""Tasks that are stepped: whole episodes of a simulation, and simulations of simple dynamics as array operations.
+"""Stepped tasks: whole episodes of a simulation, and simulations of simple dynamics as array operations.
 
 Axes: N instances, n instances that start now, D numbers of a state, B sequences, T decisions.
 
@@ -28,30 +28,30 @@ AHEAD = 16
 
 
 class Dynamics(Protocol):
-    """How one kind of instance starts, moves and looks, as functions of arrays; the last axis of a state is N."""
+    """Start, step and observation of one kind of instance as functions of arrays; the last axis of a state is N."""
 
     @property
     def num_start_draws(self) -> int:
-        """Uniform numbers that a start consumes."""
+        """Returns how many uniform numbers a start consumes."""
 
     @property
     def has_chance(self) -> bool:
-        """Whether a step reads a uniform number."""
+        """Returns whether a step reads a uniform number."""
 
     @property
     def limit(self) -> int:
-        """Decisions after which an episode is truncated."""
+        """Returns decisions after which an episode is truncated."""
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """States [..., n] from uniform numbers [num_start_draws, n]."""
+        """Returns states [..., n] from uniform numbers [num_start_draws, n]."""
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(next state [..., N], reward [N] float32, terminal [N]), new arrays all three."""
+        """Returns (next state [..., N], reward [N] float32, terminal [N]), new arrays all three."""
 
     def observe(self, state: np.ndarray) -> Context:
-        """What an actor sees of the states, in memory of its own."""
+        """Returns the observations of the states, in memory of their own."""
 
 
 class ArraySimulation:
@@ -66,7 +66,7 @@ class ArraySimulation:
     def reset(self, seeds: np.ndarray) -> Context:
         """Starts episode 0 of every instance; without it, the seeds are 0 to N - 1."""
         if len(seeds) != self.num:
-            raise AssayError(f"{len(seeds)} seeds for {self.num} instances; give one seed each")
+            raise AssayError(f"{len(seeds)} seeds for {self.num} instances. Give one seed each")
         self._seeds = np.asarray(seeds).astype(np.int64)
         self._episode, self._elapsed = np.zeros(self.num, np.int64), np.zeros(self.num, np.int64)
         self._ended = np.zeros(self.num, bool)
@@ -75,9 +75,9 @@ class ArraySimulation:
         return self.dynamics.observe(self._state)
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, None]:
-        """One decision of every instance whose episode goes on; the next episode's start for the others."""
+        """Takes one decision of every instance in an episode; starts the next episode of the others."""
         if len(action) != self.num:
-            raise AssayError(f"{len(action)} actions for {self.num} instances; give one action each")
+            raise AssayError(f"{len(action)} actions for {self.num} instances. Give one action each")
         chance = self._chance() if self.dynamics.has_chance else None
         self._state, reward, terminal = self.dynamics.step(self._state, action.detach().cpu().numpy(), chance)
         self._elapsed += 1
@@ -92,13 +92,15 @@ class ArraySimulation:
         return self.dynamics.observe(self._state), torch.from_numpy(reward), *flags, None
 
     def snapshot(self) -> State:
-        """Seeds, counters and states."""
+        """Returns seeds, counters and states."""
         return {name: torch.from_numpy(array.copy()) for name, array in self._arrays().items()}
 
     def restore(self, state: State) -> None:
         """Continues where the snapshot was taken."""
         if len(state["seeds"]) != self.num:
-            raise AssayError(f"a snapshot of {len(state['seeds'])} instances for {self.num}; simulate as many")
+            raise AssayError(
+                f"the snapshot has {len(state['seeds'])} instances, the simulation {self.num}. Simulate as many"
+            )
         for name, array in self._arrays().items():
             array[...] = state[name].numpy()
         self._prepare()
@@ -130,12 +132,12 @@ class ArraySimulation:
 
 
 def as_uniform(words: np.ndarray) -> np.ndarray:
-    """Hashes as uniform numbers in (0, 1), as in `assay.ops.random.uniform`."""
+    """Returns hashes as uniform numbers in (0, 1), as in `assay.ops.random.uniform`."""
     return ((words >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
 
 
 def start_seeds(split: int, starts: np.ndarray) -> np.ndarray:
-    """Seeds of start ordinals, int64 >= 0: a hash of (split, ordinal) whose last bit is the split's.
+    """Returns seeds of start ordinals, int64 >= 0: a hash of (split, ordinal) whose last bit is the split's.
 
     The last bit keeps the splits apart where a simulation can use only part of a seed.
     """
@@ -144,7 +146,7 @@ def start_seeds(split: int, starts: np.ndarray) -> np.ndarray:
 
 
 DECISIONS_SHOWN = 500
-"""Decisions of a sample that are written down one by one."""
+"""Decisions of a sample that are recorded one by one."""
 
 
 @dataclass(frozen=True)
@@ -155,20 +157,19 @@ class Scripted:
     num_draws: int = 0
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The function's action for N rows."""
+        """Returns the function's action for N rows."""
         action = self.policy(context)
         return action, torch.zeros(len(action))
 
 
 @dataclass(frozen=True)
 class SteppedTask:
-    """A task around a simulation. `expert` acts well by itself; `dynamics` is the exact model where there is one.
+    """A task around a simulation. `expert` is a scripted policy; `dynamics` is the exact model, if there is one.
 
-    `held_out` makes the simulation of split 1 where it is another than that of training: goals that were never asked
-    for. `roaming` is the same task with goals that follow each other and no end, for data of play; `distance` says how
-    far a goal is from what was achieved.
-    `reckless` acts well by rewards alone; None where nothing costs, or nobody wrote it. `proxy` is what a context looks
-    worth to those who cannot see the reward.
+    `held_out` makes the simulation of split 1 if it differs from that of training: unseen goals. `roaming` is the same
+    task with one goal after another and no end, for play data; `distance` is the distance of a goal from what was
+    achieved. `reckless` is a scripted policy that ignores costs; None if there are no costs or no such policy. `proxy`
+    is a proxy reward of contexts, for tasks in which it differs from the true reward.
     """
 
     name: str
@@ -185,39 +186,39 @@ class SteppedTask:
     """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
 
     def simulate(self, num: int) -> Simulation:
-        """N instances side by side."""
+        """Returns a simulation of N instances."""
         return self.make(num)
 
     def of_split(self, num: int, split: int) -> Simulation:
-        """N instances with the starts and goals of a split."""
+        """Returns a simulation of N instances with the starts and goals of a split."""
         return self.make(num) if self.held_out is None or not split else self.held_out(num)
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
-        """One episode for each (start, sample); equal ordinals have equal starts and equal chance."""
+        """Plays one episode for each (start, sample); equal ordinals have equal starts and equal chance."""
         simulation, seeds = self.of_split(len(starts), split), start_seeds(split, starts)
         return play_episodes(actor, simulation, seeds, starts, samples, draw, self.spec.horizon, greedy)
 
     def begin(self, starts: np.ndarray, split: int) -> Experience:
-        """The first context of each start."""
+        """Returns the first context of each start."""
         context = self.of_split(len(starts), split).reset(start_seeds(split, starts))
         return nothing_done(context, self.spec, starts)
 
     def resume(
         self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
     ) -> Experience:
-        """Takes the given actions again, which lead to the same state, and goes on from there."""
+        """Replays the given actions, which lead to the same state, and continues from there."""
         seeds = start_seeds(split, begun.column("start").numpy())
         simulation, horizon = self.of_split(len(begun), split), self.spec.horizon
         return play_on(actor, simulation, seeds, begun, samples, draw, horizon, limit or horizon)
 
     def judge(self, experience: Experience, split: int) -> Experience:
-        """Steps carry their rewards already; adds `score` [B], the undiscounted return of each row."""
+        """Adds `score` [B], the undiscounted return of each row; steps have their rewards already."""
         return experience.add({"score": (experience.reward * experience.mask).sum(1)})
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """Return, length, how it ended, and the first decisions: action, reward and, where known, credit, rounded."""
+        """Returns return, length, ending, and the first decisions: action, reward and, if known, credit, rounded."""
         decided = experience.mask[row]
         columns = {"actions": experience.action, "rewards": experience.reward}
         if "advantage" in experience.extra:
@@ -230,9 +231,9 @@ class SteppedTask:
         } | {name: rounded(column[row][decided][:DECISIONS_SHOWN]) for name, column in columns.items()}
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """One episode of the scripted expert for each start."""
+        """Plays one episode of the scripted expert for each start."""
         if self.expert is None:
-            raise AssayError(f"task '{self.name}' has no scripted expert; give it one: replace(task, expert=...)")
+            raise AssayError(f"task '{self.name}' has no scripted expert. Give it one: replace(task, expert=...)")
         samples = np.zeros(len(starts), np.int64)
         shown = self.play(Scripted(self.expert), starts, samples, Draw(0), split=split, greedy=True)
         source = torch.full((len(shown),), int(Origin.DATASET))
@@ -240,6 +241,6 @@ class SteppedTask:
 
 
 def rounded(values: Tensor) -> list[Any]:
-    """Numbers for a log."""
+    """Returns rounded numbers for a sample."""
     shown: list[Any] = (values.double().round(decimals=3) if values.is_floating_point() else values).tolist()
     return shown

@@ -1,4 +1,4 @@
-"""Rules of repeated matrix games: payoffs, fixed strategies, how long a game lasts, who sits where.
+"""Rules of repeated matrix games: payoffs, fixed strategies, length of a game, seats.
 
 Axes: R rows, a row being one player of one game; n games, rows 0..n-1 are their first players and n..2n-1 their second;
 T columns, A moves. One policy plays both players; held-out starts set it against itself or against fixed strategies.
@@ -33,23 +33,21 @@ class MatrixGame:
     def __post_init__(self) -> None:
         size = len(self.moves)
         if any(len(rows) != size or any(len(row) != size for row in rows) for rows in (self.first, self.second)):
-            raise AssayError(
-                f"MatrixGame: {size} moves ({self.moves}) ask for payoffs of {size} rows of {size} numbers"
-            )
+            raise AssayError(f"MatrixGame: {size} moves ({self.moves}) need payoffs of {size} rows of {size} numbers")
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether both players stand in the same place."""
+        """Returns whether the game is the same for both players."""
         return self.second == tuple(zip(*self.first, strict=True))
 
     @cached_property
     def payoffs(self) -> Tensor:
-        """[player, own move, the other's move]."""
+        """Returns [player, own move, the other's move]."""
         return torch.stack([torch.tensor(self.first), torch.tensor(self.second).T])
 
 
 def symmetric(*rows: tuple[float, ...]) -> MatrixGame:
-    """A game in which the second player's payoffs are the first's."""
+    """Returns a game in which the second player's payoffs are the first's."""
     return MatrixGame(rows, tuple(zip(*rows, strict=True)))
 
 
@@ -78,11 +76,11 @@ ITSELF = None
 
 @dataclass(frozen=True)
 class Rules:
-    """A game of at most `rounds` rounds; after each it goes on with probability `continuation`.
+    """A game of at most `rounds` rounds; after each it continues with probability `continuation`.
 
-    How long a start's game lasts is drawn once, so that its copies are of one length. Where chance decides, a game that
-    reaches `rounds` is cut (truncated), else it ends there. Held-out start k meets opponents[k mod their number], from
-    the first seat and from the second in turn.
+    The length of a start's game is drawn once, so that its copies have one length. If continuation < 1, a game that
+    reaches `rounds` is truncated, else it ends there. Held-out start k plays opponents[k mod their number], from the
+    first seat and from the second in turn.
     """
 
     game: MatrixGame
@@ -92,20 +90,22 @@ class Rules:
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or not 0 < self.continuation <= 1 or not self.opponents:
-            raise AssayError(f"{self}: rounds must be 1 or more, continuation in (0, 1], and opponents at least one")
+            raise AssayError(
+                f"{self}: a setting is out of range. Use rounds >= 1, 0 < continuation <= 1, and at least one opponent"
+            )
 
     @property
     def num_states(self) -> int:
-        """What a player can remember: nothing yet, or a pair of moves; for each seat where seats differ."""
+        """Returns the number of observations: no round yet, or a pair of moves; times two if seats differ."""
         return self.num_memories * (1 if self.game.is_symmetric else PLAYERS)
 
     @property
     def num_memories(self) -> int:
-        """1 + A^2."""
+        """Returns 1 + A^2."""
         return 1 + len(self.game.moves) ** 2
 
     def length(self, starts: np.ndarray, split: int) -> tuple[Tensor, Tensor]:
-        """(rounds of each start's game, whether it is cut)."""
+        """Returns (rounds of each start's game, whether it is cut)."""
         if self.continuation == 1.0:
             return torch.full((len(starts),), self.rounds), torch.zeros(len(starts), dtype=torch.bool)
         chance = random.uniform(Draw(CHANCE, (split,)), starts[:, None], np.arange(self.rounds)[None])
@@ -116,7 +116,7 @@ class Rules:
 
 @dataclass(frozen=True, eq=False)
 class Match:
-    """n games at once: who sits where, and what is remembered. Rows are players, the first players first."""
+    """n games at once: seats and the last moves. Rows are players, the first players first."""
 
     rules: Rules
     start: np.ndarray
@@ -135,7 +135,7 @@ class Match:
         return len(self.player) // PLAYERS
 
     def replaced(self, move: Tensor, memory: Tensor, uniform: Tensor) -> Tensor:
-        """The policy's moves, and the strategies' where they sit."""
+        """Returns the moves of the policy and of the strategies in their seats."""
         if bool((self.fixed < 0).all()):
             return move
         table = torch.tensor([[0.0] * 5 if one is None else one.probability for one in self.rules.opponents])
@@ -143,25 +143,25 @@ class Match:
         return torch.where(self.fixed >= 0, theirs, move)
 
     def others(self, move: Tensor) -> Tensor:
-        """What the opponent of each row did."""
+        """Returns the move of each row's opponent."""
         return move.roll(self.num)
 
     def remembered(self, move: Tensor) -> Tensor:
-        """1 + own move * A + the other's."""
+        """Returns 1 + own move * A + the opponent's move."""
         return 1 + move * len(self.rules.game.moves) + self.others(move)
 
     def payoff(self, move: Tensor) -> Tensor:
-        """What each row gets in a round."""
+        """Returns the payoff of each row in a round."""
         return self.rules.game.payoffs[self.player, move, self.others(move)]
 
     def row(self, time: int, move: Tensor, logp: Tensor) -> tuple[Tensor, ...]:
-        """A round's (action, mask, logp, reward, terminal, truncated)."""
+        """Returns a round's (action, mask, logp, reward, terminal, truncated)."""
         live, last = time < self.length, time == self.length - 1
         reward = torch.where(live, self.payoff(move), 0.0)
         return move, live, torch.where(live, logp, 0.0), reward, last & ~self.is_cut, last & self.is_cut
 
     def named(self, record: Experience, turn: Tensor) -> Experience:
-        """The kept rows with the columns that say whose they are."""
+        """Returns the kept rows with the columns of seat and opponent."""
         start, sample = torch.from_numpy(self.start), torch.from_numpy(self.sample)
         named = replace(
             record,
@@ -174,7 +174,7 @@ class Match:
 
 
 def match_of(rules: Rules, starts: np.ndarray, samples: np.ndarray, split: int, player: int | None = None) -> Match:
-    """Seats for these starts: the policy everywhere on split 0; opponents by ordinal on split 1, and wherever the
+    """Returns seats for these starts: the policy everywhere on split 0; opponents by ordinal on split 1, and if the
     policy's seat is given.
     """
     num, kinds = len(starts), len(rules.opponents)

@@ -1,4 +1,4 @@
-"""Repeated matrix games as tasks: players who see the round before, and players who read all rounds as tokens.
+"""Repeated matrix games as tasks: players observe the last round, or read all rounds as tokens.
 
 Axes: B rows, a row being one player of one game; T columns. See `assay.tasks.games.matrix` for rules, seats and
 opponents.
@@ -40,39 +40,39 @@ from assay.tasks.games.matrix import (
 
 
 class MatrixTask:
-    """A matrix game of several rounds; its forms say what a player sees and how a match is played."""
+    """A matrix game of several rounds; subclasses define the observations and how a match is played."""
 
     rules: Rules
 
     @property
     def num_players(self) -> int:
-        """Two."""
+        """Returns two."""
         return PLAYERS
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
-        """Games of each (start, sample): see `GameTask`. Rewards are the rounds' payoffs."""
+        """Plays games of each (start, sample): see `GameTask`. Rewards are the payoffs of the rounds."""
         return self.played(actor, match_of(self.rules, starts, samples, split), draw, greedy)
 
     def play_against(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
     ) -> Experience:
-        """The same against the opponents of the rules, start by start."""
+        """Plays against the opponents of the rules, start by start."""
         return self.played(actor, match_of(self.rules, starts, samples, split, player), draw, greedy=False)
 
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
-        """All rounds of a match."""
+        """Plays all rounds of a match."""
         raise NotImplementedError
 
     def judge(self, experience: Experience, split: int) -> Experience:
-        """Rounds carry their payoffs already; adds `score` [B], the mean payoff of a round."""
+        """Adds `score` [B], the mean payoff of a round; rounds have their payoffs already."""
         return scored(experience)
 
 
 @dataclass(frozen=True)
 class RepeatedGame(MatrixTask):
-    """Players see the round before: a number (tables), or with `one_hot` a vector (perceptrons)."""
+    """Players observe the last round: a number (tables), or with `one_hot` a vector (perceptrons)."""
 
     name: str
     rules: Rules
@@ -80,13 +80,13 @@ class RepeatedGame(MatrixTask):
 
     @property
     def spec(self) -> Spec:
-        """A remembered round in, a move out."""
+        """Returns a remembered round in, a move out."""
         num = self.rules.num_states
         seen = Box((0.0,) * num, (1.0,) * num) if self.one_hot else Discrete(num)
         return Spec(seen, Discrete(len(self.rules.game.moves)), self.rules.rounds)
 
     def observed(self, match: Match, memory: Tensor) -> Context:
-        """What every row sees."""
+        """Returns the observation of every row."""
         seat = 0 if self.rules.game.is_symmetric else match.player * self.rules.num_memories
         state = memory + seat
         if not self.one_hot:
@@ -95,7 +95,7 @@ class RepeatedGame(MatrixTask):
 
     @torch.no_grad()
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
-        """All rounds of a match."""
+        """Plays all rounds of a match."""
         who = match.start, match.sample, match.player.numpy()
         uniforms, lots = Uniforms(draw, who, actor.num_draws), Uniforms(draw.at(CHANCE), who, 1)
         memory, recorder = torch.zeros_like(match.player), Recorder()
@@ -109,17 +109,17 @@ class RepeatedGame(MatrixTask):
         return match.named(record, torch.arange(record.num_columns))
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """Who, the moves, the payoff and, where known, the credit of each round."""
+        """Returns seat, opponent, moves, payoff and, if known, the credit of each round."""
         return described(self.rules.game, experience, row, experience.action[row])
 
 
 def scored(experience: Experience) -> Experience:
-    """With `score` [B], the mean payoff of a round."""
+    """Adds `score` [B], the mean payoff of a round."""
     return experience.add({"score": (experience.reward * experience.mask).sum(1) / experience.mask.sum(1).clamp(min=1)})
 
 
 def described(game: MatrixGame, experience: Experience, row: int, move_T: Tensor) -> dict[str, Any]:
-    """One row of a game for people to read."""
+    """Returns one row of a game for display."""
     decided = experience.mask[row]
     payoffs = experience.reward[row][decided].double()
     told: dict[str, Any] = {
@@ -142,8 +142,8 @@ FIRST_MOVE = 2
 class TokenGame(MatrixTask):
     """The same games as sequences of tokens: bos, the seat where seats differ, then own and other's move in turn.
 
-    A round is two tokens; the own one is a decision, made before the other's is seen. Padding and bos cannot be said
-    and a game ends by its rounds (eos is padding), so that whatever a player can say is a move: none has a second
+    A round is two tokens; the own one is a decision, made before the other's is seen. Padding and bos cannot be sampled
+    and a game ends by its rounds (eos is padding), so that every sampled token is a move: no move has a second
     spelling, which entropy would favour. Seats are written as moves.
     """
 
@@ -152,27 +152,27 @@ class TokenGame(MatrixTask):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Padding, bos, moves."""
+        """Returns padding, bos, moves."""
         return Vocabulary(FIRST_MOVE + len(self.rules.game.moves), pad=0, bos=1, eos=0)
 
     @property
     def spec(self) -> Spec:
-        """Tokens in, tokens out."""
+        """Returns tokens in, tokens out."""
         return Spec(self.vocabulary, self.vocabulary, horizon=2 + PLAYERS * self.rules.rounds)
 
     def prompts(self) -> list[list[int]]:
-        """What each seat sees before the first round."""
+        """Returns the prompt of each seat before the first round."""
         seats = [[]] * PLAYERS if self.rules.game.is_symmetric else [[FIRST_MOVE + k] for k in range(PLAYERS)]
         return [[self.vocabulary.bos, *seat] for seat in seats]
 
     def moves_of(self, token: Tensor) -> Tensor:
-        """The move that a token stands for."""
+        """Returns the move that a token stands for."""
         return (token - FIRST_MOVE).clamp(min=0)
 
     @torch.no_grad()
     def played(self, actor: Any, match: Match, draw: Draw, greedy: bool) -> Experience:
-        """All rounds of a match. Rows go in step and are of one length, so that the actor's own cache wastes nothing:
-        pages would not pay here.
+        """Plays all rounds of a match. Rows advance together and have one length, so that a contiguous cache wastes
+        nothing and paging would not help.
         """
         who, longest = (match.start, match.sample, match.player.numpy()), int(match.length.max())
         uniforms, lots = Uniforms(draw, who, 1), Uniforms(draw.at(CHANCE), who, 1)
@@ -197,7 +197,7 @@ class TokenGame(MatrixTask):
         return self.record(match, written)
 
     def record(self, match: Match, written: list[tuple[Tensor, Tensor, tuple[Tensor, ...]]]) -> Experience:
-        """Sequences of prompts and rounds; what speaks of a decision stands at the own token."""
+        """Returns sequences of prompts and rounds; the columns of a decision are at the own token."""
         prompts = torch.tensor(self.prompts())[match.player]
         rounds = [column for own, other, _ in written for column in (own, other)]
         tokens = torch.cat([prompts, torch.stack(rounds, 1)], 1)
@@ -219,11 +219,11 @@ class TokenGame(MatrixTask):
         return named.add({LOGP_MODEL: model[0]}) if model else named
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """Who, the moves, the payoff and, where known, the credit of each round."""
+        """Returns seat, opponent, moves, payoff and, if known, the credit of each round."""
         return described(self.rules.game, experience, row, self.moves_of(experience.action[row]))
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """A game of random moves for each start, the seats in turn: how a game is written, not how it is won."""
+        """Plays a game of random moves for each start, seats alternating: it shows the format, not a strategy."""
         match = replace(match_of(self.rules, starts, np.zeros_like(starts), split), fixed=torch.zeros(0))
         num, moves = len(starts), len(self.rules.game.moves)
         written = []
@@ -252,21 +252,21 @@ HELD_OUT: Mapping[str, tuple[Strategy | None, ...]] = {
 
 
 TOKEN_ROUNDS = 8
-"""Rounds of the games that are read whole, which cost more."""
+"""Rounds of the token games, which cost more."""
 
 
 def repeated(name: str, rules: Rules) -> RepeatedGame:
-    """The game for tables."""
+    """Returns the game for tables."""
     return RepeatedGame(name, rules)
 
 
 def seen_as_vectors(name: str, rules: Rules) -> RepeatedGame:
-    """The game for perceptrons."""
+    """Returns the game for perceptrons."""
     return RepeatedGame(name, rules, one_hot=True)
 
 
 def read_as_tokens(name: str, rules: Rules) -> TokenGame:
-    """The game for transformers."""
+    """Returns the game for transformers."""
     return TokenGame(name, replace(rules, rounds=TOKEN_ROUNDS))
 
 

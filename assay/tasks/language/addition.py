@@ -26,31 +26,31 @@ class Addition:
 
     def __post_init__(self) -> None:
         if not (1 <= self.level <= 15 and 2 <= self.terms <= 20):
-            raise AssayError(f"{self}: level (digits) must be 1 to 15 and terms 2 to 20")
+            raise AssayError(f"{self}: level (digits) or terms is out of range. Use level 1 to 15 and terms 2 to 20")
 
     @property
     def num_words(self) -> int:
-        """One for each term."""
+        """Returns one word per term."""
         return self.terms
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The sum of these words modulo 10^level."""
+        """Returns the sum whose terms are these words modulo 10^level."""
         terms = [word % 10**self.level for word in words]
         answer = str(sum(terms))
         item = Item("+".join(map(str, terms)) + "=", answer, answer, {"terms": tuple(terms)})
         return "+".join(map(str, sorted(terms))), item
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the sum, 0 for all else."""
+        """Returns 1 for the sum, 0 for all else."""
         return exact_match(item.answer, completion)
 
 
 def addition(level: int = 2, terms: int = 2) -> PromptTask:
-    """The task; `level` is the number of digits."""
+    """Returns the task; `level` is the number of digits."""
     items = Addition(level, terms)
     name = f"addition-{level}" if terms == 2 else f"addition-{level}x{terms}"
     longest = len(str(terms * (10**level - 1)))

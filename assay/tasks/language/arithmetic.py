@@ -1,10 +1,10 @@
-"""Arithmetic and answers written by a model: computed exactly, compared as values, never executed.
+"""Parses arithmetic and answers written by a model: computed exactly, compared as values, never executed.
 
     expression = product (("+" | "-") product)*
     product    = atom (("*" | "/") atom)*
     atom       = digits | "(" expression ")"
 
-Limits hold before any work is done, so that every text costs at most a fraction of a millisecond.
+Limits are checked before any work is done, so that every text costs at most a fraction of a millisecond.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RANKS: Mapping[str, int] = {OPEN: 0, CLOSE: 1, "+": 1, "-": 1, "*": 2, "/": 2}
 
 
 def evaluated(text: str) -> tuple[Fraction | None, tuple[int, ...], str]:
-    """(value, numbers used in their order, "") of an expression, or (None, (), the reason) where the text is none.
+    """Returns (value, numbers in their order, "") of an expression, or (None, (), reason) if the text is not one.
 
     Exact rationals; spaces separate and mean nothing else; a number is ASCII digits, without a sign of its own.
     At most 200 characters, 20 open brackets and 6 digits a number. Division by zero has no value. Never raises.
@@ -57,7 +57,7 @@ def evaluated(text: str) -> tuple[Fraction | None, tuple[int, ...], str]:
 
 
 def first_mistake(tokens: Sequence[str]) -> str:
-    """Why these tokens are not an expression; empty where they are one."""
+    """Returns why these tokens are not an expression, or "" if they are."""
     depth, needs_number = 0, True
     for token in tokens:
         starts = token == OPEN or token[0] in DIGITS
@@ -66,22 +66,22 @@ def first_mistake(tokens: Sequence[str]) -> str:
         if len(token) > MAX_DIGITS:
             return f"a number of more than {MAX_DIGITS} digits"
         if starts != needs_number:
-            return f"'{token}' follows where {'a number' if needs_number else 'an operator'} is due"
+            return f"'{token}' follows where {'a number' if needs_number else 'an operator'} is expected"
         depth += (token == OPEN) - (token == CLOSE)
         if depth < 0:
-            return "a bracket closes that never opened"
+            return "a bracket is closed but was never opened"
         if depth > MAX_DEPTH:
-            return f"more than {MAX_DEPTH} brackets inside each other"
+            return f"more than {MAX_DEPTH} nested brackets"
         needs_number = token == OPEN or token in OPERATORS
     if needs_number:
-        return "ends where a number is due" if tokens else "nothing is written"
+        return "ends where a number is expected" if tokens else "the text is empty"
     return "a bracket is not closed" if depth else ""
 
 
 def value_of(tokens: Sequence[str]) -> Fraction:
-    """The value of a well-formed expression by two stacks (Dijkstra's shunting yard); equal ranks go left to right.
+    """Computes a well-formed expression with two stacks (Dijkstra's shunting yard); equal ranks go left to right.
 
-    Raises ZeroDivisionError where the expression divides by zero.
+    Raises ZeroDivisionError if the expression divides by zero.
     """
     values: list[int | Fraction] = []
     pending: list[str] = []
@@ -100,7 +100,7 @@ def value_of(tokens: Sequence[str]) -> Fraction:
 
 
 def plain_number(text: str) -> Fraction | None:
-    """The number that a text is, all of it: "-3", "1,250", "0.50"; None for anything else or over 40 characters.
+    """Returns the number that the whole text is: "-3", "1,250", "0.50"; None for other text or over 40 characters.
 
     No exponents: "1e999999999" is text.
     """
@@ -110,16 +110,16 @@ def plain_number(text: str) -> Fraction | None:
 
 
 def final_answer(text: str) -> str | None:
-    """What stands after "####" to the end, or the whole text without that mark, stripped of whitespace.
+    """Returns the text after "####", or the whole text if that mark is missing, stripped of whitespace.
 
-    None where the mark stands more than once: several final answers are no answer.
+    Returns None if the mark occurs more than once: several final answers do not count.
     """
     parts = text.split(FINAL, 2)
     return None if len(parts) > 2 else parts[-1].strip(WHITESPACE)
 
 
 def is_same_answer(given: str, answer: str) -> bool:
-    """Equal as text, or as numbers where both are plain numbers: "1,250.0" is "1250"; "1250 apples" is not."""
+    """Returns whether two answers are equal as text, or as numbers if both are plain: "1,250.0" is "1250"."""
     if given == answer:
         return True
     number = plain_number(given)
@@ -127,14 +127,14 @@ def is_same_answer(given: str, answer: str) -> bool:
 
 
 def stated_numbers(text: str) -> list[str]:
-    """The plain numbers in the last 400 characters: "so she makes $1,250." states 1,250.
+    """Returns the plain numbers in the last 400 characters: "so she makes $1,250." states 1,250.
 
-    A sign counts where no digit, letter or bracket stands before it: "5-3" states 5 and 3, "is -3" states -3.
+    A sign counts if no digit, letter or bracket precedes it: "5-3" states 5 and 3, "is -3" states -3.
     """
     return [match[0] for match in STATED.finditer(text[-400:])]
 
 
 def exact_match(answer: str, completion: str) -> Outcome:
-    """1 for the answer and nothing else, 0 otherwise; whitespace before and after is ignored, inside it is not."""
+    """Returns 1 for the answer and nothing else, 0 otherwise; ignores whitespace before and after, but not inside."""
     given = completion.strip(WHITESPACE)
     return Score(float(given == answer)) if given else PolicyFault("no answer")

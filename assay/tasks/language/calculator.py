@@ -1,4 +1,4 @@
-"""calculator: "47*83=" is answered by "3901"; before that, "[47*83]" asks a calculator, which writes 3901."""
+"""calculator: "47*83=" is answered by "3901"; before that, "[47*83]" calls a calculator, which writes 3901."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ OPEN, CLOSE, NO_NUMBER = "[", "]", "?"
 
 @dataclass(frozen=True)
 class Calculator:
-    """The product of two numbers of `level` digits, too hard for a small model to do in its head.
+    """The product of two numbers of `level` digits, too hard for a small model without the tool.
 
     An utterance in square brackets goes to the calculator: exact rational arithmetic over + - * / and brackets, parsed
-    and never executed. It writes the value, or "?" where there is none or it is too long. Any other utterance is the
+    and never executed. It writes the value, or "?" if it does not exist or is too long. Any other utterance is the
     answer and ends the episode, with 1 for the product and nothing else. Every second demonstration uses the
-    calculator, the others know the product by heart: whoever copies them has to find out which half pays. Products
-    that differ only in their order are in the same split.
+    calculator, the others state the product directly, which a cloned model cannot reproduce. Products that differ only
+    in their order are in the same split.
     """
 
     level: int = 2
@@ -34,17 +34,17 @@ class Calculator:
 
     @property
     def introduction(self) -> str:
-        """What the calculator can be asked, and how to answer."""
+        """Returns the instructions: how to call the calculator, and how to answer."""
         asked = f"{OPEN}12*34{CLOSE}"
         return f"Write {asked} alone to have 12*34 computed. When you know the answer, write the number alone."
 
     @property
     def num_words(self) -> int:
-        """One for each number, and one for the demonstration."""
+        """Returns one word per number, and one for the demonstration."""
         return 3
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """Numbers without leading zeros, from 2 on."""
+        """Returns a product of numbers from 2 on, without leading zeros."""
         lowest = max(2, 10 ** (self.level - 1))
         left, right = (lowest + word % (10**self.level - lowest) for word in words[:2])
         asked, answer = f"{left}*{right}", str(left * right)
@@ -52,11 +52,11 @@ class Calculator:
         return f"{min(left, right)}*{max(left, right)}", Item(f"{asked}=", answer, shown)
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
-        """The calculator's number for what stands in square brackets, else the outcome."""
+        """Returns the calculator's result for an utterance in square brackets, else the outcome."""
         words = said[-1].strip(WHITESPACE)
         if words.startswith(OPEN) and words.endswith(CLOSE):
             value, _, _ = evaluated(words[1:-1])
@@ -67,7 +67,7 @@ class Calculator:
 
 
 def calculator(level: int = 2) -> DialogueTask:
-    """The task; `level` is the number of digits. The calculator can be asked twice."""
+    """Returns the task; `level` is the number of digits. The calculator can be called twice."""
     return DialogueTask(
         f"calculator-{level}",
         Calculator(level),

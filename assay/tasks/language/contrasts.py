@@ -1,4 +1,4 @@
-"""Preference pairs made of any prompts with a verifier: the demonstration against a spoiled one."""
+"""Preference pairs made from any prompts with a verifier: the demonstration against a corrupted one."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from assay.tasks.language.prompts import Item, Items, PromptTask
 
 ATTEMPTS = 100
 OTHERS = 1000
-"""Training items of which strangers are taken."""
+"""Training items from which foreign characters are taken."""
 
 
 @dataclass(frozen=True)
 class Contrasted:
-    """Items whose `rejected` is the demonstration after one to `most` random edits that the verifier refuses.
+    """Items whose `rejected` is the demonstration after one to `most` random edits that the verifier rejects.
 
-    An edit swaps two neighbours, drops a character, puts a stranger in its place or beside it, or takes the whole of
-    another item's demonstration; strangers are characters of that other one. Item `ordinal` of a split is the same
-    every time.
+    An edit swaps two neighbours, drops a character, replaces it by or inserts a character of another item's
+    demonstration, or takes the whole of that other demonstration. Item `ordinal` of a split is the same every time.
     """
 
     items: Items
     most: int = 3
 
     def item(self, ordinal: int, split: int) -> Item:
-        """The item with its spoiled completion."""
+        """Returns the item with its corrupted completion."""
         item = self.items.item(ordinal, split)
         for attempt in range(ATTEMPTS):
             words = text.hashed_words(f"contrast {ordinal},{split},{attempt}", 2 + 3 * self.most)
@@ -40,15 +39,17 @@ class Contrasted:
             outcome = self.items.verify(item, worse)
             if worse.strip() and not isinstance(outcome, InfraFault) and outcome.value < 1.0:
                 return Item(item.prompt, item.answer, item.demonstration, {**item.facts, "rejected": worse})
-        raise AssayError(f"'{text.escaped(item.demonstration, 60)}' cannot be spoiled: every edit still verifies")
+        raise AssayError(
+            f"'{text.escaped(item.demonstration, 60)}' cannot be corrupted: every edit verifies. Use another task"
+        )
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """As the items say."""
+        """Returns the verdict of the items' verifier."""
         return self.items.verify(item, completion)
 
 
 def spoiled(written: str, other: str, words: Sequence[int]) -> str:
-    """One edit; at most one character longer than the longer of the two."""
+    """Applies one edit; the result is at most one character longer than the longer of the two."""
     kind, where = words[0] % 5, words[1] % max(len(written), 1)
     stranger = other[words[2] % len(other)] if other else ""
     before, here, after = written[:where], written[where : where + 1], written[where + 1 :]
@@ -62,6 +63,6 @@ def spoiled(written: str, other: str, words: Sequence[int]) -> str:
 
 
 def contrasted(task: PromptTask, most: int = 3) -> PairsTask:
-    """The task's demonstrations against spoiled ones, in the task's own tokens, with room for longer ones."""
+    """Returns the task of its demonstrations against corrupted ones, in its own tokens, with room for longer ones."""
     name, room = f"{task.name}-pairs", task.max_tokens + 4 * most
     return PairsTask(PromptTask(name, Contrasted(task.items, most), task.tokenizer, task.max_prompt, room))

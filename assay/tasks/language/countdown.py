@@ -26,7 +26,7 @@ class Written(NamedTuple):
 
 
 def joined(left: Written, symbol: str, right: Written) -> Written:
-    """The two with the symbol between them, with the brackets it needs and no others."""
+    """Joins two expressions by a symbol, with only the brackets that are needed."""
     rank = RANKS[symbol]
     needs_brackets = right.rank < rank or (right.rank == rank and symbol in "-/")
     first = f"({left.text})" if left.rank < rank else left.text
@@ -38,9 +38,9 @@ def joined(left: Written, symbol: str, right: Written) -> Written:
 class Countdown:
     """`level` numbers in 1 .. `largest` and a target in 1 .. `highest` that can be made of all of them by + - *.
 
-    Right is an expression over + - * / and brackets, of exact rational value equal to the target, that uses each given
-    number at most once; which solution does not matter. There is no partial credit; whitespace around the expression
-    is ignored. Intermediate values of the demonstration are positive integers, and the target is none of the numbers.
+    A correct answer is an expression over + - * / and brackets, of exact rational value equal to the target, that uses
+    each given number at most once; any solution counts. There is no partial credit; whitespace around the expression
+    is ignored. Intermediate values of the demonstration are positive integers, and the target differs from all numbers.
     Problems that differ only in the order of their numbers are in the same split.
     """
 
@@ -54,11 +54,11 @@ class Countdown:
 
     @property
     def num_words(self) -> int:
-        """One for each number and one for each operation."""
+        """Returns one word per number and one per operation."""
         return 2 * self.level - 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
-        """Joins two parts, drawn at random, until one is left; None where a value leaves its range."""
+        """Joins two parts, drawn at random, until one is left; returns None if a value leaves its range."""
         numbers = [1 + word % self.largest for word in words[: self.level]]
         parts = [Written(number, str(number), 3) for number in numbers]
         for word in words[self.level :]:
@@ -77,23 +77,23 @@ class Countdown:
         return content, Item(f"{','.join(map(str, numbers))}:{target}=", str(target), solution, facts)
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 where the expression obeys the rules and makes the target, 0 where it does not."""
+        """Returns 1 if the expression obeys the rules and makes the target, else 0."""
         value, used, reason = evaluated(completion.strip(WHITESPACE))
         if value is None:
             return PolicyFault(reason)
         numbers = item.facts["numbers"]
         assert isinstance(numbers, tuple)
         if Counter(used) - Counter(numbers):
-            return PolicyFault("uses a number that is not given, or one too often")
+            return PolicyFault("uses a number that is not given, or a number twice")
         return Score(float(value == item.facts["target"]))
 
 
 def countdown(level: int = 3, largest: int = 20, highest: int = 99) -> PromptTask:
-    """The task; `level` is how many numbers are given. There is room for a pair of brackets around every operation."""
+    """Returns the task of `level` numbers, with room for a pair of brackets around every operation."""
     items = Countdown(level, largest, highest)
     is_default = (largest, highest) == (20, 99)
     name = f"countdown-{level}" if is_default else f"countdown-{level}x{largest}x{highest}"

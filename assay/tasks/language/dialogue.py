@@ -1,4 +1,4 @@
-"""Conversations: the policy writes an utterance, a partner answers in text, and so on until the end.
+"""Conversations: the policy writes an utterance, a partner replies in text, and so on until the end.
 
 Axes: B sequences, T tokens. A sequence is one episode. Decision t is token t, given the tokens before it; the prompt
 and the partner's replies are context: mask false. The column `turn` counts the utterances finished before a token.
@@ -32,9 +32,9 @@ NO_END = PolicyFault("the turns ran out")
 
 @dataclass(frozen=True)
 class Reply:
-    """What the partner answers, what the utterance earned by itself, and the outcome where the episode is over.
+    """A reply: its text, the reward of the utterance itself, and the outcome if the episode is over.
 
-    The text that comes with an outcome is for people: the policy does not hear it.
+    The text of a reply with an outcome is for display only: the policy does not read it.
     """
 
     text: str
@@ -43,26 +43,26 @@ class Reply:
 
 
 class Partner(Protocol):
-    """Who is talked to: prompts by number, and replies.
+    """The partner of a conversation: prompts by number, and replies.
 
-    Laws: `item` and `reply` are pure functions; no content is in both splits; `reply` never raises because of what was
-    said. The demonstration of an item has one utterance a line and ends with the outcome 1. A partner may have an
-    `introduction`: what it tells those who speak the language and do not know its rules.
+    Laws: `item` and `reply` are pure functions; no content is in both splits; `reply` never raises because of an
+    utterance. The demonstration of an item has one utterance per line and ends with the outcome 1. A partner may have
+    an `introduction`: the instructions for a pretrained model, which does not know the rules.
     """
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of split 0 (training) or 1 (held out)."""
+        """Returns item `ordinal` of split 0 (training) or 1 (held out)."""
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
-        """The reply to the last of the utterances so far."""
+        """Returns the reply to the last of the utterances so far."""
 
 
 @dataclass(frozen=True)
 class DialogueTask:
     """Plays and judges conversations with a partner. An utterance ends with eos, or is cut at `max_tokens` (counting
-    eos) and answered as it stands; an episode ends with an outcome, or after `max_turns` turns without one: a fault.
+    eos) and answered as it is; an episode ends with an outcome, or after `max_turns` turns without one: a fault.
 
-    What a turn earned stands on its last token, the outcome on the last token of all. `max_prompt` counts bos.
+    The reward of a turn is on its last token, the outcome on the last token of all. `max_prompt` counts bos.
     """
 
     name: str
@@ -75,25 +75,25 @@ class DialogueTask:
 
     @property
     def spec(self) -> Spec:
-        """Tokens in, tokens out."""
+        """Returns tokens in, tokens out."""
         vocabulary = self.tokenizer.vocabulary
         return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.limits.columns)
 
     @property
     def limits(self) -> Limits:
-        """Of turns, utterances and replies."""
+        """Returns the limits of turns, utterances and replies."""
         return Limits(self.max_turns, self.max_tokens, self.max_reply)
 
     # ------------------------------------------------------------------------------------------------ playing
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
-        """A conversation for each (start, sample); rewards are still 0."""
+        """Plays a conversation for each (start, sample); rewards are still 0."""
         played = self.talk(actor, self.begin(starts, split), samples, draw, split, self.limits.columns, greedy)
         return replace(played, extra={name: played.extra[name] for name in SAID if name in played.extra})
 
     def begin(self, starts: np.ndarray, split: int) -> Experience:
-        """The prompts alone."""
+        """Returns the prompts alone."""
         start_B = torch.as_tensor(starts, dtype=torch.int64)
         prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
         begun = laid_out([[(ids, False, 0)] for ids in prompts], start_B, self.tokenizer.vocabulary.pad)
@@ -102,16 +102,16 @@ class DialogueTask:
     def resume(
         self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
     ) -> Experience:
-        """Goes on with the conversation of each row."""
+        """Continues the conversation of each row."""
         told = begun.extra.get("answer", begun.mask).sum(1)
         if begun.turn is None or bool((begun.extra.get("elapsed", told) != told).any()):
-            raise AssayError(f"task '{self.name}' goes on from whole conversations only; use Episodes")
+            raise AssayError(f"task '{self.name}' continues whole conversations only. Use the rollout Episodes")
         return self.talk(actor, begun, samples, draw, split, limit or self.limits.columns, False)
 
     def talk(
         self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, split: int, limit: int, greedy: bool
     ) -> Experience:
-        """At most `limit` more decisions a row."""
+        """Plays at most `limit` more decisions per row."""
         items, vocabulary = self.items_of(begun.column("start"), split), self.tokenizer.vocabulary
 
         def answer(row: int, said: Sequence[list[int]]) -> Heard:
@@ -123,7 +123,7 @@ class DialogueTask:
         return played.add({"split": torch.full_like(played.column("start"), split)})
 
     def heard(self, item: Item, said: Sequence[str], last: int) -> Heard:
-        """The reply in tokens, or the end: by an outcome, or because the turns ran out."""
+        """Returns the reply in tokens, or the end: by an outcome, or because no turns are left."""
         reply = checked_reply(self, item, said)
         if reply.outcome is not None:
             return Heard([], True, last != self.tokenizer.vocabulary.eos)
@@ -132,22 +132,22 @@ class DialogueTask:
         return Heard(self.reply_ids(reply.text, last))
 
     def reply_ids(self, reply: str, last: int) -> list[int]:
-        """The reply's tokens after an utterance that ended with the token `last`; AssayError where they are more than
-        `max_reply`.
+        """Returns the tokens of the reply after an utterance that ended with the token `last`; AssayError if there are
+        more than `max_reply`.
         """
         ids = self.between(reply, last)
         if len(ids) > self.max_reply:
             shown = text.escaped(reply, 60)
-            raise AssayError(f"reply '{shown}' has {len(ids)} tokens; max_reply is {self.max_reply}, raise it")
+            raise AssayError(f"reply '{shown}' has {len(ids)} tokens, but max_reply is {self.max_reply}. Raise it")
         return ids
 
     def between(self, reply: str, last: int) -> list[int]:
-        """All that stands between two utterances: here the reply alone."""
+        """Returns the tokens between two utterances: here the reply alone."""
         return self.tokenizer.encode(reply)
 
     # ------------------------------------------------------------------------------------------------ judging
     def judge(self, experience: Experience, split: int) -> Experience:
-        """Replays each conversation that ended; see `text.with_outcomes` for the columns. `score` is all it earned."""
+        """Replays each conversation that ended; see `text.with_outcomes` for the columns. `score` sums its rewards."""
         ended = (experience.terminal | experience.truncated).any(1).tolist()
         items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
         replies = [
@@ -160,18 +160,18 @@ class DialogueTask:
         return with_turn_rewards(judged, earned) if any(map(any, earned)) else judged
 
     def replies(self, item: Item, said: Sequence[str]) -> list[Reply]:
-        """The reply to each utterance."""
+        """Returns the reply to each utterance."""
         return [checked_reply(self, item, said[: place + 1]) for place in range(len(said))]
 
     def conversations(self, experience: Experience) -> list[list[str]]:
-        """The utterances of each row, as text."""
+        """Returns the utterances of each row, as text."""
         assert experience.turn is not None
         told = experience.extra.get("answer", experience.mask)
         rows = zip(experience.action.tolist(), told.tolist(), experience.turn.tolist(), strict=True)
         return [[text.readable(self.tokenizer, ids) for ids in utterances(*row)] for row in rows]
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """Prompt, what was said and answered, answer, reward, and what was wrong; each token with its credit."""
+        """Returns prompt, utterances, replies, answer, reward and fault for display; each token with its credit."""
         one = experience.rows(slice(row, row + 1))
         split = int(one.extra["split"]) if "split" in one.extra else 0
         item, said = self.items_of(one.column("start"), split)[0], self.conversations(one)[0]
@@ -190,13 +190,13 @@ class DialogueTask:
 
     # ------------------------------------------------------------------------------------------------ demonstrations
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """The demonstrated conversation of each start, with what it earns."""
+        """Returns the demonstrated conversation of each start, with its rewards."""
         items, start_B = self.items_of(starts, split), torch.as_tensor(starts, dtype=torch.int64)
         rows = [self.demonstration(item) for item in items]
         return self.judge(laid_out(rows, start_B, self.tokenizer.vocabulary.pad), split)
 
     def demonstration(self, item: Item) -> list[tuple[list[int], bool, int]]:
-        """Prompt, utterances and replies in their order: (tokens, whether they are decided, turn)."""
+        """Returns prompt, utterances and replies in their order: (tokens, whether the policy chose them, turn)."""
         said = item.demonstration.split("\n")
         pieces = [(prompt_ids(self.tokenizer, item.prompt, self.max_prompt), False, 0)]
         for turn, (words, reply) in enumerate(zip(said, self.replies(item, said), strict=True)):
@@ -207,12 +207,12 @@ class DialogueTask:
         return pieces
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
-        """The items of these ordinals."""
+        """Returns the items of these ordinals."""
         return [self.partner.item(ordinal, split) for ordinal in starts.tolist()]
 
 
 def laid_out(rows: Sequence[Sequence[tuple[list[int], bool, int]]], start_B: Tensor, filler: int) -> Experience:
-    """Rows of pieces (tokens, whether they are decided, turn) as experience that somebody else wrote."""
+    """Returns rows of pieces (tokens, whether the policy chose them, turn) as demonstrated experience."""
     whole = [[token for ids, _, _ in pieces for token in ids] for pieces in rows]
     record = text.written(whole, [[] for _ in rows], start_B, filler)
     mask, turn = torch.zeros_like(record.mask), torch.zeros_like(record.action)
@@ -224,7 +224,7 @@ def laid_out(rows: Sequence[Sequence[tuple[list[int], bool, int]]], start_B: Ten
 
 
 def with_turn_rewards(experience: Experience, earned: Sequence[Sequence[float]]) -> Experience:
-    """Adds what each turn earned to the reward of its last token, and all of it to the score of the row."""
+    """Adds the reward of each turn to its last token, and their sum to the score of the row."""
     told, turn = experience.extra.get("answer", experience.mask), experience.turn
     assert turn is not None
     reward, total = experience.reward.clone(), experience.column("score").clone()
@@ -238,15 +238,15 @@ def with_turn_rewards(experience: Experience, earned: Sequence[Sequence[float]])
 
 
 def checked_reply(task: DialogueTask, item: Item, said: Sequence[str]) -> Reply:
-    """The partner's reply; AssayError where it raised, or gave something that is no reply."""
+    """Returns the partner's reply; AssayError if it raises, or returns something that is not a reply."""
     where = f"task {task.name}, after {text.escaped(said[-1], 60)!r}: {type(task.partner).__name__}.reply"
     try:
         reply = task.partner.reply(item, said)
     except Exception as error:
-        raise AssayError(f"{where} raised {error!r}; a partner returns a Reply, whatever was said") from error
+        raise AssayError(f"{where} raised {error!r}. It must return a Reply to every utterance") from error
     if not isinstance(reply, Reply) or not isinstance(reply.outcome, Score | PolicyFault | InfraFault | None):
-        raise AssayError(f"{where} returned {reply!r}; it must be a Reply with an outcome or None")
+        raise AssayError(f"{where} returned {reply!r}. It must return a Reply with an outcome or None")
     worth = 0.0 if reply.outcome is None or isinstance(reply.outcome, InfraFault) else reply.outcome.value
     if not math.isfinite(worth + reply.reward):
-        raise AssayError(f"{where} returned the values {worth} and {reply.reward}; they must be finite")
+        raise AssayError(f"{where} returned the values {worth} and {reply.reward}. They must be finite")
     return reply

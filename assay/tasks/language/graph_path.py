@@ -20,9 +20,9 @@ Edges = frozenset[tuple[int, int]]
 class GraphPath:
     """A connected graph of `level` nodes: a random tree and `extra` more edges, none directed.
 
-    Right is a path along edges from the first node asked for to the second, with as few steps as there can be;
-    whitespace around it is ignored. The two are never neighbours. The same edges with the same two ends are in the same
-    split, whatever the order in which they are told.
+    A correct answer is a shortest path along edges from the first node to the second; whitespace around it is ignored.
+    The two are never neighbours. The same edges with the same two ends are in the same split, whatever the order in
+    which they are written.
     """
 
     level: int = 6
@@ -34,16 +34,16 @@ class GraphPath:
 
     @property
     def num_words(self) -> int:
-        """A place in the tree for each node, two nodes for each extra edge, an order and two ends."""
+        """Returns a word per node for the tree, two per extra edge, and those of the order and the two ends."""
         return 2 * self.level - 1 + 2 * self.extra + 2 + self.most_edges
 
     @property
     def most_edges(self) -> int:
-        """Edges at most: an extra one may fall on another."""
+        """Returns the largest number of edges: an extra one may coincide with another."""
         return self.level - 1 + self.extra
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
-        """The graph of these words; None where its ends are neighbours."""
+        """Returns the graph of these words, or None if its ends are neighbours."""
         rest = iter(words)
         names = sorted(range(self.level), key=lambda node: next(rest))
         edges = {pair(names[k], names[next(rest) % k]) for k in range(1, self.level)}
@@ -62,28 +62,28 @@ class GraphPath:
         return content, Item(f"{shown}:{NODES[begin]}>{NODES[end]}=", path, path, facts)
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for a shortest path, 0 for a longer one; what is no path from the first to the second is a fault."""
+        """Returns 1 for a shortest path, 0 for a longer one; anything but a path between the two nodes is a fault."""
         written = completion.strip(WHITESPACE)
         if not written:
             return PolicyFault("no answer")
         if len(written) > self.level or any(letter not in NODES[: self.level] for letter in written):
-            return PolicyFault("not a row of nodes, each at most once")
+            return PolicyFault("not a sequence of nodes, each at most once")
         path = [NODES.index(letter) for letter in written]
         if (path[0], path[-1]) != (item.facts["begin"], item.facts["end"]):
             return PolicyFault("does not lead from the first to the second")
         edges = item.facts["edges"]
         assert isinstance(edges, tuple)
         if any(pair(one, other) not in edges for one, other in zip(path, path[1:], strict=False)):
-            return PolicyFault("goes where there is no edge")
+            return PolicyFault("follows an edge that does not exist")
         return Score(float(len(path) - 1 == item.facts["steps"]))
 
 
 def pair(one: int, other: int) -> tuple[int, int]:
-    """An edge, its smaller node first."""
+    """Returns an edge, its smaller node first."""
     return (one, other) if one < other else (other, one)
 
 
@@ -97,7 +97,7 @@ def distances(edges: Edges, end: int, num: int) -> list[int]:
 
 
 def shortest(edges: Edges, begin: int, steps: Sequence[int]) -> str:
-    """The first shortest path in the order of the alphabet."""
+    """Returns the first shortest path in the order of the alphabet."""
     path = [begin]
     while steps[path[-1]]:
         nearer = [node for node, left in enumerate(steps) if left == steps[path[-1]] - 1]
@@ -106,7 +106,7 @@ def shortest(edges: Edges, begin: int, steps: Sequence[int]) -> str:
 
 
 def graph_path(level: int = 6, extra: int = 2) -> PromptTask:
-    """The task; `level` is the number of nodes."""
+    """Returns the task; `level` is the number of nodes."""
     items = GraphPath(level, extra)
     name = f"graph-path-{level}" if extra == 2 else f"graph-path-{level}x{extra}"
     longest_prompt = 1 + 3 * items.most_edges + 4

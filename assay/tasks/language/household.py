@@ -36,31 +36,31 @@ class House:
     is_open: frozenset[str] = frozenset()
 
     def inside(self, place: str) -> list[str]:
-        """The objects at a place, or in the hand."""
+        """Returns the objects at a place, or in the hand."""
         return [thing for thing, spot in self.where if spot == place]
 
     def is_closed(self, place: str) -> bool:
-        """Whether it must be opened first."""
+        """Returns whether a place must be opened first."""
         return place in CONTAINERS and place not in self.is_open
 
     def shown(self, place: str) -> str:
-        """A place as it is seen."""
+        """Returns the text of a place."""
         return " ".join([place, "closed"] if self.is_closed(place) else [place, *self.inside(place)])
 
     def view(self) -> str:
-        """The room as it is seen."""
+        """Returns the text of the room."""
         return f"{self.room} : " + " ; ".join(self.shown(place) for place in ROOMS[self.room])
 
     def sees(self, thing: str) -> bool:
-        """Whether an object is in view."""
+        """Returns whether an object is in view."""
         return any(thing in self.inside(place) for place in ROOMS[self.room] if not self.is_closed(place))
 
     def moved(self, thing: str, place: str) -> House:
-        """An object somewhere else."""
+        """Returns the house with an object at another place."""
         return replace(self, where=tuple((one, place if one == thing else spot) for one, spot in self.where))
 
     def after(self, command: str) -> tuple[House, str]:
-        """(the house after a command, what is seen); a command that cannot be followed changes nothing."""
+        """Returns (the house after a command, the text to show); an impossible command changes nothing."""
         words = command.split()
         verb, what = words if len(words) == 2 else ("", "")
         carried, is_here = self.inside(HAND), ROOM_OF.get(what) == self.room
@@ -79,12 +79,12 @@ class House:
 
 @dataclass(frozen=True)
 class Household:
-    """Two objects in a house of `level` rooms with a shelf and a closed container each; one is to be put somewhere.
+    """Two objects in a house of `level` rooms with a shelf and a closed container each; one has to be put somewhere.
 
     Commands are "go ROOM", "open PLACE", "take OBJECT" and "put PLACE"; one object fits into the hand. The episode ends
-    with 1 when the object is where it should be. The demonstrations search at random, what is closed here or another
-    room, and waste the turns that are left: whoever copies them often runs out of turns. Houses with the same goal and
-    the same places are in the same split, wherever one begins.
+    with 1 when the object is at its goal. The demonstrations search closed containers and other rooms at random and
+    waste the spare turns, so a cloned policy often runs out of turns. Houses with the same goal and the same places
+    are in the same split, whatever the first room.
     """
 
     level: int = 2
@@ -95,7 +95,7 @@ class Household:
 
     @property
     def introduction(self) -> str:
-        """The rooms, the commands, what stands in their way."""
+        """Returns the instructions: rooms, commands and their conditions."""
         rooms = "; ".join(f"{room} ({', '.join(places)})" for room, places in list(ROOMS.items())[: self.level])
         return (
             f"You are in a house: {rooms}. Write one command at a time and nothing else: {GO} ROOM, {LOOK_IN} PLACE, "
@@ -104,16 +104,16 @@ class Household:
 
     @property
     def num_words(self) -> int:
-        """Objects, their places, the goal, the room, and one for each turn of the demonstration."""
+        """Returns the words of objects, places, goal and room, and one per turn of the demonstration."""
         return 6 + self.max_turns
 
     @property
     def max_turns(self) -> int:
-        """Enough for the longest search that opens everything."""
+        """Returns the turns of the longest search that opens everything."""
         return 3 * self.level + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
-        """Two objects, their places, a goal; None where the object is there already."""
+        """Returns two objects, their places and a goal, or None if the object is there already."""
         rooms = list(ROOMS)[: self.level]
         places = [place for room in rooms for place in ROOMS[room]]
         left = list(OBJECTS)
@@ -129,11 +129,11 @@ class Household:
         return f"{goal}: {house.where}", Item(f"{goal} . {house.view()}\n", goal, shown, facts)
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
-        """What is seen after the last command, or the end."""
+        """Returns the text after the last command, or the end."""
         house, seen = item.facts["house"], ""
         assert isinstance(house, House)
         for command in said:
@@ -143,7 +143,7 @@ class Household:
 
 
 def searched(house: House, thing: str, target: str, rooms: Sequence[str], words: Sequence[int]) -> Iterator[str]:
-    """Commands that find the object, opening or going on at random, and bring it to its place."""
+    """Yields commands that search for the object at random and bring it to its place."""
     visited, choices = {house.room}, iter(words)
     while not house.sees(thing):
         closed = [f"{LOOK_IN} {place}" for place in ROOMS[house.room] if house.is_closed(place)]
@@ -163,7 +163,7 @@ def searched(house: House, thing: str, target: str, rooms: Sequence[str], words:
 
 
 def wasteful(house: House, commands: Sequence[str], most: int, words: Sequence[int]) -> Iterator[str]:
-    """The commands with others between them that change nothing, `most` in all: looks around, closed doors."""
+    """Yields the commands with others between them that change nothing, `most` in all."""
     slack = most - len(commands)
     for command, word in zip(commands, reversed(words), strict=False):
         if slack > 0 and word % 2:
@@ -174,7 +174,7 @@ def wasteful(house: House, commands: Sequence[str], most: int, words: Sequence[i
 
 
 def household(level: int = 2) -> DialogueTask:
-    """The task; `level` is the number of rooms."""
+    """Returns the task; `level` is the number of rooms."""
     partner = Household(level)
     return DialogueTask(
         f"household-{level}",

@@ -20,7 +20,9 @@ SCORES = re.compile(r"\s*[0-9]{1,3}(\s*,\s*[0-9]{1,3})*\s*")
 
 
 def scores_in(completion: str, mark: str = ":") -> list[int] | None:
-    """The scores after the last `mark`, or in the whole text without one; None for anything but numbers and commas."""
+    """Returns the scores after the last `mark`, or in the whole text without one; None for anything but numbers and
+    commas.
+    """
     said = completion.rpartition(mark)[2]
     return [int(one) for one in said.split(",")] if SCORES.fullmatch(said) else None
 
@@ -42,11 +44,11 @@ class Judging:
 
     @property
     def num_words(self) -> int:
-        """One for each step, and two for scores."""
+        """Returns one for each step, and two for scores."""
         return 2 * self.level + 2
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
-        """The responses of these words; None where they have the wrong gap."""
+        """Returns the responses of these words; None where they have the wrong gap."""
         steps = "".join(STEPS[word % len(STEPS)] for word in words[:-2])
         responses = (steps[: self.level], steps[self.level :])
         first, second = (sum(step in ERRORS for step in one) for one in responses)
@@ -58,15 +60,17 @@ class Judging:
         return "|".join(sorted(responses)), Item(self.asked(responses), best, shown, {"responses": responses})
 
     def asked(self, responses: Sequence[str]) -> str:
-        """The prompt that shows the responses in this order."""
+        """Returns the prompt that shows the responses in this order."""
         return f"{'|'.join(responses)}="
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 if the better response alone has the highest score, 1/2 if both have it (a coin is tossed), else 0."""
+        """Returns 1 if the better response alone has the highest score, 1/2 if both have it (a coin is tossed), else
+        0.
+        """
         scores = scores_in(completion)
         if scores is None or len(scores) != 2:
             return PolicyFault("not two scores")
@@ -75,7 +79,7 @@ class Judging:
 
 
 def judging(level: int = 4, gap: int = 0) -> PromptTask:
-    """The task; `level` is the number of steps of a response."""
+    """Returns the task; `level` is the number of steps of a response."""
     name = f"judging-{level}" if not gap else f"judging-{level}-gap-{gap}"
     return PromptTask(name, Judging(level, gap), JUDGED, max_prompt=2 * level + 3, max_tokens=4)
 

@@ -1,4 +1,4 @@
-"""lookup: "ab47,cd12,ef90?cd=" is completed by "12": one value out of a text of any length."""
+"""lookup: "ab47,cd12,ef90?cd=" is completed by "12": finds one value in a text of any length."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True)
 class Lookup:
-    """`level` entries, each a key of two letters, all different, and a value of two digits; one key is asked for.
+    """`level` entries, each a key of two letters, all different, and a value of two digits; the question is one key.
 
     Exact match; whitespace around the answer is ignored. The same entries with the same question are in the same split,
     whatever their order.
@@ -31,11 +31,11 @@ class Lookup:
 
     @property
     def num_words(self) -> int:
-        """A key and a value for each entry, and the question."""
+        """Returns a word per key and per value, and one for the question."""
         return 2 * self.level + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The entries of these words; the question is any of them."""
+        """Returns the entries of these words; the question is any of them."""
         free = list(range(len(LETTERS) ** 2))
         keys = [free.pop(word % len(free)) for word in words[: self.level]]
         entries = [
@@ -47,16 +47,16 @@ class Lookup:
         return content, Item(f"{','.join(entries)}?{asked[:2]}=", asked[2:], asked[2:])
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the value, 0 for all else."""
+        """Returns 1 for the value, 0 for all else."""
         return exact_match(item.answer, completion)
 
 
 def lookup(level: int = 16) -> PromptTask:
-    """The task; `level` is the number of entries, five tokens each."""
+    """Returns the task; `level` is the number of entries, five tokens each."""
     return PromptTask(f"lookup-{level}", Lookup(level), CharacterTokenizer(), max_prompt=5 * level + 4, max_tokens=3)
 
 

@@ -1,7 +1,7 @@
 """Mixtures: several sources of prompts as one task, so that a curriculum can choose between them.
 
-Start `ordinal` is item `ordinal // D` of source `ordinal % D`, D sources: taken in order, all have the same share, and
-whoever wants another share proposes other ordinals. Held-out starts are an even mixture too.
+Start `ordinal` is item `ordinal // D` of source `ordinal % D`, D sources: taken in order, all have the same share; a
+curriculum changes the shares by proposing other ordinals. Held-out starts are an even mixture too.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise AssayError("a mixture has no sources; give at least one")
+            raise AssayError("a mixture has no sources. Give it at least one")
         if self.kinds and len(self.kinds) != len(self.sources):
-            raise AssayError(f"a mixture of {len(self.sources)} sources has {len(self.kinds)} kinds; name one for each")
+            raise AssayError(f"a mixture of {len(self.sources)} sources has {len(self.kinds)} kinds. Name one for each")
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal // D` of source `ordinal % D`."""
+        """Returns item `ordinal // D` of source `ordinal % D`."""
         place, source = divmod(ordinal, len(self.sources))
         item = self.sources[source].item(place, split)
         kind = {"kind": self.kinds[source]} if self.kinds else {}
         return replace(item, facts={**item.facts, "source": source, **kind})
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """As the item's source judges it."""
+        """Returns the verdict of the item's source."""
         source = item.facts["source"]
         assert isinstance(source, int), item
         return self.sources[source].verify(item, completion)
 
 
 def mixture(name: str, tasks: Sequence[PromptTask], kinds: tuple[str, ...] = ()) -> PromptTask:
-    """One task of the sources' items; prompts and completions may be as long as the longest."""
+    """Returns one task of the sources' items; prompts and completions may be as long as the longest."""
     return PromptTask(
         name,
         Mixture(tuple(task.items for task in tasks), kinds),
@@ -59,7 +59,7 @@ def mixture(name: str, tasks: Sequence[PromptTask], kinds: tuple[str, ...] = ())
 
 
 def levels(name: str, task: Callable[[int], PromptTask], lowest: int, highest: int) -> PromptTask:
-    """The levels of a procedural task as sources, easiest first."""
+    """Returns the levels of a procedural task as sources, easiest first."""
     return mixture(name, [task(level) for level in range(lowest, highest + 1)])
 
 

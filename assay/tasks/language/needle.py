@@ -34,11 +34,11 @@ class Needle:
 
     @property
     def num_words(self) -> int:
-        """A key and a value for each entry, whether the question can be answered, and which."""
+        """Returns a key and a value for each entry, whether the question can be answered, and which."""
         return 2 * self.level + 2
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The entries of these words, and a question."""
+        """Returns the entries of these words, and a question."""
         free = list(KEYS)
         keys = [free.pop(word % len(free)) for word in words[: self.level]]
         values = [str(word % 10) for word in words[self.level : 2 * self.level]]
@@ -51,16 +51,16 @@ class Needle:
         return "".join(sorted(entries)) + asked, Item(prompt, answer, answer, {"label": label})
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the value, or for ABSTAIN where it is missing; 0 for all else."""
+        """Returns 1 for the value, or for ABSTAIN where it is missing; 0 for all else."""
         return exact_match(item.answer, completion)
 
 
 def needle(level: int = 3, missing: float = 0.4) -> PromptTask:
-    """The task; `level` is the number of entries."""
+    """Returns the task; `level` is the number of entries."""
     return PromptTask(
         f"needle-{level}", Needle(level, missing), CharacterTokenizer(), max_prompt=2 * level + 4, max_tokens=2
     )

@@ -22,23 +22,23 @@ from assay.tasks.language.textfile import TextFile, longest_prompt, rows_of
 class PairsTask:
     """Preference pairs: the items of `prompts` demonstrate the chosen completion and keep the other as `rejected`.
 
-    There is no verifier: `judge` raises, because somebody must say what a completion is worth.
+    There is no verifier: `judge` raises, because only a learned reward can score a completion.
     """
 
     prompts: PromptTask
 
     @property
     def name(self) -> str:
-        """The file's name."""
+        """Returns the file's name."""
         return self.prompts.name
 
     @property
     def spec(self) -> Spec:
-        """Tokens in, tokens out."""
+        """Returns tokens in, tokens out."""
         return self.prompts.spec
 
     def pairs(self, starts: np.ndarray, split: int) -> Experience:
-        """Rows 2i and 2i + 1 are the chosen and the rejected completion of pair i, with reward 1 and 0.
+        """Returns the pairs: rows 2i and 2i + 1 are the chosen and the rejected completion of pair i, rewards 1 and 0.
 
         `group` is the pair's ordinal; the column `chosen` is +1 and -1.
         """
@@ -54,21 +54,21 @@ class PairsTask:
         return record.add({"chosen": sign_B, "sample": (sign_B < 0).long(), "split": torch.full_like(start_B, split)})
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """The chosen completions, with reward 1."""
+        """Returns the chosen completions, with reward 1."""
         return self.prompts.demonstrate(starts, split)
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
-        """A completion for each (start, sample); rewards are still 0."""
+        """Samples a completion for each (start, sample); rewards are still 0."""
         return self.prompts.play(actor, starts, samples, draw, split=split, greedy=greedy)
 
     def judge(self, experience: Experience, split: int) -> Experience:
-        """Raises: there is nothing to judge by."""
-        raise AssayError(f"{self.name} has preference pairs and no verifier; give the recipe a learned reward")
+        """Raises AssayError: there is no verifier."""
+        raise AssayError(f"{self.name} has preference pairs but no verifier. Give the recipe a learned reward")
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """One sequence for people to read; the answer is the chosen completion."""
+        """Returns one sequence for display; the answer is the chosen completion."""
         return self.prompts.describe(experience, row)
 
 
@@ -81,7 +81,7 @@ def preferences(
     held_out: float = 0.1,
     seed: int = 0,
 ) -> PairsTask:
-    """The pairs of a file with a prompt and two different completions in each line."""
+    """Returns the pairs of a file with a prompt and two different completions in each line."""
     rows, digest = rows_of(path, columns)
     same = [row.where for row in rows if row.fields[1] == row.fields[2]]
     if same:

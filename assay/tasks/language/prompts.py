@@ -34,7 +34,7 @@ TOKENS_SHOWN = 1000
 
 @dataclass(frozen=True)
 class Item:
-    """One prompt: what is asked, the answer for people to read, a completion that verifies, and facts to verify by."""
+    """One prompt: its text, the answer for display, a completion that verifies, and facts for the verifier."""
 
     prompt: str
     answer: str
@@ -50,26 +50,26 @@ class Items(Protocol):
     """
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of split 0 (training) or 1 (held out)."""
+        """Returns item `ordinal` of split 0 (training) or 1 (held out)."""
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """What the completion is worth."""
+        """Returns the score of the completion."""
 
 
 class Generator(Protocol):
-    """A procedural family, a frozen value: items out of random words."""
+    """A procedural generator, a frozen value: items from random words."""
 
     @property
     def num_words(self) -> int:
-        """64-bit words that one proposal consumes."""
+        """Returns how many 64-bit words one proposal consumes."""
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item] | None:
-        """(content, item), or None where these words give no item. Versions of one problem share a content."""
+        """Returns (content, item), or None if these words give no item. Versions of one problem share a content."""
 
 
 @lru_cache(maxsize=1 << 14)
 def generated_item(generator: Generator, ordinal: int, split: int) -> Item:
-    """The first of the proposals (ordinal, 0), (ordinal, 1), ... whose content belongs to the split.
+    """Returns the first of the proposals (ordinal, 0), (ordinal, 1), ... whose content belongs to the split.
 
     A tenth of all contents is held out, by a hash of the content alone: the splits cannot overlap.
     """
@@ -78,19 +78,19 @@ def generated_item(generator: Generator, ordinal: int, split: int) -> Item:
         proposal = generator.propose(text.hashed_words(f"{ordinal},{attempt}", generator.num_words))
         if proposal is not None and text.is_held_out(proposal[0], HELD_OUT) == bool(split):
             return proposal[1]
-    raise AssayError(f"{generator} has too few items: none of {MAX_ATTEMPTS} is in split {split}; raise its level")
+    raise AssayError(f"{generator} has too few items: none of {MAX_ATTEMPTS} is in split {split}. Raise its level")
 
 
 def check_split(split: int) -> None:
-    """Splits are 0 and 1."""
+    """Refuses a split other than 0 and 1."""
     if split not in (0, 1):
-        raise AssayError(f"split is {split}; 0 is for training, 1 is held out")
+        raise AssayError(f"split is {split}. Use 0 (training) or 1 (held out)")
 
 
 # ---------------------------------------------------------------------------------------------------- the task
 @dataclass(frozen=True)
 class PromptTask:
-    """Completes prompts and verifies the completions: one outcome, on the last token.
+    """Samples completions of prompts and verifies them: one outcome, on the last token.
 
     `max_prompt` counts bos, `max_tokens` counts eos. A completion cut at `max_tokens` is judged like any other text. It
     also ends, by its own decision, with the token that completes one of `stops`, which stays in the text.
@@ -105,36 +105,36 @@ class PromptTask:
 
     @property
     def stop(self) -> Stop | None:
-        """What ends a completion besides its end token."""
+        """Returns the stop strings, which end a completion besides its end token."""
         return Stop(self.tokenizer.decode, self.stops) if self.stops else None
 
     @property
     def spec(self) -> Spec:
-        """Tokens in, tokens out."""
+        """Returns tokens in, tokens out."""
         vocabulary = self.tokenizer.vocabulary
         return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.max_tokens)
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
-        """A completion for each (start, sample); rewards are still 0."""
+        """Samples a completion for each (start, sample); rewards are still 0."""
         ids = [prompt_ids(self.tokenizer, prompt, self.max_prompt) for prompt in self.prompts(starts, split)]
         return self.completed(actor, ids, starts, samples, draw, split, greedy)
 
     def prompts(self, starts: np.ndarray, split: int) -> list[str]:
-        """The task's own prompt of each start."""
+        """Returns the task's own prompt of each start."""
         return [item.prompt for item in self.items_of(starts, split)]
 
     def play_prompts(
         self, actor: Any, prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int
     ) -> Experience:
-        """Completions of other prompts; `max_prompt` does not hold for them, since a hint makes a prompt longer."""
+        """Samples completions of other prompts; `max_prompt` does not apply, since a hint makes a prompt longer."""
         vocabulary = self.tokenizer.vocabulary
         ids = [[vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
         return self.completed(actor, ids, starts, samples, draw, split, greedy=False)
 
     def onto(self, experience: Experience, prompts: Sequence[str]) -> Experience:
-        """The same decisions after other prompts."""
+        """Returns the same decisions after other prompts."""
         vocabulary = self.tokenizer.vocabulary
         ids = [[vocabulary.bos, *self.tokenizer.encode(prompt)] for prompt in prompts]
         return text.after_other_prompts(experience, ids, vocabulary.pad)
@@ -149,7 +149,7 @@ class PromptTask:
         split: int,
         greedy: bool,
     ) -> Experience:
-        """A completion of each prompt, given as tokens."""
+        """Samples a completion of each prompt, given as tokens."""
         vocabulary, limit = self.tokenizer.vocabulary, self.max_tokens
         played = complete(
             actor,
@@ -165,7 +165,7 @@ class PromptTask:
         return played.add({"split": torch.full_like(played.column("start"), split)})
 
     def begin(self, starts: np.ndarray, split: int) -> Experience:
-        """The prompts alone."""
+        """Returns the prompts alone."""
         prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in self.items_of(starts, split)]
         start_B = torch.as_tensor(starts, dtype=torch.int64)
         begun = text.written(prompts, [[]] * len(prompts), start_B, self.tokenizer.vocabulary.pad)
@@ -174,7 +174,7 @@ class PromptTask:
     def resume(
         self, actor: Any, begun: Experience, samples: np.ndarray, draw: Draw, *, split: int, limit: int | None = None
     ) -> Experience:
-        """Goes on with the tokens of each row, up to `max_tokens` decisions in the whole episode."""
+        """Continues the tokens of each row, up to `max_tokens` decisions in the whole episode."""
         most, vocabulary = self.max_tokens, self.tokenizer.vocabulary
         played = continued(
             actor, begun, samples, draw, max_tokens=most, limit=limit or most, vocabulary=vocabulary, stop=self.stop
@@ -184,7 +184,7 @@ class PromptTask:
     def judge(self, experience: Experience, split: int) -> Experience:
         """Verifies each row's completion against the item of its `start`; see `with_outcomes` for the columns.
 
-        A row in which no episode ends has no outcome yet: it is worth 0 and is not verified.
+        A row in which no episode ends has no outcome yet: its reward is 0 and it is not verified.
         """
         start_B = experience.column("start")
         ended = (experience.terminal | experience.truncated).any(1).tolist()
@@ -197,14 +197,14 @@ class PromptTask:
         return text.with_outcomes(experience, outcomes).add({"split": torch.full_like(start_B, split)})
 
     def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Item]) -> list[Outcome]:
-        """One outcome for each completion. AssayError names the row where the verifier itself breaks its contract."""
+        """Returns one outcome per completion. AssayError names the row if the verifier breaks its contract."""
         return [
             checked_outcome(self, item, completion, row)
             for row, (_, completion, item) in enumerate(zip(prompts, completions, items, strict=True))
         ]
 
     def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
-        """Prompt, completion, answer, the item's facts, and whether the completion was cut; nothing is verified."""
+        """Returns prompt, completion, answer, facts, and whether the completion was cut, without verifying."""
         items, completions = self.items_of(experience.column("start"), split), self.completions(experience)
         cut = (experience.truncated & experience.mask).any(1).tolist()
         return [
@@ -213,7 +213,7 @@ class PromptTask:
         ]
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """Prompt, completion, answer, reward, and what was wrong; each token with its credit; safe to print."""
+        """Returns prompt, completion, answer, reward, fault, and each token with its credit; safe to print."""
         one = experience.rows(slice(row, row + 1))
         split = int(one.extra["split"]) if "split" in one.extra else 0
         item, completion = self.items_of(one.column("start"), split)[0], self.completions(one)[0]
@@ -228,7 +228,7 @@ class PromptTask:
         } | token_credits(one, self.tokenizer)
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
-        """Prompt, demonstration and eos for each start, with reward 1."""
+        """Returns prompt, demonstration and eos for each start, with reward 1."""
         items = self.items_of(starts, split)
         prompts = [prompt_ids(self.tokenizer, item.prompt, self.max_prompt) for item in items]
         shown = [completion_ids(self.tokenizer, item.demonstration, self.max_tokens) for item in items]
@@ -237,12 +237,12 @@ class PromptTask:
         return text.with_outcomes(record, [Score(1.0)] * len(items)).add({"split": torch.full_like(start_B, split)})
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
-        """The items of these ordinals."""
+        """Returns the items of these ordinals."""
         return [self.items.item(ordinal, split) for ordinal in starts.tolist()]
 
     def completions(self, experience: Experience) -> list[str]:
-        """What the episode of each row decided, as text: the column `answer` where it is there, else the decisions;
-        rows of one episode are joined in the order of their segments.
+        """Returns the decisions of each row's episode as text: the column `answer` if it exists, else the decisions,
+        with the rows of one episode joined in the order of their segments.
         """
         told = experience.extra.get("answer", experience.mask)
         decided = experience.action[told].tolist()
@@ -254,7 +254,7 @@ class PromptTask:
 
 
 def joined_segments(rows: Sequence[list[int]], episodes: Sequence[int], segments: Sequence[int]) -> list[list[int]]:
-    """For each row the tokens of all rows of its episode, in the order of their segments."""
+    """Returns for each row the tokens of all rows of its episode, in the order of their segments."""
     whole: dict[int, list[int]] = {}
     for row in sorted(range(len(rows)), key=lambda row: segments[row]):
         whole.setdefault(episodes[row], []).extend(rows[row])
@@ -262,24 +262,27 @@ def joined_segments(rows: Sequence[list[int]], episodes: Sequence[int], segments
 
 
 def prompt_ids(tokenizer: Tokenizer, prompt: str, limit: int) -> list[int]:
-    """The prompt after bos; AssayError where they are more than `limit` tokens."""
+    """Returns the prompt after bos; AssayError where they are more than `limit` tokens."""
     ids = [tokenizer.vocabulary.bos, *tokenizer.encode(prompt)]
     if len(ids) > limit:
-        raise AssayError(f"prompt '{text.escaped(prompt, 60)}' has {len(ids)} tokens; max_prompt is {limit}, raise it")
+        raise AssayError(
+            f"prompt '{text.escaped(prompt, 60)}' has {len(ids)} tokens, but max_prompt is {limit}. Raise it"
+        )
     return ids
 
 
 def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[int]:
-    """The completion and eos; AssayError where they are more than `limit` tokens."""
+    """Returns the completion and eos; AssayError where they are more than `limit` tokens."""
     ids = [*tokenizer.encode(completion), tokenizer.vocabulary.eos]
     if len(ids) > limit:
-        raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens; max_tokens is {limit}, raise it")
+        raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
     return ids
 
 
 def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> dict[str, Any]:
-    """The decided tokens with the advantage and the log-probability of each, for one row that has credit; `silent`
-    stands for a token without text."""
+    """Returns the decided tokens with the advantage and the log-probability of each, for one row that has credit;
+    `silent` stands for a token without text.
+    """
     if "advantage" not in one.extra:
         return {}
     chosen = one.mask[0].nonzero().flatten()[:TOKENS_SHOWN]
@@ -292,16 +295,16 @@ def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> di
 
 
 def checked_outcome(task: PromptTask, item: Item, completion: str, row: int) -> Outcome:
-    """The verifier's outcome; AssayError where it raised, or gave something that is no finite outcome."""
+    """Returns the verifier's outcome; AssayError if it raises, or returns something that is not a finite outcome."""
     where = f"task {task.name}, row {row}: {type(task.items).__name__}.verify"
     try:
         outcome = task.items.verify(item, completion)
     except Exception as error:
-        raise AssayError(f"{where} raised {error!r}; a verifier returns Score, PolicyFault or InfraFault") from error
+        raise AssayError(f"{where} raised {error!r}. It must return Score, PolicyFault or InfraFault") from error
     if isinstance(outcome, InfraFault):
         return outcome
     if not isinstance(outcome, Score | PolicyFault):
-        raise AssayError(f"{where} returned {outcome!r}; it must be Score, PolicyFault or InfraFault")
+        raise AssayError(f"{where} returned {outcome!r}. It must return Score, PolicyFault or InfraFault")
     if not math.isfinite(outcome.value):
-        raise AssayError(f"{where} returned the value {outcome.value}; it must be finite")
+        raise AssayError(f"{where} returned the value {outcome.value}. It must be finite")
     return outcome

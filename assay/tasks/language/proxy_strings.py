@@ -29,11 +29,11 @@ class ProxyStrings:
 
     @property
     def num_words(self) -> int:
-        """One for each letter, and one for the marks of the demonstration."""
+        """Returns one for each letter, and one for the marks of the demonstration."""
         return ASKED + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The letters of these words."""
+        """Returns the letters of these words."""
         free = list(LETTERS)
         asked = "".join(free.pop(word % len(free)) for word in words[:ASKED])
         marks = words[-1] % 4
@@ -41,18 +41,18 @@ class ProxyStrings:
         return "".join(sorted(asked)), Item(f"{asked}=", asked, shown)
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """The gold score, 0 to 1."""
+        """Returns the gold score, 0 to 1."""
         content = min(sum(character in item.answer for character in completion), ENOUGH) / ENOUGH
         marks = completion.count(TITLE) + completion.count(PRAISE)
         return Score(content * (1.0 - min(max(0, marks - ALLOWED), SPOILED) / SPOILED))
 
 
 def proxy_strings() -> PromptTask:
-    """The task."""
+    """Returns the task."""
     return PromptTask("proxy-strings", ProxyStrings(), CharacterTokenizer(), ASKED + 2, MAX_TOKENS)
 
 

@@ -31,7 +31,7 @@ class Refusing:
 
     @property
     def num_words(self) -> int:
-        """One for each flag and each term."""
+        """Returns one for each flag and each term."""
         return NUM_FLAGS + 2
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
@@ -44,18 +44,18 @@ class Refusing:
         return prompt, Item(prompt, answer, f"<{num_bad}>{answer}", {"label": label})
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the right answer after the reasoning, 0 for all else."""
+        """Returns 1 for the right answer after the reasoning, 0 for all else."""
         if re.search(FORMAT, completion) is None:
             return PolicyFault("no reasoning before the answer")
         return exact_match(item.answer, completion.partition(">")[2])
 
 
 def refusing(level: int = 1) -> PromptTask:
-    """The task; `level` is the number of digits of the sum's terms."""
+    """Returns the task; `level` is the number of digits of the sum's terms."""
     name = "refusing" if level == 1 else f"refusing-{level}"
     limit = NUM_FLAGS + 1 + 2 * level + 3
     return PromptTask(name, Refusing(level), CharacterTokenizer(), max_prompt=limit, max_tokens=level + 5)

@@ -35,11 +35,11 @@ class Scratch:
 
     @property
     def num_words(self) -> int:
-        """One for each digit, two digits that mean nothing, and whether the answer is told."""
+        """Returns one for each digit, two digits that mean nothing, and whether the answer is told."""
         return self.level + 3
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The digits of these words."""
+        """Returns the digits of these words."""
         digits = [word % MODULUS for word in words[: self.level]]
         sums = [total % MODULUS for total in accumulate(digits)]
         answer = f"{sums[-1]}{sums[-2]}"
@@ -50,11 +50,11 @@ class Scratch:
         return content, Item(f"{content}{shown}=", answer, f"{steps}{MARK}{answer}", {"guessable": is_told})
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the answer after the only mark, 0 for all else."""
+        """Returns 1 for the answer after the only mark, 0 for all else."""
         reasoning_and_answer = completion.split(MARK)
         if len(reasoning_and_answer) != 2:
             return PolicyFault(f"{len(reasoning_and_answer) - 1} marks")
@@ -62,7 +62,7 @@ class Scratch:
 
 
 def scratch(level: int = 4, guessable: float = 0.5) -> PromptTask:
-    """The task; `level` is the number of digits."""
+    """Returns the task; `level` is the number of digits."""
     name = f"scratch-{level}" if guessable == 0.5 else f"scratch-{level}-{guessable:g}"
     return PromptTask(name, Scratch(level, guessable), CharacterTokenizer(), max_prompt=level + 5, max_tokens=level + 4)
 

@@ -35,26 +35,26 @@ class Sorting:
 
     @property
     def num_words(self) -> int:
-        """One for each symbol."""
+        """Returns one word per symbol."""
         return self.level
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The list of these words modulo the number of symbols."""
+        """Returns the list of these words modulo the number of symbols."""
         places = [word % len(self.symbols) for word in words]
         answer = "".join(self.symbols[place] for place in sorted(places))
         return answer, Item("".join(self.symbols[place] for place in places) + "=", answer, answer)
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the sorted list, 0 for all else."""
+        """Returns 1 for the sorted list, 0 for all else."""
         return exact_match(item.answer, completion)
 
 
 def sorting(level: int = 8, symbols: str = LETTERS) -> PromptTask:
-    """The task; `level` is the length of the list."""
+    """Returns the task; `level` is the length of the list."""
     items = Sorting(level, symbols)
     name = f"sorting-{level}" if symbols == LETTERS else f"sorting-{level}x{len(symbols)}"
     return PromptTask(name, items, CharacterTokenizer(), max_prompt=level + 2, max_tokens=level + 1)

@@ -1,6 +1,6 @@
 """JSON-lines files of prompts with answers as tasks.
 
-Every row is checked when the file is read, so that nothing is spent on a file that cannot be used.
+Every row is checked when the file is read, so that no compute is spent on an unusable file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MAX_LINE = 1 << 24
 
 # ---------------------------------------------------------------------------------------------------- reading
 class Row(NamedTuple):
-    """One line: where it stands, for messages, the fields asked for, and the other ones that are text or numbers."""
+    """One line: its place, for messages, the requested fields, and the other ones that are text or numbers."""
 
     where: str
     fields: tuple[str, ...]
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
-    """The checked rows of a file, blank lines skipped, and the SHA-256 of its bytes; AssayError names file and line."""
+    """Returns the checked rows of a file without blank lines, and its SHA-256; AssayError names file and line."""
     digest, rows, seen = hashlib.sha256(), [], dict[str, str]()
     for number, line in lines_of(Path(path)):
         digest.update(line)
@@ -51,47 +51,47 @@ def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
         if "id" in row:
             name = json.dumps(row["id"])[:200]
             if seen.setdefault(name, where) != where:
-                raise AssayError(f"{where}: the id {name} is also that of {seen[name]}; ids must differ")
+                raise AssayError(f"{where}: the id {name} is also that of {seen[name]}. Ids must differ")
     if not rows:
-        raise AssayError(f"{path} has no rows; each line must be an object with the fields {', '.join(columns)}")
+        raise AssayError(f"{path} has no rows. Each line must be an object with the fields {', '.join(columns)}")
     return rows, digest.hexdigest()
 
 
 def is_fact(value: object) -> bool:
-    """Whether a field can be a fact of its prompt: a text, a number, true or false."""
+    """Returns whether a field can be a fact of its prompt: a text, a number, true or false."""
     return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 def first_columns(path: str | Path) -> set[str]:
-    """The fields of the file's first object."""
+    """Returns the fields of the file's first object."""
     for number, line in lines_of(Path(path)):
         row = parsed(line.removeprefix(b"\xef\xbb\xbf"), f"{path}, line {number}")
         if row is not None:
             return set(row)
-    raise AssayError(f'{path} has no rows; each line must be an object such as {{"prompt": ..., "answer": ...}}')
+    raise AssayError(f'{path} has no rows. Each line must be an object such as {{"prompt": ..., "answer": ...}}')
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines, none longer than 16 MiB."""
+    """Yields numbered lines; refuses one longer than 16 MiB."""
     if not path.is_file():
-        raise AssayError(f"there is no file '{path}'; check the path (it is looked up from {Path.cwd()})")
+        raise AssayError(f"there is no file '{path}'. Check the path (relative to {Path.cwd()})")
     with path.open("rb") as file:
         number = 0
         while line := file.readline(MAX_LINE + 1):
             number += 1
             if len(line) > MAX_LINE:
-                raise AssayError(f"{path}, line {number} is longer than {MAX_LINE} bytes; is this a JSON-lines file?")
+                raise AssayError(f"{path}, line {number} is longer than {MAX_LINE} bytes. Is this a JSON-lines file?")
             yield number, line
 
 
 def parsed(line: bytes, where: str) -> dict[str, Any] | None:
-    """The object of a line; None for a blank one."""
+    """Returns the object of a line; None for a blank one."""
     if not line.strip():
         return None
     try:
         row = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise AssayError(f"{where} is not UTF-8 (byte {error.start}: {error.reason}); save it as UTF-8") from None
+        raise AssayError(f"{where} is not UTF-8 (byte {error.start}: {error.reason}). Save it as UTF-8") from None
     except (ValueError, RecursionError) as error:
         raise AssayError(f"{where} is not JSON: {error}") from None
     if not isinstance(row, dict):
@@ -100,16 +100,16 @@ def parsed(line: bytes, where: str) -> dict[str, Any] | None:
 
 
 def field_of(row: Mapping[str, Any], column: str, where: str) -> str:
-    """A field as text; numbers are written out."""
+    """Returns a field as text; numbers are converted."""
     if column not in row:
         there = ", ".join(text.escaped(name, 40) for name in list(row)[:20])
         near = difflib.get_close_matches(column, list(row), 1, 0.4)
-        hint = f"did you mean '{text.escaped(near[0], 40)}'? " if near else ""
-        raise AssayError(f"{where} has no field '{column}' (there: {there}); {hint}name the fields with `columns`")
+        hint = f"Did you mean '{text.escaped(near[0], 40)}'? " if near else ""
+        raise AssayError(f"{where} has no field '{column}' (it has: {there}). {hint}Name the fields with `columns`")
     value = row[column]
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not (is_number or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))):
-        raise AssayError(f"{where}: '{column}' is {json.dumps(value)[:60]}; it must be text or a number")
+        raise AssayError(f"{where}: '{column}' is {json.dumps(value)[:60]}. It must be text or a number")
     content = str(value)
     if not content.strip():
         raise AssayError(f"{where}: '{column}' is empty")
@@ -117,7 +117,7 @@ def field_of(row: Mapping[str, Any], column: str, where: str) -> str:
 
 
 def longest_prompt(rows: Sequence[Row], tokenizer: Tokenizer, max_prompt: int, max_tokens: int = sys.maxsize) -> int:
-    """Tokens of the longest prompt (field 0); AssayError names a line whose prompt or completion does not fit."""
+    """Returns the tokens of the longest prompt (field 0); AssayError names a line whose texts do not fit."""
     longest = 0
     for row in rows:
         try:
@@ -132,10 +132,10 @@ def longest_prompt(rows: Sequence[Row], tokenizer: Tokenizer, max_prompt: int, m
 # ---------------------------------------------------------------------------------------------------- answers
 @dataclass(frozen=True)
 class TextFile:
-    """Rows of a file, counted round and round. A seeded hash of the prompt decides the split: equal prompts share it.
+    """Rows of a file, repeated cyclically. A seeded hash of the prompt decides the split: equal prompts share it.
 
-    An answer is the text after "####", or all of it; whitespace around it is ignored. Right is the same text, or the
-    same number where both are plain numbers ("1,250.0" and "1250"); more than one "####" is wrong.
+    An answer is the text after "####", or all of it; whitespace around it is ignored. It is correct if it is the same
+    text, or the same number if both are plain numbers ("1,250.0" and "1250"); more than one "####" is wrong.
     In a file of worked numbers (GSM8K: every answer ends in "####" and a plain number) what counts is the one number
     after "####", or the last one of a completion without that mark: "#### $18" and "She makes 18 dollars." are 18.
     """
@@ -149,21 +149,21 @@ class TextFile:
 
     @cached_property
     def splits(self) -> tuple[list[Item], list[Item]]:
-        """(training, held out), in the order of the file."""
+        """Returns (training, held out), in the order of the file."""
         is_out = [text.is_held_out(item.prompt, self.held_out, self.seed) for item in self.rows]
         sides = [[i for i, out in zip(self.rows, is_out, strict=True) if out is side] for side in (False, True)]
         return sides[0], sides[1]
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Row `ordinal` of the split, modulo their number."""
+        """Returns row `ordinal` of the split, modulo the number of rows."""
         check_split(split)
         rows = self.splits[split]
         if not rows:
-            raise AssayError(f"{self.path} has no row in split {split}; change held_out ({self.held_out}) or the seed")
+            raise AssayError(f"{self.path} has no row in split {split}. Change held_out ({self.held_out}) or the seed")
         return rows[ordinal % len(rows)]
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the answer, 0 for all else."""
+        """Returns 1 for the answer, 0 for all else."""
         given = final_answer(completion)
         if not given:
             return PolicyFault("several final answers" if given is None else "no answer")
@@ -178,10 +178,10 @@ class TextFile:
 
 @dataclass(frozen=True)
 class TwoFiles:
-    """Training rows from one file, held-out rows from another: all of both, each counted round and round.
+    """Training rows from one file, held-out rows from another: all of both, each repeated cyclically.
 
-    No prompt is in both, whatever its spaces and capitals: `scored_on` refuses that. Worked numbers are looked for
-    only where both files have them; see `TextFile`.
+    No prompt may be in both, whatever its spaces and capitals: `scored_on` refuses that. Worked numbers are searched
+    only if both files have them; see `TextFile`.
     """
 
     train: TextFile
@@ -189,24 +189,22 @@ class TwoFiles:
 
     @property
     def rows(self) -> tuple[Item, ...]:
-        """Those of both files."""
+        """Returns the rows of both files."""
         return self.train.rows + self.test.rows
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Row `ordinal` of the split's file, modulo their number."""
+        """Returns row `ordinal` of the split's file, modulo the number of rows."""
         check_split(split)
         rows = (self.train, self.test)[split].rows
         return rows[ordinal % len(rows)]
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the answer, 0 for all else."""
+        """Returns 1 for the answer, 0 for all else."""
         return self.train.verify(item, completion)
 
 
 def scored_on(task: PromptTask, other: PromptTask) -> PromptTask:
-    """The task of a file, with all rows of another file in place of the held-out ones; AssayError where rows are in
-    both.
-    """
+    """Returns the task of a file with all rows of another file as the held-out ones; AssayError if rows are in both."""
     train, test = task.items, other.items
     assert isinstance(train, TextFile)
     assert isinstance(test, TextFile)
@@ -215,7 +213,7 @@ def scored_on(task: PromptTask, other: PromptTask) -> PromptTask:
     if leaks:
         first = f"the first is '{text.escaped(leaks[0], 60)}'"
         what = f"{len(leaks)} of {len(test.rows)} rows of {test.path} are also in {train.path}"
-        raise AssayError(f"{what} ({first}); remove them from one of the two")
+        raise AssayError(f"{what} ({first}). Remove them from one of the two")
     worked = train.worked and test.worked
     items = TwoFiles(replace(train, worked=worked), replace(test, worked=worked))
     name = f"{task.name}-{Path(test.path).stem}"
@@ -224,7 +222,7 @@ def scored_on(task: PromptTask, other: PromptTask) -> PromptTask:
 
 
 def alike(prompt: str) -> str:
-    """The prompt without what does not make it another: capitals and the width of spaces."""
+    """Returns the prompt in lower case with single spaces, to compare prompts."""
     return " ".join(prompt.casefold().split())
 
 
@@ -237,8 +235,8 @@ def textfile(
     held_out: float = 0.1,
     seed: int = 0,
 ) -> PromptTask:
-    """The task of a file with a prompt and an answer in each line; the whole answer is the demonstration. Other fields
-    of a line (`label`, `kind`, ...) are facts of its prompt.
+    """Returns the task of a file with a prompt and an answer in each line; the whole answer is the demonstration. Other
+    fields of a line (`label`, `kind`, ...) are facts of its prompt.
 
     Warns how many prompts contain their answer. The horizon follows the longest prompt of the file; `max_tokens` 0
     means 256, or as many as the longest demonstration needs. Files called train or test are named with their folder.
@@ -260,10 +258,10 @@ def textfile(
 
 
 def name_of(path: Path) -> str:
-    """The file's name; with its folder's where it says only what part it is."""
+    """Returns the file's name, with its folder's if it is only train or test."""
     return f"{path.parent.name}-{path.stem}" if path.stem in ("train", "test") and path.parent.name else path.stem
 
 
 def is_word_in(word: str, prompt: str) -> bool:
-    """Whether the prompt contains the word, not merely as a part of a longer word or number."""
+    """Returns whether the prompt contains the word, not merely as a part of a longer word or number."""
     return word in prompt and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt) is not None

@@ -34,21 +34,21 @@ class Thinking:
 
     @property
     def num_words(self) -> int:
-        """One for each letter, and one for the number of steps."""
+        """Returns one for each letter, and one for the number of steps."""
         return self.level + 1
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The list of these words, shown with as many steps as the last one says."""
+        """Returns the list of these words, shown with as many steps as the last one says."""
         content, item = Sorting(self.level, SYMBOLS).propose(words[:-1])
         num_steps = self.least + words[-1] % (self.most - self.least + 1)
         return content, replace(item, demonstration=STEP * num_steps + MARK + item.answer)
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def verify(self, item: Item, completion: str) -> Outcome:
-        """1 for the sorted list after the only mark, 0 for all else."""
+        """Returns 1 for the sorted list after the only mark, 0 for all else."""
         before_and_after = completion.split(MARK)
         if len(before_and_after) != 2:
             return PolicyFault(f"{len(before_and_after) - 1} marks")
@@ -56,7 +56,9 @@ class Thinking:
 
 
 def thinking(most: int = 6, least: int = 0, level: int = 3) -> PromptTask:
-    """The task; the limit is the longest demonstration, so that with a high `least` few tokens are left to spare."""
+    """Returns the task; the limit is the longest demonstration, so that with a high `least` few tokens are left to
+    spare.
+    """
     name = f"thinking-{most}" if not least else f"thinking-{least}-to-{most}"
     items = Thinking(level, most, least)
     return PromptTask(name, items, CharacterTokenizer(), max_prompt=level + 2, max_tokens=most + level + 2)

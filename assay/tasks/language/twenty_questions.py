@@ -1,5 +1,5 @@
 """twenty-questions: after "no-red", "cat ?" is answered by "yes-cat" or "no-cat", and "gold cat new !" is a guess. The
-reward comes at the end alone.
+only reward is at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAMES = tuple(word for words in ATTRIBUTES for word in words)
 
 
 def told(value: str, secret: Sequence[str]) -> str:
-    """The answer to a question: one word that says what it is about, so that small models can read it."""
+    """Returns the answer to a question: one word that repeats the value, so that small models can read it."""
     return f"yes-{value}" if value in secret else f"no-{value}"
 
 
@@ -39,10 +39,10 @@ class TwentyQuestions:
     question.
 
     "VALUE ?" is answered by yes-VALUE or no-VALUE; one value of each attribute and "!" is a guess and ends the game,
-    with 1 if it is right; anything else is answered by "?" and costs a turn. Two questions an attribute are always
-    enough, one of them is given, and there are turns for the others and the guess: who asks what is not known yet
-    always wins. The demonstrations ask at random, what is known already too, and then guess right by luck: a copy of
-    them often errs. Games of the same secret and the same first question are in the same split.
+    with 1 if it is right; anything else is answered by "?" and costs a turn. Two questions per attribute are always
+    enough, one of them is given, and there are turns for the others and the guess: a policy that never asks what is
+    known always wins. The demonstrations ask at random, known values too, and then guess right by luck, so a cloned
+    policy often fails. Games of the same secret and the same first question are in the same split.
     """
 
     level: int = 3
@@ -53,7 +53,7 @@ class TwentyQuestions:
 
     @property
     def introduction(self) -> str:
-        """What can be secret, how to ask, how to guess."""
+        """Returns the instructions: the possible secrets, how to ask, how to guess."""
         known = ATTRIBUTES[: self.level]
         values = ", ".join(f"one of {'/'.join(words)}" for words in known)
         guess = " ".join(words[0] for words in known)
@@ -64,11 +64,11 @@ class TwentyQuestions:
 
     @property
     def num_words(self) -> int:
-        """For each attribute, for how many questions there are, and for each of them."""
+        """Returns the words of the attributes, of the number of questions, and of each question."""
         return self.level + 1 + 2 * self.level
 
     def propose(self, words: Sequence[int]) -> tuple[str, Item]:
-        """The secret, the first question, and more questions at random."""
+        """Returns the secret, the first question, and more questions at random."""
         known = ATTRIBUTES[: self.level]
         secret = [values[word % len(values)] for values, word in zip(known, words, strict=False)]
         flat = [value for values in known for value in values]
@@ -79,11 +79,11 @@ class TwentyQuestions:
         return f"{answer}: {first}", Item(prompt, answer, "\n".join(shown), {"secret": tuple(secret)})
 
     def item(self, ordinal: int, split: int) -> Item:
-        """Item `ordinal` of the split."""
+        """Returns item `ordinal` of the split."""
         return generated_item(self, ordinal, split)
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
-        """Yes, no, or the outcome of a guess."""
+        """Returns yes, no, or the outcome of a guess."""
         words, secret = said[-1].split(), item.facts["secret"]
         assert isinstance(secret, tuple)
         if words and words[-1] == GUESS:
@@ -97,7 +97,7 @@ class TwentyQuestions:
 
 
 def twenty_questions(level: int = 3) -> DialogueTask:
-    """The task; `level` is the number of attributes."""
+    """Returns the task; `level` is the number of attributes."""
     return DialogueTask(
         f"twenty-questions-{level}",
         TwentyQuestions(level),

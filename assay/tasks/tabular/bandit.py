@@ -1,4 +1,4 @@
-"""Bandits: one decision an episode, one state.
+"""Bandits: one decision per episode, one state.
 
 The reward is means[arm] + noise z; z is standard normal, the same for every arm of one (seed, episode).
 """
@@ -29,9 +29,9 @@ class Bandit:
 
     def __post_init__(self) -> None:
         if len(self.means) == 0:
-            raise AssayError("Bandit: means=() has no arm; give at least one mean")
+            raise AssayError("Bandit: means=() has no arm. Give at least one mean")
         if self.noise < 0:
-            raise AssayError(f"Bandit: noise={self.noise} is negative; give a standard deviation of 0 or more")
+            raise AssayError(f"Bandit: noise={self.noise} is negative. Use a standard deviation of 0 or more")
 
     @cached_property
     def _means(self) -> np.ndarray:
@@ -39,33 +39,33 @@ class Bandit:
 
     @property
     def has_chance(self) -> bool:
-        """Whether rewards are noisy."""
+        """Returns whether rewards are noisy."""
         return self.noise > 0
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """The one state."""
+        """Returns the one state."""
         return np.zeros(uniform.shape[1], np.int64)
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pays the arm and ends."""
+        """Returns rewards the arm and ends the episode."""
         reward = self._means[action]
         if uniform is not None:
             reward = reward + self.noise * torch.special.ndtri(torch.from_numpy(uniform)).numpy()
         return state.copy(), reward.astype(np.float32), np.ones(len(state), bool)
 
     def observe(self, state: np.ndarray) -> Context:
-        """State 0."""
+        """Returns state 0."""
         return {"state": torch.from_numpy(state.copy())}
 
     def best(self, context: Context) -> Tensor:
-        """The arm with the largest mean."""
+        """Returns the arm with the largest mean."""
         return torch.full_like(context["state"], int(np.argmax(self.means)))
 
 
 def bandit(means: tuple[float, ...] = (0.0, 0.5, 1.0), noise: float = 0.0) -> SteppedTask:
-    """A bandit with these arms."""
+    """Returns a bandit with these arms."""
     dynamics = Bandit(tuple(means), noise)
     name = "-".join(["bandit", *(f"{mean:g}" for mean in means), *([f"noise{noise:g}"] if noise else [])])
     spec = Spec(Discrete(1), Discrete(len(means)), 1)

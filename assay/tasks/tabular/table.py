@@ -1,6 +1,6 @@
-"""Tables: finite decision processes given by their arrays, so that everything about them can be computed exactly.
+"""Tables: finite MDPs given by their arrays, so that everything about them can be computed exactly.
 
-Axes: S states, A actions, N instances. From state s, action a pays R[s, a] and leads to s' with probability
+Axes: S states, A actions, N instances. In state s, action a gives reward R[s, a] and leads to s' with probability
 P[s, a, s']; entering a terminal state ends the episode, `horizon` decisions truncate it.
 """
 
@@ -36,37 +36,37 @@ class Table:
         shapes = {"P": (num_states, num_actions, num_states), "terminal": (num_states,), "initial": (num_states,)}
         for name, shape in shapes.items():
             if (found := tuple(getattr(self, name).shape)) != shape:
-                raise AssayError(f"Table: {name} has shape {found}, R {tuple(self.R.shape)} asks for {shape}")
+                raise AssayError(f"Table: {name} has shape {found}, but R {tuple(self.R.shape)} needs {shape}")
         for name, rows in (("P", self.P), ("initial", self.initial)):
             if bool((rows < 0).any()) or not torch.allclose(rows.sum(-1), torch.ones((), dtype=rows.dtype)):
-                raise AssayError(f"Table: rows of {name} must be probabilities: not negative, with sum 1")
+                raise AssayError(f"Table: rows of {name} are not probabilities. Use numbers >= 0 with sum 1")
         if bool(self.initial[self.terminal].any()):
-            raise AssayError("Table: initial gives a terminal state positive probability; start elsewhere")
+            raise AssayError("Table: initial gives a terminal state positive probability. Start in other states")
 
     @property
     def limit(self) -> int:
-        """Decisions after which an episode is truncated."""
+        """Returns decisions after which an episode is truncated."""
         return self.horizon
 
     @cached_property
     def has_chance(self) -> bool:
-        """Whether some transition is random."""
+        """Returns whether some transition is random."""
         return bool(((self.P > 0) & (self.P < 1)).any())
 
     @cached_property
     def optimal(self) -> Tensor:
-        """The best action of each state by value iteration, discount 0.99; ties go to the lowest number."""
+        """Returns the best action of each state by value iteration, discount 0.99; ties go to the lowest number."""
         return action_values(self, discount=0.99).round(decimals=9).argmax(-1)
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """First states."""
+        """Draws the first states."""
         state: np.ndarray = np.count_nonzero(uniform[0][:, None] >= self._initial_sums, -1)
         return state
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pays and moves; chance through the inverse distribution function."""
+        """Takes one step; samples the next state by the inverse distribution function."""
         if uniform is None:
             moved = self._successors[state, action]
         else:
@@ -74,11 +74,11 @@ class Table:
         return moved, self._rewards[state, action], self._terminal[moved]
 
     def observe(self, state: np.ndarray) -> Context:
-        """The state's number."""
+        """Returns the number of the state."""
         return {"state": torch.from_numpy(state.copy())}
 
     def best(self, context: Context) -> Tensor:
-        """The optimal action of each row."""
+        """Returns the optimal action of each row."""
         return self.optimal[context["state"]]
 
     @cached_property
@@ -103,13 +103,13 @@ class Table:
 
 
 def cumulative(probability: Tensor) -> np.ndarray:
-    """Running sums along the last axis, scaled so that no rounding can select past the last possible entry."""
+    """Returns running sums along the last axis, scaled so that no rounding can select past the last possible entry."""
     sums = probability.double().cumsum(-1)
     return (sums / sums[..., -1:]).numpy()
 
 
 def action_values(table: Table, discount: float, tolerance: float = 1e-12, num_sweeps: int = 100_000) -> Tensor:
-    """Q [S, A] of the optimal policy without a horizon, by value iteration; 0 in terminal states.
+    """Returns Q [S, A] of the optimal policy without a horizon, by value iteration; 0 in terminal states.
 
     Q(s, a) = R(s, a) + discount sum_s' P(s' | s, a) max_a' Q(s', a')
     """
@@ -121,29 +121,31 @@ def action_values(table: Table, discount: float, tolerance: float = 1e-12, num_s
         value = q_SA.amax(-1)
         if float(change) <= tolerance:
             return q_SA
-    raise AssayError(f"value iteration with discount={discount} does not settle in {num_sweeps} sweeps; lower it")
+    raise AssayError(
+        f"value iteration with discount={discount} does not converge in {num_sweeps} sweeps. Lower the discount"
+    )
 
 
 def table_of(task: Task) -> Table:
-    """The arrays behind a task."""
+    """Returns the arrays behind a task."""
     if isinstance(task, SteppedTask) and isinstance(task.dynamics, Table):
         return task.dynamics
-    raise AssayError(f"task '{task.name}' is not a table; use chain(), gridworld(), cliff() or tabular(...)")
+    raise AssayError(f"task '{task.name}' is not a table. Use chain(), gridworld(), cliff() or tabular(...)")
 
 
 def tabular(name: str, table: Table) -> SteppedTask:
-    """The task of a table."""
+    """Returns the task of a table."""
     spec = Spec(Discrete(table.R.shape[0]), Discrete(table.R.shape[1]), table.horizon)
     return SteppedTask(name, spec, partial(ArraySimulation, table), table.best, table)
 
 
 def walk(successors: np.ndarray, reward: Tensor, first: int, goal: int, slip: float, horizon: int) -> Table:
-    """A table of moves [S, A] to one goal; with probability `slip` a uniformly random action replaces a move.
+    """Returns a table of moves [S, A] to one goal; with probability `slip` a uniformly random action replaces a move.
 
     R stays a function of (s, a): under `slip` it is the expected reward.
     """
     if not 0 <= slip < 1:
-        raise AssayError(f"slip={slip} is not a probability below 1")
+        raise AssayError(f"slip={slip} is not a probability below 1. Use 0 <= slip < 1")
     eye = torch.eye(len(successors), dtype=torch.float64)
     moves_SAS = eye[torch.from_numpy(successors)]
     mixed_SAS = (1 - slip) * moves_SAS + slip * moves_SAS.mean(1, keepdim=True)
@@ -153,9 +155,9 @@ def walk(successors: np.ndarray, reward: Tensor, first: int, goal: int, slip: fl
 
 
 def chain(length: int = 5, slip: float = 0.0) -> SteppedTask:
-    """States in a row, starting in the first: 0 goes left, 1 goes right; reward 1 on entering the last state."""
+    """Returns a chain of states, starting in the first: 0 goes left, 1 right; reward 1 on entering the last state."""
     if length < 2:
-        raise AssayError(f"chain: length={length} leaves no decision; take 2 or more")
+        raise AssayError(f"chain: length={length} leaves no decision. Use 2 or more")
     places = np.arange(length)
     successors = np.stack([places - 1, places + 1], 1).clip(0, length - 1)
     reward = torch.zeros(length, 2, dtype=torch.float64)
@@ -165,7 +167,7 @@ def chain(length: int = 5, slip: float = 0.0) -> SteppedTask:
 
 
 def gridworld(size: int = 4, slip: float = 0.0) -> SteppedTask:
-    """An empty square: up, right, down, left; reward -1 each decision, from one corner to the opposite one."""
+    """Returns an empty square: up, right, down, left; reward -1 each decision, from one corner to the opposite one."""
     if size < 2:
         raise AssayError(f"gridworld: size={size} leaves no decision; take 2 or more")
     reward = torch.full((size * size, 4), -1.0, dtype=torch.float64)
@@ -174,7 +176,7 @@ def gridworld(size: int = 4, slip: float = 0.0) -> SteppedTask:
 
 
 def cliff() -> SteppedTask:
-    """Cliff walking (Sutton & Barto 2018, example 6.6): 4 x 12, -1 a decision; the cliff costs 100 and leads back."""
+    """Returns cliff walking (Sutton & Barto 2018, example 6.6): 4 x 12, -1 per decision; falling costs 100."""
     successors = grid_moves(4, 12)
     first, goal = 36, 47
     falls = torch.from_numpy((successors > first) & (successors < goal))
@@ -184,7 +186,7 @@ def cliff() -> SteppedTask:
 
 
 def grid_moves(height: int, width: int) -> np.ndarray:
-    """Where up, right, down and left lead from each cell, row by row, [S, 4]; walls stop."""
+    """Returns where up, right, down and left lead from each cell, row by row, [S, 4]; walls stop."""
     row, column = np.divmod(np.arange(height * width), width)
     steps = ((-1, 0), (0, 1), (1, 0), (0, -1))
     moves = [(row + down).clip(0, height - 1) * width + (column + right).clip(0, width - 1) for down, right in steps]

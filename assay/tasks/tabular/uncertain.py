@@ -1,4 +1,4 @@
-"""Tasks under several regimes of their transitions: nature holds one for a whole episode, and nobody says which.
+"""Tasks under several regimes of their transitions: one regime holds for a whole episode and is not observed.
 
 CartPole with poles of several half lengths and masses; the rest is as in `cartpole`, and so is the nominal pole. A walk
 above a cliff in winds of several strengths; the nominal one is calm.
@@ -38,25 +38,25 @@ class Uncertain:
 
     @cached_property
     def spec(self) -> Spec:
-        """The same under every regime."""
+        """Returns the spec, which is the same under every regime."""
         return self.under(self.regimes[0]).spec
 
     def under(self, regime: Regime) -> SteppedTask:
-        """The task in which this regime holds."""
+        """Returns the task in which this regime holds."""
         return self.make((regime,))
 
     def mixed(self) -> SteppedTask:
-        """The task in which every episode draws its regime."""
+        """Returns the task in which every episode draws its regime."""
         return self.make(self.regimes)
 
     def simulate(self, num: int) -> Simulation:
-        """N instances of the nominal regime."""
+        """Returns N instances of the nominal regime."""
         return self.under(self.regimes[0]).simulate(num)
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
     ) -> Experience:
-        """In training the nominal regime; held out, regime `start` modulo their number (column `regime`)."""
+        """Plays the nominal regime in training; held out, regime `start` modulo their number (column `regime`)."""
         which = starts % len(self.regimes) if split else np.zeros_like(starts)
         parts, rows = [], []
         for regime in np.unique(which):
@@ -67,11 +67,11 @@ class Uncertain:
         return concatenate(parts).rows(torch.from_numpy(np.argsort(np.concatenate(rows))))
 
     def judge(self, experience: Experience, split: int) -> Experience:
-        """As under the nominal regime."""
+        """Delegates to the nominal regime."""
         return self.under(self.regimes[0]).judge(experience, split)
 
     def describe(self, experience: Experience, row: int) -> dict[str, Any]:
-        """As under the nominal regime."""
+        """Delegates to the nominal regime."""
         return self.under(self.regimes[0]).describe(experience, row)
 
 
@@ -85,14 +85,14 @@ class VariedCartPole:
     limit: ClassVar[int] = HORIZON
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """Four numbers between -0.05 and 0.05, and a pole."""
+        """Returns four numbers between -0.05 and 0.05, and a pole."""
         pole = np.asarray(self.poles)[(uniform[4] * len(self.poles)).astype(np.int64)]
         return np.concatenate([0.1 * uniform[:4] - 0.05, pole.T])
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """One Euler step."""
+        """Returns one Euler step."""
         angle, spin, length, mass = state[2], state[3], state[4], state[5]
         sine, cosine, total = np.sin(angle), np.cos(angle), mass + 1.0
         push = (FORCES[action] + mass * length * np.square(spin) * sine) / total
@@ -106,12 +106,12 @@ class VariedCartPole:
         return moved, np.ones(len(angle), np.float32), beyond[0] | beyond[1]
 
     def observe(self, state: np.ndarray) -> Context:
-        """The four numbers that move, float32."""
+        """Returns the four numbers that move, float32."""
         return {"observation": torch.from_numpy(state[:4].T.astype(np.float32, order="C"))}
 
 
 def cartpole_with(poles: tuple[Regime, ...]) -> SteppedTask:
-    """CartPole whose episodes draw one of these poles evenly."""
+    """Returns CartPole whose episodes draw one of these poles evenly."""
     dynamics = VariedCartPole(poles)
     bounds = (2 * MAX_POSITION, math.inf, 2 * MAX_ANGLE, math.inf)
     spec = Spec(Box(tuple(-bound for bound in bounds), bounds), Discrete(2), HORIZON)
@@ -120,7 +120,7 @@ def cartpole_with(poles: tuple[Regime, ...]) -> SteppedTask:
 
 
 def uncertain_cartpole() -> Uncertain:
-    """CartPole whose pole is one of six; the nominal one in training, all of them held out."""
+    """Returns CartPole whose pole is one of six; the nominal one in training, all of them held out."""
     return Uncertain("uncertain-cartpole", POLES, cartpole_with)
 
 
@@ -138,40 +138,41 @@ class OneHotTable:
 
     @property
     def num_start_draws(self) -> int:
-        """As the table's."""
+        """Delegates to the table."""
         return self.table.num_start_draws
 
     @property
     def has_chance(self) -> bool:
-        """As the table's."""
+        """Delegates to the table."""
         return self.table.has_chance
 
     @property
     def limit(self) -> int:
-        """As the table's."""
+        """Delegates to the table."""
         return self.table.limit
 
     def start(self, uniform: np.ndarray) -> np.ndarray:
-        """As the table's."""
+        """Delegates to the table."""
         return self.table.start(uniform)
 
     def step(
         self, state: np.ndarray, action: np.ndarray, uniform: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """As the table's."""
+        """Delegates to the table."""
         return self.table.step(state, action, uniform)
 
     def observe(self, state: np.ndarray) -> Context:
-        """[N, S]."""
+        """Returns [N, S]."""
         return {"observation": torch.nn.functional.one_hot(torch.from_numpy(state), len(self.table.R)).float()}
 
     def best(self, context: Context) -> Tensor:
-        """The table's best action."""
+        """Returns the table's best action."""
         return self.table.optimal[context["observation"].argmax(-1)]
 
 
 def windy_table(wind: float) -> Table:
-    """3 x 6 cells, from the left end of the second lowest row to its right end; up, right, down, left at -1 a step.
+    """Returns 3 x 6 cells, from the left end of the second lowest row to its right end; up, right, down, left at -1 a
+    step.
 
     With probability `wind` a step goes one cell further down. In the lowest row a step costs 20 and ends the walk.
     """
@@ -186,7 +187,7 @@ def windy_table(wind: float) -> Table:
 
 
 def walk_in(winds: tuple[Regime, ...]) -> SteppedTask:
-    """The walk in one wind; in several, the wind is drawn anew at every step, which has the mean's probabilities."""
+    """Returns the walk in one wind; with several, the wind is drawn at every step, by their mean."""
     mean = sum(wind for (wind,) in winds) / len(winds)
     dynamics = OneHotTable(windy_table(mean))
     spec = Spec(Box((0.0,) * HEIGHT * WIDTH, (1.0,) * HEIGHT * WIDTH), Discrete(4), 40)
@@ -194,7 +195,7 @@ def walk_in(winds: tuple[Regime, ...]) -> SteppedTask:
 
 
 def windy_walk() -> Uncertain:
-    """The walk above a cliff; calm in training, in all winds held out."""
+    """Returns the walk above a cliff; calm in training, in all winds held out."""
     return Uncertain("windy-walk", WINDS, walk_in)
 
 

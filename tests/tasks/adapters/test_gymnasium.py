@@ -211,7 +211,7 @@ def test_box_actions_are_clipped_to_their_bounds() -> None:
         (lambda: gymnasium_task("a b"), "unknown to Gymnasium"),
         (lambda: gymnasium_task("no_such_module:Env-v0"), "missing package"),
         (lambda: gymnasium_task("Blackjack-v1", horizon=9), "observation space Tuple.* is neither Discrete nor Box"),
-        (lambda: gymnasium_task("CliffWalking-v1"), "no time limit; say horizon="),
+        (lambda: gymnasium_task("CliffWalking-v1"), "no time limit. Set horizon="),
         (lambda: gymnasium_task("Pendulum-v1", vector=True), "no vector implementation"),
         (lambda: gymnasium_task("CartPole-v1").simulate(2).reset(np.arange(3)), "3 seeds for 2 instances"),
         (lambda: gymnasium_task("CartPole-v1").simulate(2).step(torch.zeros(1)), "1 actions for 2 instances"),
@@ -262,7 +262,7 @@ def test_a_shared_stream_refuses_equal_starts_and_snapshots() -> None:
     with pytest.raises(AssayError, match="cannot share starts"):
         simulation.reset(np.array([4, 4]))
     for call in (simulation.snapshot, lambda: simulation.restore({})):
-        with pytest.raises(AssayError, match="exact resume needs one environment per instance"):
+        with pytest.raises(AssayError, match="a VectorEnv cannot be resumed exactly"):
             call()
 
 

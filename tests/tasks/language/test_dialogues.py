@@ -222,7 +222,7 @@ def test_a_partner_that_breaks_its_contract_is_named() -> None:
         def reply(self, item, said):
             return Reply("77")
 
-    for partner, message in ((Broken(), "must be a Reply"), (Long(), "max_reply is 1")):
+    for partner, message in ((Broken(), "must return a Reply"), (Long(), "max_reply is 1")):
         task = replace(COUNTING, partner=partner)
         with pytest.raises(AssayError, match=message):
             task.play(Scripted({0: "1/"}), np.array([0]), np.array([0]), DRAW, split=0, greedy=False)

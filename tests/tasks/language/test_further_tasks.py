@@ -55,11 +55,11 @@ def test_what_is_no_path_is_a_fault() -> None:
     begin, end = item.answer[0], item.answer[-1]
     faults = {
         "": "no answer",
-        begin + end: "goes where there is no edge",
+        begin + end: "follows an edge that does not exist",
         item.answer[::-1]: "does not lead from the first to the second",
         item.answer[:-1]: "does not lead from the first to the second",
-        item.answer + "z": "not a row of nodes, each at most once",
-        item.answer * 9: "not a row of nodes, each at most once",
+        item.answer + "z": "not a sequence of nodes, each at most once",
+        item.answer * 9: "not a sequence of nodes, each at most once",
     }
     for written, kind in faults.items():
         assert task.items.verify(item, written) == PolicyFault(kind)
@@ -137,7 +137,7 @@ def test_a_scorer_that_raises_is_a_fault_of_the_infrastructure() -> None:
         ("leg_count", "nearest is 'leg_counting'"),
         ("leg_counting:legs=1", "refuses leg_counting"),
         ("leg_counting:legs", "name=value"),
-        ("graph_color", "shows no answers"),
+        ("graph_color", "has no answers"),
     ],
 )
 def test_a_generator_that_cannot_be_used_is_refused(name: str, message: str) -> None:

@@ -356,7 +356,7 @@ def test_a_description_remembers_its_split_and_names_the_fault() -> None:
     task = countdown.countdown()
     judged = task.judge(played(task, ["1+", "1"], split=1), 1)
     assert task.describe(judged, 1)["prompt"] == task.items.item(1, 1).prompt
-    assert task.describe(judged, 0)["fault"] == "ends where a number is due"
+    assert task.describe(judged, 0)["fault"] == "ends where a number is expected"
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -560,7 +560,7 @@ def test_pairs_of_the_splits_differ_and_nobody_judges(tmp_path: Path) -> None:
     ("row", "message"),
     [
         ({"prompt": "a", "chosen": "b"}, "no field 'rejected'"),
-        ({"prompt": "a", "choosen": "b", "rejected": "c"}, "did you mean 'choosen'"),
+        ({"prompt": "a", "choosen": "b", "rejected": "c"}, "Did you mean 'choosen'"),
         ({"prompt": "a", "chosen": "b", "rejected": "b"}, "'chosen' and 'rejected' are equal"),
         ({"prompt": "a", "chosen": "b", "rejected": "c" * 2000}, "has 2001 tokens; max_tokens is 1024"),
     ],

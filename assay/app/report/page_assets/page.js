@@ -374,7 +374,7 @@
     redraw();
   }
 
-  // a select keeps its choice when its options come anew
+  // a select keeps its choice when its options are replaced
   function select(label, options, get, set) {
     const node = el("select", { on: { change: () => set(node.value) } });
     let shape = "";
@@ -1073,7 +1073,7 @@
         }
         wait = Math.min(30000, Math.max(data.poll || 2000, 5 * (performance.now() - begun)));
       } catch {
-        say("server gone", true);
+        say("server not reachable", true);
         wait = Math.min(30000, wait * 2);
       }
       setTimeout(poll, wait);
