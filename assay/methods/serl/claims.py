@@ -120,6 +120,21 @@ def rows_of_demonstrations(recipe: Recipe) -> float:
     return min(shares) + max(shares)
 
 
+def wrong_ends(recipe: Recipe) -> float:
+    """Own rows that end though nothing was classified or the other way around, in batches of the critics while the
+    classifier turns, and own rows that end in batches of the classifier; stored rows do not end.
+    """
+    online, wrong = drawn(recipe, classifier_moves=-0.75), 0
+    for batch in online:
+        own = batch.rows(batch.source == int(Origin.POLICY)) if batch.source is not None else batch
+        wrong += int((own.terminal != (own.reward > 0)).sum())
+    stage = next(stage for stage in recipe.stages if stage.name == "success")
+    assert stage.source is not None
+    for batch in drawn(replace(recipe, source=stage.source)):
+        wrong += int(batch.rows(batch.source == int(Origin.POLICY)).terminal.sum()) if batch.source is not None else 1
+    return wrong
+
+
 def slope(recipe: Recipe, logit: float, is_demonstrated: bool, ends: bool) -> Tensor:
     """Gradient of the classifier's losses by the logit of one state."""
     stage = next(stage for stage in recipe.stages if stage.name == "success")

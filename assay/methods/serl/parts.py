@@ -19,11 +19,13 @@ class LearnedSuccess(Reward):
     """reward = 1 where the critic `success` finds the context after a decision at least as likely a success as not
     (logit >= 0), else 0; in place of the task's reward, or added to it with `adds`.
 
-    Ends stay as they are; so does the task's score. A decision that nothing follows gets 0.
+    With `ends`, such a context also ends the episode for those who bootstrap: staying there is not paid twice. The
+    task's score stays as it is. A decision that nothing follows gets 0.
     """
 
     success: str = model_name("success")
     adds: bool = False
+    ends: bool = False
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -39,7 +41,8 @@ class LearnedSuccess(Reward):
             fires[:, :-1] &= experience.context["valid"][:, 1:]
         paid = (fires & experience.mask).to(experience.reward.dtype)
         scene.log("success_seen", float(paid.sum()), float(experience.mask.sum()))
-        return experience.with_columns(reward=experience.reward * self.adds + paid)
+        terminal = experience.terminal | (paid > 0) if self.ends else experience.terminal
+        return experience.with_columns(reward=experience.reward * self.adds + paid, terminal=terminal)
 
 
 @dataclass(frozen=True)
