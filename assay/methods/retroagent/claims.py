@@ -94,7 +94,7 @@ def shown_wrongly(recipe: Recipe) -> float:
         return Verifier()(rows, Scene(TASK)).add({"score": (rows.extra["sample"] >= members // 2).float()})
 
     torch.manual_seed(0)
-    actor = Policy(Transformer(16, 1, 2)).build(TASK.spec)
+    actor: Any = Policy(Transformer(16, 1, 2)).build(TASK.spec)
     rows = rollout(Scene(TASK, actor=actor, starts=np.array([0]), draw=Draw(0), reward=won), state)
     begun = [TASK.tokenizer.decode(row[there & ~decided].tolist()) for row, there, decided in zip(
              rows.context["tokens"], rows.context["valid"], rows.mask, strict=True)]  # fmt: skip

@@ -74,7 +74,7 @@ METHOD = Method(
         "batches of 32 own and 32 demonstrated rows (128 each), one actor step for four critic steps on one of them",
         "the classifier reads the state, first learns from demonstrations alone, has no mixup, no gradient penalty",
         "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); one process, no reset-free part",
-        "a classified success ends the bootstrap, as in the authors' wrapper of a fixed classifier; with the stored ends "
+        "a classified success ends the bootstrap, as in the authors' wrapper of a fixed one; with the stored ends "
         "of VICE, measured first, no seed of either arm succeeded after 100 steps: staying near is paid every decision",
         "the rival keeps the classifier of demonstrations: its negatives are demonstrated states, the table behind the "
         "hole is the planted region where it may fire",
