@@ -79,7 +79,7 @@ BLIND_TO_NAMES = (*PARTS, "engine")  # where no string may select behaviour
 SPEAKS_OF_NAMES = ("models.pretrained",)  # but here the names are another library's
 
 AT_MOST: dict[str, int] = {  # rules that are not yet kept: how many breaks are left; lower it, never raise it
-    "phrases": 92,
+    "phrases": 2,
 }
 
 # rule -> key as the failure prints it -> why this is right
@@ -791,7 +791,7 @@ BAD: dict[str, list[tuple[dict[str, str], set[str]]]] = {
         ({CREDIT: source("def process_x() -> None:", '    """P."""')}, {"assay/parts/credit/b.py: process_x"}),
         ({CREDIT: source("def f_v2() -> None:", '    """F."""')}, {"assay/parts/credit/b.py: f_v2"}),
     ],
-    "phrases": 92[({CREDIT: source("# mend it")}, {"assay/parts/credit/b.py: # mend it"})],
+    "phrases": [({CREDIT: source("# mend it")}, {"assay/parts/credit/b.py: # mend it"})],
 }
 
 

@@ -119,7 +119,7 @@ def test_phases_have_readmes_and_cannot_be_resumed_alone(tmp_path: Path) -> None
     phase = tmp_path / "run" / "phase-1-first"
     assert "Finished after 2 steps" in (phase / "README.md").read_text()
     assert "phase-1-first" in (tmp_path / "run" / "README.md").read_text()
-    with pytest.raises(AssayError, match="is a phase of a run. Name the folder of the run"):
+    with pytest.raises(AssayError, match=r"is a phase of a run\. Name the folder of the run"):
         plan_of(phase)
 
 
