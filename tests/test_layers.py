@@ -78,9 +78,7 @@ BANNED_PHRASES = re.compile(r"\b(mend(?:s|ed|ing)?|anew|gone on|is none|nobody|s
 BLIND_TO_NAMES = (*PARTS, "engine")  # where no string may select behaviour
 SPEAKS_OF_NAMES = ("models.pretrained",)  # but here the names are another library's
 
-AT_MOST: dict[str, int] = {  # rules that are not yet kept: how many breaks are left; lower it, never raise it
-    "phrases": 2,
-}
+AT_MOST: dict[str, int] = {}  # rules that are not yet kept: how many breaks are left; lower it, never raise it
 
 # rule -> key as the failure prints it -> why this is right
 EXCEPTIONS: dict[str, dict[str, str]] = {
@@ -105,7 +103,11 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "assay/engine/stacked/engine.py: torch.device(placement.device).type == 'cuda'": "as above",
         "assay/engine/stacked/engine.py: name != 'metrics'": "until metrics have a place of their own in a replay",
     },
-    "module_lines": {"assay/models/bodies/transformer.py": "one network and its cache, read together"},
+    "module_lines": {
+        "assay/models/bodies/transformer.py": "one network and its cache, read together",
+        "assay/methods/orpo_occupancy/__init__.py": "three arms of one claim, each a recipe",
+        "assay/methods/serl/__init__.py": "two phases, one with a classifier's stage",
+    },
     "function_names": {"assay/app/report/watch.py: Handler.do_GET": "http.server asks for this name"},
 }
 

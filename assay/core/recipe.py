@@ -254,9 +254,12 @@ class Recipe:
             raise AssayError("a part needs a reference policy. Add copies={'reference': Copy(of='actor')}")
 
     def check_models(self) -> None:
-        """Raises AssayError if a term or a wrapper reads a model that the recipe lacks."""
+        """Raises AssayError if a part reads a model that the recipe lacks."""
         parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
         reads = [(where, name) for where, term in parts for name in models_read(term)]
+        select = (self.select,) if self.select else ()
+        transforms = (*self.rewards, *select, *self.credit, *self.constraints)
+        reads += [(type(part).__name__, name) for part in transforms for name in part.models]
         for where, name in (*reads, *(("wrapper", name) for name in (self.wrapper.reads if self.wrapper else ()))):
             if name not in self.models:
                 raise AssayError(

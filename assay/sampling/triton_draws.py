@@ -67,7 +67,7 @@ def look(
 def note_kernel(
     place: tl.tensor, token: tl.tensor, logp: tl.tensor, model: tl.tensor, tokens: tl.tensor, logps: tl.tensor,
     models: tl.tensor, result: tl.tensor, time: tl.tensor, done: tl.tensor, last: tl.tensor, limit: tl.tensor,
-    eos: tl.tensor, num: tl.tensor, nobody: tl.tensor, width: tl.tensor, both: tl.constexpr, block: tl.constexpr,
+    eos: tl.tensor, num: tl.tensor, padding: tl.tensor, width: tl.tensor, both: tl.constexpr, block: tl.constexpr,
 ) -> None:  # fmt: skip
     """Some rows; finished ones write to the padding row."""
     line = tl.program_id(0) * block + tl.arange(0, block)
@@ -77,7 +77,7 @@ def note_kernel(
     when = tl.load(time + who, mask=inside, other=0)
     which = tl.load(result + who, mask=inside, other=0)
     over = tl.load(done + who, mask=inside, other=1) != 0
-    spot = tl.where(over, nobody * width + width - 1, which * width + when)
+    spot = tl.where(over, padding * width + width - 1, which * width + when)
     tl.store(tokens + spot, chosen, mask=inside)
     tl.store(logps + spot, tl.load(logp + line, mask=inside, other=0.0), mask=inside)
     if both:

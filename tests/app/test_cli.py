@@ -406,7 +406,10 @@ TRAIN = {
     "an output folder of something else": (["ppo", "--out", "folder"], "folder is not a run folder and not empty"),
     "a model that is not there": (["sft", "--task", "addition-1", "--model", "no"], "there is no folder 'no'"),
     "a folder that is no model": (["sft", "--task", "addition-1", "--model", "folder"], "/folder' has no config.json"),
-    "a language model for a pole": (["ppo", "--task", "cartpole", "--model", "folder"], "language tasks only"),
+    "a language model for a pole": (
+        ["ppo", "--task", "cartpole", "--model", "folder"],
+        "--model works with language tasks only",
+    ),
     "an unknown option": (["ppo", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
 }
 

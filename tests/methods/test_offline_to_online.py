@@ -25,7 +25,6 @@ from assay.methods.uni_o4.base import uni_o4
 from assay.methods.uni_o4.models import ClampedQ, Committee
 from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.wsrl.base import wsrl
-from assay.methods.wsrl.source import Retained
 from assay.models.bodies.normalised import Normalised, NormedEnsemble
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import ActionValue
@@ -35,6 +34,7 @@ from assay.parts.critics.conservative import Conservative
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
+from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import chosen
 from assay.recipes.defaults import CONTINUOUS
 from assay.runs import catalogue

@@ -140,7 +140,7 @@ def test_a_judge_is_what_was_saved_and_other_weights_are_refused(tmp_path: Path)
     path.write_bytes(b"nothing")
     with pytest.raises(AssayError, match="is not a judge"):
         load_score(path)
-    with pytest.raises(AssayError, match="no file"):
+    with pytest.raises(AssayError, match="no judge file"):
         ModelJudge(str(tmp_path / "no"))(batch, TASK, torch.tensor([0]), torch.tensor([1]))
     with pytest.raises(AssayError, match="needs a Transformer"):
         Critic(Transformer(64), TextScore()).build(cartpole().spec)

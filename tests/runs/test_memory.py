@@ -20,7 +20,8 @@ def test_a_run_whose_device_is_full_says_what_to_change(tmp_path: Path, monkeypa
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has 1 MiB free.")
 
     monkeypatch.setattr(Loop, "step", full)
-    with pytest.raises(AssayError, match=r"out of memory on 'cpu' \(CUDA out of memory\).*--recompute") as raised:
+    message = r"out of memory on 'cpu' \(CUDA out of memory\).*--recompute.*lora\.rank"
+    with pytest.raises(AssayError, match=message) as raised:
         assay.train("grpo", "addition-1", steps=1, warmup=0, out=tmp_path / "run", mode=Mode.SILENT)
     assert str(tmp_path / "run") in str(raised.value)
     assert list((tmp_path / "run" / "checkpoints").iterdir()), "what was there before the step is kept"

@@ -145,6 +145,15 @@ class CostlyTask(Task, Protocol):
 
 
 @runtime_checkable
+class ProxyTask(Task, Protocol):
+    """A task whose true reward is not available in training, only a proxy of it."""
+
+    @property
+    def proxy(self) -> Callable[[Context], Tensor] | None:
+        """What a decision is worth by the context after it, as far as can be seen; None where the reward is seen."""
+
+
+@runtime_checkable
 class VerifiedTask(Task, Protocol):
     """Prompts with a verifier."""
 

@@ -40,6 +40,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=(LANGUAGE,),
     default_task="proxy-strings",
+    family="preference",
+    base=recipes.ppo,
     departures=(
         "judge and meta-judge are programs, or a user's; the authors ask models of 32B to 72B and merge m rubrics",
         "scores are divided by the version's attainable maximum; scale=PlainSum() is the authors' raw sum",

@@ -56,6 +56,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=(LANGUAGE,),
     default_task="scratch",
+    family="policy gradient",
+    base=recipes.grpo,
     departures=(
         "reasoning ends with one mark instead of tags; no penalty of repetition; probabilities are not rounded",
         "A0 is computed from the frozen copy of the start whenever a prompt comes up, which gives the same number",

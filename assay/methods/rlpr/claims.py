@@ -95,8 +95,8 @@ def reward_error(recipe: Recipe) -> Tensor:
     """Against 0.9 max(0, B - 0.6) + 0.1 format: steep, flat, below the start, no mark, two marks, fault, cut."""
     said = ["x>abcx", "x>abcd", ">a", "abcd", "x>a>b", "x>abcd", "x>ab"]
     probs = [STEEP, FLAT, [0.3] * 4, [1.0] * 4, [1.0] * 4, [1.0] * 4, [0.9] * 4]
-    found = rewarded(recipe, said, probs, 0.6, faults=(5,), cut=(6,))
-    return (found - torch.tensor([0.16975, 0.1, 0.1, 0.0, 0.0, 0.0, 0.37], dtype=torch.float64)).abs().max()
+    expected = torch.tensor([0.16975, 0.1, 0.1, 0.0, 0.0, 0.0, 0.37], dtype=torch.float64)
+    return (rewarded(recipe, said, probs, 0.6, faults=(5,), cut=(6,)) - expected).abs().max()
 
 
 def reduced(reduce: Reduce, probs: Sequence[float]) -> float:
@@ -118,17 +118,14 @@ def network_error(recipe: Recipe) -> float:
     task, said = scratch(3), ["012>31", ">22", "4>0", "9"]
     loop = Loop(recipe, task, seed=3, num_steps=1)
     actor, start = loop.engine.models["actor"], loop.engine.models["start"]
-    with torch.no_grad():
-        for parameter in actor.parameters():
-            parameter.mul_(3.0)
+    for parameter in actor.parameters():
+        parameter.data.mul_(3.0)
     batch = probes.completed(task, said, [0, 1, 1, 2])
-    paid = recipe.rewards[0](batch, Scene(task, loop.engine)).reward.sum(1)
-    bare = ReferenceProbability().bare
-    error = 0.0
+    paid, error = recipe.rewards[0](batch, Scene(task, loop.engine)).reward.sum(1), 0.0
     for row, told in enumerate(task.texts(batch, 0)):
         z, mark, _ = told["completion"].partition(">")
         own = mean_probability(task, actor, told["prompt"] + z + mark, told["answer"]) if mark else 0.0
-        plain = mean_probability(task, start, told["prompt"] + bare, told["answer"])
+        plain = mean_probability(task, start, told["prompt"], told["answer"])
         error = max(error, abs(0.9 * max(0.0, own - plain) + 0.1 * bool(mark) - float(paid[row])))
     return error
 
@@ -148,8 +145,7 @@ def mean_probability(task: PromptTask, actor: Any, told: str, answer: str) -> fl
 def push_at(recipe: Recipe, ratio: float) -> Tensor:
     """How hard a good answer whose ratio has already moved is still pushed."""
     pulls = probes.bandit_experience([0, 1], [1.0, 0.0], torch.zeros(2))
-    logp = pulls.logp + torch.tensor([[ratio], [1.0]]).log()
-    return probes.decision_weights(recipe, pulls, logp)[0, 0]
+    return probes.decision_weights(recipe, pulls, pulls.logp + torch.tensor([[ratio], [1.0]]).log())[0, 0]
 
 
 # ---------------------------------------------------------------------------------------------------- the filter
@@ -163,9 +159,8 @@ def filtered(recipe: Recipe) -> tuple[list[int], float]:
     """Which of the deviations 0.30, 0.10, 0.04 are kept at step 11 with E = 0.2, and E after it."""
     assert recipe.select is not None
     state = {"mean": 0.2, "batches": 5}
-    kept = recipe.select(groups_of((0.30, 0.10, 0.04)), Scene(progress=Progress(10, 20)), state)
-    assert kept.group is not None
-    return sorted(set(kept.group.tolist())), state["mean"]
+    kept = recipe.select(groups_of((0.30, 0.10, 0.04)), Scene(progress=Progress(10, 20)), state).group
+    return sorted(set(() if kept is None else kept.tolist())), state["mean"]
 
 
 def kept_wrongly(recipe: Recipe) -> int:
@@ -201,5 +196,5 @@ def auc_above_likelihood(seed: int, ours: Reduce, theirs: Reduce) -> float:
 
 def auc(value: Tensor, is_right: Tensor) -> float:
     """P(a right row has the larger value), ties a half."""
-    right, wrong = value[is_right].unsqueeze(1), value[~is_right].unsqueeze(0)
+    right, wrong = value[is_right].unsqueeze(1), value[~is_right]
     return float(((right > wrong).double() + (right == wrong).double() / 2).mean())

@@ -39,6 +39,8 @@ METHOD = Method(
     recipe=recipe,
     worlds=(LANGUAGE,),
     default_task="judging",
+    family="preference",
+    base=recipes.grpo,
     departures=(
         "judgements are scores alone: a small policy writes no principles and no critique",
         "the cold start is supervised warm-up on demonstrations, without rejection and hinted samples",

@@ -5,27 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.core.optimizers import Adam
-from assay.core.recipe import Copy, Phase, Recipe, Stage
+from assay.core.recipe import Phase, Recipe
 from assay.core.slots import ModelSpec
-from assay.methods.wsrl.source import Retained
-from assay.models.bodies.normalised import Normalised
 from assay.models.heads.bounded import SquashedGaussian
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic, Policy, Temperature
 from assay.parts.critics.conservative import Conservative
 from assay.parts.critics.td import Td
-from assay.parts.objectives.pathwise import MatchEntropy, MaximizeSoftQ
-from assay.parts.rollouts.episodes import Fragments
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.sources.replay import Replay
+from assay.parts.sources.retained import Retained
 from assay.parts.targets.one_step import OwnAction
 from assay.recipes.conservative import cql
 from assay.recipes.defaults import CONTINUOUS, Defaults
+from assay.recipes.rlpd import BODY, FOLLOWS, STEP, rlpd
 
-STEP, SLOW = (Adam(learning_rate=rate, clip_norm=0.0) for rate in (1e-3, 3e-4))
-FOLLOWS = {"q_target": Copy(of="q", rate=0.02)}
+SLOW = Adam(learning_rate=3e-4, clip_norm=0.0)
 HANDED = {name: name for name in ("actor", "q", "q_target", "temperature")}
-BODY, LOG, DISCOUNT = Normalised((64, 64)), Log(episodes=50, noise=0.5), 0.95
+LOG, DISCOUNT = Log(episodes=50, noise=0.5), 0.95
 
 
 def offline(log: Log, weight: float = 5.0) -> Recipe:
@@ -46,18 +43,5 @@ def wsrl(world: Defaults = CONTINUOUS, warmup: int = 800, retain: float = 0.0, l
     actor. `retain` is the share of offline data in every batch.
     """
     first = offline(log)
-    replay = Replay(capacity=100_000, batch=64, updates=32, warmup=warmup)
-    return Recipe(
-        name="wsrl",
-        actor=first.actor,
-        critics=first.critics,
-        copies=FOLLOWS,
-        rollout=Fragments(num_envs=1, steps=8),
-        source=Retained(replay, Logged((log,)), retain),
-        stages=(
-            Stage("critic", trains=("q",), critic=(Td(OwnAction(DISCOUNT, subset=2)),), optimizer=STEP),
-            Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=STEP, every=4),
-        ),
-        steps=180,
-        before=(Phase("offline", first, 100, HANDED),),
-    )
+    online = rlpd(Retained(Replay(capacity=100_000, batch=64, updates=32, warmup=warmup), Logged((log,)), retain))
+    return replace(online, name="wsrl", critics=first.critics, before=(Phase("offline", first, 100, HANDED),))

@@ -30,10 +30,14 @@ class MaximizeQ(OverTransitions, Objective):
 
 @dataclass(frozen=True)
 class MaximizeSoftQ(OverTransitions, Objective):
-    """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905)."""
+    """loss = temperature * log pi(a|s) - min_i Q_i(s, a), a reparameterised: SAC (arXiv:1812.05905).
+
+    With `averaged`, the mean of the critics is in place of their minimum: RLPD (arXiv:2302.02948).
+    """
 
     q: str = model_name("q")
     temperature: str = model_name("temperature")
+    averaged: bool = False
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
@@ -41,7 +45,8 @@ class MaximizeSoftQ(OverTransitions, Objective):
         """Returns minus the soft value of the actor's own action."""
         now = batch.now
         action, logp = view.sampled
-        value = view.model(self.q)(now.context, action).amin(0)
+        values = view.model(self.q)(now.context, action)
+        value = values.mean(0) if self.averaged else values.amin(0)
         loss = (view.model(self.temperature)().detach() * logp - value) * now.weight
         count = now.num_decisions
         metrics = {

@@ -14,15 +14,11 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, pad
+from assay.core.record import Experience, Need, Scored, pad
 from assay.core.slots import DemonstratedTask, Scene
 from assay.core.slots.scene import OnRows
-from assay.core.spaces import Spec
-from assay.models.bodies.transformer import Transformer
-from assay.models.model import Policy
 from assay.proof.laws.bench import columns_of
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
-from assay.proof.laws.rollout import built
 from assay.tasks.language.addition import addition
 
 Rows = Sequence[Mapping[str, Any]]
@@ -185,27 +181,46 @@ REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_
 
 
 # ---------------------------------------------------------------------------------------------------- parts
-class SmallModels:
-    """A small policy under each name that a part declares; equal names and spaces are equal policies."""
+class StandIn:
+    """A model that a reward may ask for: critic and actor at once, a smooth function of each column's own numbers."""
 
-    def __init__(self, spec: Spec, names: Sequence[str]) -> None:
-        self.models = {name: built(Policy(Transformer(8, 1, 2)), spec) for name in names}
+    def __call__(self, context: Mapping[str, Tensor], action: Tensor | None = None) -> Tensor:
+        """Values [B, T] of contexts, or [1, B, T] of actions in them."""
+        seen = [column.double() for name, column in sorted(context.items()) if name != "valid"]
+        value = sum((flat(column).cos() for column in seen), torch.zeros(()))
+        return value.float() if action is None else (value + flat(action.double()).sin()).float().unsqueeze(0)
 
-    def model(self, name: str) -> Any:
-        """Returns the policy; AssayError where the part did not declare it."""
-        if name not in self.models:
-            raise AssayError(f"it asks for the model '{name}' and declares {', '.join(self.models) or 'none'}")
-        return self.models[name]
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Log-probabilities of the decisions."""
+        return Scored(-self(batch.context, batch.action)[0].exp() * batch.mask)
 
-    @torch.no_grad()
+
+def flat(column: Tensor) -> Tensor:
+    """[B, T] of a column [B, T, ...]."""
+    return column if column.dim() == 2 else column.flatten(2).sum(-1)
+
+
+class StandIns:
+    """A stand-in for each model that a reward declares in `models`."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = names
+
+    def model(self, name: str) -> StandIn:
+        """Returns a stand-in; AssayError if the reward did not declare the model."""
+        if name not in self.names:
+            raise AssayError(f"it asks for the model '{name}' and declares {', '.join(self.names) or 'none'}")
+        return StandIn()
+
     def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
-        """Returns all rows at once."""
-        return function(self.model(name), experience)
+        """All rows at once."""
+        with torch.no_grad():
+            return function(self.model(name), experience)
 
 
 @dataclass(frozen=True)
 class RewardCase:
-    """A task and experience of it, with a row that has left training."""
+    """A task and experience of it, with a row that has left training; models are there for those that declare some."""
 
     name: str
     task: DemonstratedTask
@@ -213,7 +228,7 @@ class RewardCase:
 
     def rewarded(self, part: Any, batch: Experience | None = None) -> Experience:
         """Returns the experience after the reward."""
-        after = part(self.batch if batch is None else batch, Scene(self.task, SmallModels(self.task.spec, part.models)))
+        after = part(self.batch if batch is None else batch, Scene(self.task, StandIns(part.models)))
         if not isinstance(after, Experience):
             raise AssayError(
                 f"a reward must return the experience with its rewards; this one returned {type(after).__name__}"

@@ -168,7 +168,8 @@ class SteppedTask:
 
     `held_out` makes the simulation of split 1 if it differs from that of training: unseen goals. `roaming` is the same
     task with one goal after another and no end, for play data; `distance` is the distance of a goal from what was
-    achieved. `reckless` is a scripted policy that ignores costs; None if there are no costs or no such policy.
+    achieved. `reckless` is a scripted policy that ignores costs; None if there are no costs or no such policy. `proxy`
+    is a proxy reward of contexts, for tasks in which it differs from the true reward.
     """
 
     name: str
@@ -180,6 +181,7 @@ class SteppedTask:
     roaming: SteppedTask | None = None
     reckless: Callable[[Context], Tensor] | None = None
     distance: Callable[[Tensor, Tensor], Tensor] | None = None
+    proxy: Callable[[Context], Tensor] | None = None
     preset: str = field(default="classic", repr=False)
     """The preset of defaults that suits it; the plan records it, so the task's description leaves it out."""
 

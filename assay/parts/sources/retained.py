@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from assay.core.record import Experience, State, concatenate
+import torch
+
+from assay.core.record import Experience, Origin, State, concatenate
 from assay.core.slots import Scene, Source
 from assay.parts.sources.logged import Logged
 from assay.parts.sources.replay import Replay
@@ -15,7 +17,8 @@ from assay.parts.sources.replay import Replay
 class Retained(Source):
     """Yields batches with a share `kept` of offline rows and the rest from replay: RLPD's half (arXiv:2302.02948).
 
-    Rounded down to whole rows. Degenerate: kept 0 is the replay itself, row by row, and the dataset is not generated.
+    Rounded down to whole rows. The column `source` tells them apart: POLICY rows come first, those of the dataset have
+    its origin. Degenerate: kept 0 is the replay itself, row by row, and the dataset is not generated.
     """
 
     replay: Replay = Replay()
@@ -35,4 +38,5 @@ class Retained(Source):
             return
         log = replace(self.log, batch=rows, updates=self.replay.updates)
         for new, old in zip(batches, log(scene.given(fresh=None, draw=scene.draw.at(9)), state["log"]), strict=False):
-            yield concatenate([new.rows(slice(rows, None)), replace(old, source=None)])
+            own = new.rows(slice(rows, None))
+            yield concatenate([replace(own, source=torch.full((len(own),), int(Origin.POLICY))), old])

@@ -1,0 +1,65 @@
+"""retroagent: progress over what was reached before is paid; half of each group is shown a lesson from a memory.
+
+    R = 10 won + max(0, phi - best[task]),   best[task] <- max(best[task], share of the group that won)
+    lesson = argmax 0.6 cos(task, task_i) + 0.4 (u_i + sqrt(ln N / n_i)), cos >= 0.4;   u_i <- 0.95 u_i + 0.05 won
+
+then grpo over the whole group, with and without a lesson. Zhang et al. 2026. Where all attempts at a task fail, grpo
+learns nothing; the share phi of subtasks tells them apart until the task is won. Lessons are what earlier attempts
+showed, chosen as arms of a bandit.
+"""
+
+from dataclasses import replace
+
+from assay import recipes
+from assay.claims.claim import Exact, Measured, Method
+from assay.core.recipe import Recipe
+from assay.core.verifier import Verifier
+from assay.methods.retroagent import claims
+from assay.methods.retroagent.claims import GROUP, WRONG
+from assay.methods.retroagent.lessons import Lessons, SimilarityUtility
+from assay.methods.retroagent.progress import BestProgress, GroupSuccess, History, Progress
+from assay.parts.rewards.scaled import ScaledReward
+from assay.parts.rollouts.episodes import Episodes
+from assay.recipes.defaults import LANGUAGE, Defaults
+
+
+def recipe(world: Defaults = LANGUAGE, history: History = GroupSuccess(), lessons: bool = True) -> Recipe:
+    base = recipes.grpo(world)
+    assert isinstance(base.rollout, Episodes)
+    rewards = (Verifier(), ScaledReward(10.0), Progress(history=history))
+    return replace(base, name="retroagent", rewards=rewards, rollout=Lessons(base.rollout) if lessons else base.rollout)
+
+
+SIMILAR = Lessons(retrieve=SimilarityUtility(share=1.0))
+
+METHOD = Method(
+    "arXiv:2603.08561", recipe, worlds=(LANGUAGE,), default_task="sorting-8", family="guidance", base=recipes.grpo,
+    variants={"best-progress": lambda world: recipe(world, BestProgress())},
+    departures=(
+        "phi is a program: the share of the answer that the completion begins with; no reflection by the model",
+        "a lesson is a solved prompt of an earlier group, not a text by the model; similarity is of letter pairs",
+        "an evaluation never sees a lesson; the authors show it three",
+        "no KL to the reference (authors: 0.01), no second loss on reflections; an attempt is one answer",
+        "small models cannot read a lesson: progress is measured without them, retrieval as a bandit",
+    ),
+    claims=(
+        Exact("pays 10 won + max(0, phi - best before the group), twice; cut rows count, faults do not",
+              lambda: claims.reward_gap(recipe()), equals=0.0),
+        Exact("the group's advantages with one that won",
+              lambda: claims.advantage_gap(recipe(), GROUP, (-0.4996, -0.4532, 1.4989, -0.5461)), at_most=1e-3),
+        Exact("the group's advantages where all failed", lambda: claims.advantage_gap(
+              recipe(), [GROUP[0], GROUP[1], WRONG, WRONG], (0.2611, 1.3056, -0.7833, -0.7833)), at_most=1e-3),
+        Exact("a task that was never won pays its full phi again and again",
+              lambda: claims.never_won(recipe()), equals=0.5),
+        Exact("lessons score 0.9624, 0.9424, 1.2033",
+              lambda: (claims.retrieved(recipe())[:3] - claims.SCORES).abs().max(), at_most=1e-4),
+        Exact("a lesson for another task is dropped", lambda: claims.retrieved(recipe())[3].exp(), equals=0.0),
+        Exact("half of a group is shown the lesson, and its utility learns from that half; what won is stored",
+              lambda: claims.shown_wrongly(recipe()), equals=0.0),
+        Measured("similarity and utility choose lessons that help more often than similarity alone", "",
+                 lambda seed: claims.mean_success(Lessons(), seed), lambda seed: claims.mean_success(SIMILAR, seed),
+                 seeds=20, minutes=0.5),
+        Measured("with progress paid, scores higher than grpo where groups mostly fail; refuted by no gain",
+                 "sorting-8", recipe(lessons=False), recipes.grpo(), seeds=5, minutes=4.0, steps=100, warmup=60),
+    ),
+)  # fmt: skip

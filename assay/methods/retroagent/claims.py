@@ -1,0 +1,123 @@
+"""What retroagent's parts compute, against numbers worked out by hand. Axes: B rows, M lessons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.claims import probes
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience
+from assay.core.slots import Scene
+from assay.core.verifier import Verifier
+from assay.methods.retroagent.lessons import Lessons
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
+from assay.ops.random import uniform_tensor
+from assay.tasks.language.sorting import sorting
+
+TASK = sorting(4)
+ANSWER = TASK.items.item(0, 0).answer
+WRONG = "="
+SCORES = torch.tensor([0.9624, 0.9424, 1.2033])
+
+
+def attempts(recipe: Recipe, completions: list[str], times: int = 1) -> tuple[list[Experience], dict[str, Any]]:
+    """One group of attempts at one prompt, rewarded so often by the recipe's rewards; and what progress remembers.
+
+    The last row is an infrastructure fault that would have won, the one before it was cut.
+    """
+    scene, found = Scene(TASK), []
+    states = [part.init(scene) for part in recipe.rewards]
+    for _ in range(times):
+        rows = probes.completed(TASK, [*completions, ANSWER], [0] * (len(completions) + 1), faults=[len(completions)],
+                                cut=[len(completions) - 1])  # fmt: skip
+        for part, state in zip(recipe.rewards, states, strict=True):
+            rows = part(rows, scene, state)
+        found.append(rows)
+    return found, states[-1]["best"]
+
+
+GROUP = [ANSWER[:1] + WRONG, ANSWER[:2] + WRONG, ANSWER, WRONG]
+"""phi 1/4, 1/2, 1 (won) and 0."""
+
+
+def reward_gap(recipe: Recipe) -> float:
+    """Rewards of the group at the first and the second attempt, and what is remembered, against the sheet's numbers."""
+    (first, second), best = attempts(recipe, GROUP, 2)
+    wanted = torch.tensor([[0.25, 0.5, 11.0, 0.0, 0.0], [0.0, 0.25, 10.75, 0.0, 0.0]])
+    found = torch.stack([(rows.reward * rows.mask).sum(1) for rows in (first, second)])
+    return float((found - wanted).abs().max()) + abs(sum(best.values()) - 0.25)
+
+
+def advantage_gap(recipe: Recipe, completions: list[str], wanted: tuple[float, ...]) -> float:
+    """Largest gap of the recipe's advantages of the group."""
+    (rows,), _ = attempts(recipe, completions)
+    for part in recipe.credit:
+        rows = part(rows)
+    found = rows.extra["advantage"][torch.arange(4), rows.mask[:4].int().argmax(1)]
+    return float((found - torch.tensor(wanted)).abs().max())
+
+
+def never_won(recipe: Recipe) -> float:
+    """What a row with half of its subtasks is paid at the fifth attempt, where no row ever won."""
+    found, _ = attempts(recipe, [ANSWER[:2] + WRONG, WRONG], 5)
+    return float((found[-1].reward * found[-1].mask)[0].sum())
+
+
+# ---------------------------------------------------------------------------------------------------- lessons
+def retrieved(recipe: Recipe) -> Tensor:
+    """Scores of the sheet's four lessons."""
+    cosine, utility = torch.tensor([0.9, 0.6, 0.5, 0.39]), torch.tensor([0.5, 0.9, 0.5, 1.0])
+    return lessons_of(recipe).retrieve(cosine, utility, torch.tensor([10.0, 10.0, 1.0, 1.0]))
+
+
+def lessons_of(recipe: Recipe) -> Lessons:
+    """The recipe's rollout."""
+    assert isinstance(recipe.rollout, Lessons)
+    return recipe.rollout
+
+
+def shown_wrongly(recipe: Recipe) -> float:
+    """Rows whose prompt is not the task's own (first half) or the lesson before it (second half), rows that are marked
+    wrongly, and the gap of the lesson's utility and count to those of rows that win in the second half of the group.
+    """
+    rollout, members = lessons_of(recipe), lessons_of(recipe).gather.group_size
+    (prompt,) = TASK.prompts(np.array([0]), 0)
+    lesson: dict[str, Any] = {"prompt": prompt, "text": f"{prompt}{ANSWER}", "utility": 0.5, "count": 1}
+    state = {"lessons": [lesson, {"prompt": "777", "text": "777=7", "utility": 0.9, "count": 1}]}
+
+    def won(rows: Experience) -> Experience:
+        return Verifier()(rows, Scene(TASK)).add({"score": (rows.extra["sample"] >= members // 2).float()})
+
+    torch.manual_seed(0)
+    actor = Policy(Transformer(16, 1, 2)).build(TASK.spec)
+    rows = rollout(Scene(TASK, actor=actor, starts=np.array([0]), draw=Draw(0), reward=won), state)
+    begun = [TASK.tokenizer.decode(row[there & ~decided].tolist()) for row, there, decided in zip(
+             rows.context["tokens"], rows.context["valid"], rows.mask, strict=True)]  # fmt: skip
+    wanted = [prompt] * (members // 2) + [f"{lesson['text']} {prompt}"] * (members // 2)
+    wrong = sum(one != other for one, other in zip(begun, wanted, strict=True))
+    wrong += int((rows.extra["hinted"] != (rows.extra["sample"] >= members // 2)).sum())
+    utility = 1.0 - 0.5 * (1.0 - rollout.rate) ** (members // 2)
+    stored = [one for one in state["lessons"][2:] if (one["utility"], one["count"]) == (0.5, 1)]
+    return wrong + abs(lesson["utility"] - utility) + abs(lesson["count"] - 1 - members // 2) + abs(len(stored) - 1)
+
+
+def mean_success(rollout: Lessons, seed: int, pulls: int = 2000) -> float:
+    """Fifty lessons, ten contexts, cosines in [0.2, 0.95], lessons that help with probability 0.1 to 0.9: how often
+    the lesson that is shown helps.
+    """
+    draw = [uniform_tensor(Draw(seed, (tag,)), shape) for tag, shape in enumerate(((10, 50), (50,), (pulls, 2)))]
+    cosine, helps, chance = 0.2 + 0.75 * draw[0], 0.1 + 0.8 * draw[1], draw[2]
+    lessons = [{"utility": 0.5, "count": 1} for _ in range(50)]
+    found = 0
+    for context, luck in zip((10 * chance[:, 0]).long().tolist(), chance[:, 1].tolist(), strict=True):
+        utility, count = (torch.tensor([float(one[name]) for one in lessons]) for name in ("utility", "count"))
+        choice = int(rollout.retrieve(cosine[context], utility, count).argmax())
+        has_won = luck < float(helps[choice])
+        rollout.learn(lessons[choice], has_won)
+        found += has_won
+    return found / pulls

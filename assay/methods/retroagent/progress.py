@@ -1,0 +1,107 @@
+"""Progress over what was reached before, paid beside the outcome. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, ClassVar, Protocol
+
+import torch
+from torch import Tensor
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, State
+from assay.core.slots import Choice, Reward, Scene, TextTask
+from assay.ops import groups
+from assay.parts.rewards.function import on_last_decision
+
+
+class SubtaskScore(Choice, Protocol):
+    """Which share of its subtasks a row completed. Law: between 0 and 1, from the row alone."""
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
+        """One share for each row, as `TextTask.texts` describes it."""
+
+
+@dataclass(frozen=True)
+class PrefixShare(SubtaskScore):
+    """Share of the answer's parts that the completion begins with: characters, or what `separator` separates."""
+
+    separator: str = ""
+
+    def __call__(self, rows: Sequence[Mapping[str, Any]]) -> list[float]:
+        """Parts before the first wrong one, over all of the answer's."""
+        found = []
+        for row in rows:
+            answer, said = (
+                (text.split(self.separator) if self.separator else list(text))
+                for text in (str(row["answer"]).strip(), str(row["completion"]).strip())
+            )
+            right = takewhile(lambda pair: pair[0] == pair[1], zip(answer, said, strict=False))
+            found.append(len(list(right)) / max(1, len(answer)))
+        return found
+
+
+class History(Choice, Protocol):
+    """What a group has reached, for later attempts to exceed."""
+
+    def __call__(self, phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
+        """A number for each row, equal in its group."""
+
+
+@dataclass(frozen=True)
+class GroupSuccess(History):
+    """The share of the group that won: the released rule. If no attempt ever wins, each is paid in full."""
+
+    def __call__(self, phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
+        """Group means."""
+        return groups.mean(won_B.to(phi_B.dtype), by_group)
+
+
+@dataclass(frozen=True)
+class BestProgress(History):
+    """The largest share of subtasks in the group: what is paid for a task over time then sums to its final best."""
+
+    def __call__(self, phi_B: Tensor, won_B: Tensor, by_group: groups.Groups) -> Tensor:
+        """Group maxima over rows with a decision."""
+        return -groups.lowest(torch.where(by_group.share > 0, -phi_B, 0.0), by_group)
+
+
+@dataclass(frozen=True)
+class Progress(Reward):
+    """reward <- reward + coefficient * max(0, phi - best), on the last decision; then best <- max(best, history).
+
+    phi is the share of subtasks (1 if `score` is above `threshold`: the row won; 0 if nothing could be read). best
+    is kept for each prompt, from 0 on. All rows of a batch are paid by what was best before it.
+    """
+
+    phi: SubtaskScore = PrefixShare()
+    history: History = GroupSuccess()
+    coefficient: float = 1.0
+    threshold: float = 0.5
+    reads: ClassVar[tuple[str, ...]] = ("score",)
+
+    def init(self, scene: Scene) -> State:
+        """Nothing reached; refuses a task without texts."""
+        if scene.task is not None and not isinstance(scene.task, TextTask):
+            raise AssayError(f"task '{scene.task.name}' has no answers to take subtasks from. Use a task of prompts")
+        return {"best": {}}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """The experience with progress paid; logs it, and what had been reached."""
+        assert isinstance(scene.task, TextTask)
+        told, best = scene.task.texts(experience, scene.split), state["best"]
+        won, there = experience.column("score") > self.threshold, experience.mask.any(1)
+        phi = torch.where(won, 1.0, torch.tensor(self.phi(told)).to(won.device))
+        if "policy_fault" in experience.extra:
+            phi = torch.where(experience.extra["policy_fault"].bool(), 0.0, phi)
+        before = torch.tensor([best.get(row["prompt"], 0.0) for row in told], device=won.device)
+        gain = self.coefficient * (phi - before).clamp(min=0.0)
+        reached = self.history(phi, won & there, groups.row_groups(experience))
+        for row, value, is_there in zip(told, reached.tolist(), there.tolist(), strict=True):
+            if is_there:
+                best[row["prompt"]] = max(best.get(row["prompt"], 0.0), value)
+        scene.log("progress_paid", float(gain[there].sum()), float(there.sum()))
+        scene.log("progress_before", float(before[there].sum()), float(there.sum()))
+        return experience.with_columns(reward=experience.reward + on_last_decision(experience, gain).reward)

@@ -1,0 +1,104 @@
+"""serl: RLPD, half of every batch demonstrations, on the reward of a learned classifier of success.
+
+    reward(s') = [sigmoid(f(s')) >= 1/2], computed again whenever a transition is drawn
+    classifier loss = mean over demonstrated successes of bce(f, 0.9) + mean over the policy's states of bce(f, 0.1)
+    y = reward + discount * min over two critics of ten, drawn with replacement, of Q'(s', a');  no entropy in y
+
+Luo et al. 2024. A camera cannot measure success, but a few demonstrations show it. A classifier that only ever saw
+demonstrations fires where none of them went, and a policy finds such places; its own states as negatives close them.
+"""
+
+import math
+from dataclasses import replace
+
+import torch
+
+from assay.claims.claim import Exact, Measured, Method
+from assay.core.recipe import Phase, Recipe, Stage
+from assay.core.record import Origin
+from assay.core.verifier import Verifier
+from assay.methods.serl import claims
+from assay.methods.serl.parts import LearnedSuccess, Successes
+from assay.models.heads.value import Value
+from assay.models.model import Critic, Temperature
+from assay.parts.critics.td import Td
+from assay.parts.fits.logistic import Logistic
+from assay.parts.objectives.pathwise import MatchEntropy
+from assay.parts.predictions import OfState
+from assay.parts.sources.logged import Logged
+from assay.parts.sources.replay import Replay
+from assay.parts.sources.retained import Retained
+from assay.parts.sources.rewarded import Rewarded
+from assay.parts.targets.labels import Label
+from assay.recipes.defaults import CONTINUOUS, Defaults
+from assay.recipes.rlpd import BODY, STEP, rlpd
+
+DEMOS, OF = Successes(), OfState("success")
+SOURCE = Retained(Replay(capacity=100_000, batch=64, updates=32, warmup=200), Logged((DEMOS,)), kept=0.5)
+
+
+def told_apart(negatives: Origin) -> Stage:
+    """The classifier's stage: demonstrated successes against the states of these rows."""
+    positive = Td(Label(0.9, int(Origin.DATASET), after=True, ends=True), Logistic(), OF)
+    negative = Td(Label(0.1, int(negatives), after=True), Logistic(), OF)
+    return Stage("success", ("success",), critic=(positive, negative), optimizer=STEP)
+
+
+def recipe(world: Defaults = CONTINUOUS, retain: float = 0.5, refresh: bool = True) -> Recipe:
+    source = replace(SOURCE, kept=retain)
+    base = rlpd(source, discount=0.96, averaged=True)
+    success, (climb, _) = Critic(BODY, Value()), base.stages[1].objective
+    first = replace(
+        base, name="classifier", critics={"success": success}, copies={}, rollout=None, source=Logged((DEMOS,)),
+        stages=(told_apart(Origin.DATASET),),
+    )  # fmt: skip
+    actor = replace(base.stages[1], objective=(climb, MatchEntropy(-0.5)))
+    online = replace(
+        base, name="serl", rewards=(Verifier(), LearnedSuccess()), stages=(base.stages[0], actor),
+        critics={**base.critics, "temperature": Temperature(0.01), "success": success},
+        before=(Phase("classifier", first, 10, {"success": "success"}),),
+    )  # fmt: skip
+    if not refresh:
+        return online
+    stages = (replace(told_apart(Origin.POLICY), every=4), *online.stages)
+    return replace(online, source=Rewarded(source, LearnedSuccess()), stages=stages)
+
+
+METHOD = Method(
+    "arXiv:2401.16013", recipe, worlds=(CONTINUOUS,), default_task="peg", family="offline to online",
+    base=lambda world=CONTINUOUS: rlpd(SOURCE, discount=0.96, averaged=True),
+    variants={"fixed": lambda world: recipe(world, refresh=False)},
+    departures=(
+        "pairs of critics are drawn for each decision, not once for a batch; time limits bootstrap, success ends",
+        "batches of 32 own and 32 demonstrated rows (128 each), one actor step for four critic steps on one of them",
+        "the classifier reads the state, first learns from demonstrations alone, has no mixup, no gradient penalty",
+        "entropy at s, not at s'; networks 64 x 64; targets follow by 0.02 (0.005); one process, no reset-free part",
+        "the rival keeps the classifier of demonstrations: its negatives are demonstrated states, the table behind the "
+        "hole is the planted region where it may fire",
+    ),
+    claims=(
+        Exact("over all pairs of critics 0 to 9 the target is r + 0.96 x 2.85",
+              lambda: claims.targets(recipe()).mean(), equals=0.5 + 0.96 * 2.85),
+        Exact("a success ends: the target is the reward",
+              lambda: claims.targets(recipe(), ends=True).max(), equals=0.5),
+        Exact("the target does not move with the temperature",
+              lambda: (claims.targets(recipe(), 9.0) - claims.targets(recipe())).abs().max(), equals=0.0),
+        Exact("the actor climbs the mean of all critics, 4.5, less temperature x log pi",
+              lambda: claims.actor_loss(recipe()), equals=3.0 - 4.5),
+        Exact("a logit of 0 is a success, one below is not; the task's reward is not used",
+              lambda: claims.paid(recipe(), [0.0, -1e-9, 5.0], reward=1.0) @ torch.tensor([1.0, 10.0, 100.0]).double(),
+              equals=101.0),
+        Exact("half of every batch is demonstrations, few as they are",
+              lambda: claims.rows_of_demonstrations(recipe()), equals=1.0),
+        Exact("rewards follow the classifier from batch to batch, also of what is stored", lambda: sum(
+              float(batch.reward.sum()) for batch in claims.drawn(recipe(), classifier_moves=-0.75)), equals=128.0),
+        Exact("the logit of a demonstrated success rests at ln 9",
+              lambda: claims.slope(recipe(), math.log(9.0), True, True), equals=0.0),
+        Exact("that of the policy's states at -ln 9, also where they end",
+              lambda: claims.slope(recipe(), -math.log(9.0), False, True), equals=0.0),
+        Exact("demonstrated states on the way are no examples",
+              lambda: claims.slope(recipe(), 1.0, True, False), equals=0.0),
+        Measured("with its own states as negatives it succeeds more often than with a fixed classifier", "peg",
+                 recipe(), recipe(refresh=False), seeds=5, minutes=4.0, steps=100),
+    ),
+)  # fmt: skip

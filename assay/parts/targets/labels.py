@@ -1,0 +1,40 @@
+"""Targets of classifiers: one side of what is to be told apart. Axes: B sequences, T columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Origin
+from assay.core.slots import Target, View
+
+
+@dataclass(frozen=True)
+class Label(Target):
+    """y = `value` for the rows of one `origin`: one side of a classifier, whose loss has a mean of its own.
+
+    Two such losses tell two origins apart whatever their numbers are: Td(Label(1.0), Logistic(), of) on what the policy
+    did, Td(Label(0.0, Origin.DATASET), Logistic(), of) on the log. `after` labels the context after each decision,
+    `ends` only decisions with which the task ended the episode. Rows without a column `source` are the policy's.
+    """
+
+    value: float = 1.0
+    origin: int = int(Origin.POLICY)
+    after: bool = False
+    ends: bool = False
+
+    def rows(self, batch: Experience) -> Experience:
+        """The decisions of this side, or the contexts after them."""
+        now = batch.now if self.after else batch
+        there = now.mask & now.terminal if self.ends else now.mask
+        if batch.source is not None:
+            there = there & (batch.source == self.origin).unsqueeze(1)
+        elif self.origin != Origin.POLICY:
+            there = torch.zeros_like(there)
+        return (batch.after if self.after else batch).with_columns(mask=there)
+
+    def __call__(self, batch: Experience, view: View) -> Tensor:
+        """[B, T]."""
+        return torch.full_like(self.rows(batch).reward, self.value)
