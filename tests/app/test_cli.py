@@ -391,7 +391,7 @@ TRAIN = {
     "a copy that runs away": (["dqn", "--set", "target.rate=2"], "copies.target.rate is 2.0"),
     "a schedule of no length": (["dqn", "--set", "epsilon.share=0"], "more than 0"),
     "heads that do not divide the width": (["sft", "--task", "addition-1", "--set", "heads=3"], "heads"),
-    "more than the memory holds": (["ppo", "--set", "rollout.num_envs=10000000000000"], "out of memory"),
+    "more than the memory holds": (["ppo", "--set", "rollout.num_envs=10000000000000"], "not enough memory"),
     "a task file that is not there": (["sft", "--task", "nothing.jsonl"], "there is no file 'nothing.jsonl'"),
     "an empty task file": (["sft", "--task", "empty.jsonl"], "empty.jsonl has no rows"),
     "a task file that is no JSON": (["sft", "--task", "broken.jsonl"], "broken.jsonl, line 1 is not JSON"),
@@ -456,15 +456,15 @@ OTHERS = {
     "compare on an unknown task": (["compare", "ppo", "--task", "bandits"], "Did you mean 'bandit'?"),
     "compare without a task": (["compare", "ppo"], "--task"),
     "compare without seeds": (["compare", "ppo", "--task", "bandit", "--seeds", "0"], "at least 1"),
-    "resume nothing": (["resume", "nowhere"], "nowhere is no run folder"),
+    "resume nothing": (["resume", "nowhere"], "nowhere is not a run folder"),
     "resume a file": (["resume", "empty.jsonl"], "is not a run folder"),
     "resume another folder": (["resume", "folder"], "it has no config.json"),
     "evaluate nothing": (["evaluate", "nowhere"], "is not a run folder"),
-    "evaluate without starts": (["evaluate", "RUN", "--starts", "0"], "--starts is 0; give at least 1"),
-    "evaluate without samples": (["evaluate", "RUN", "--samples", "-1"], "--samples is -1; give at least 1"),
+    "evaluate without starts": (["evaluate", "RUN", "--starts", "0"], "--starts is 0. Use at least 1"),
+    "evaluate without samples": (["evaluate", "RUN", "--samples", "-1"], "--samples is -1. Use at least 1"),
     "report nothing": (["report", "nowhere"], "nowhere is not a folder"),
     "report a file": (["report", "empty.jsonl"], "empty.jsonl"),
-    "check nothing": (["check", "nowhere.py"], "there is no file nowhere.py"),
+    "check nothing": (["check", "nowhere.py"], "nowhere.py does not exist"),
     "check what is no code": (["check", "empty.jsonl"], "must end in .py"),
     "check what does not parse": (["check", "wrong.py"], "line 1"),
     "check what does not load": (["check", "raises.py"], "cannot be loaded"),
@@ -485,7 +485,7 @@ def test_check_of_a_file_without_anything_to_check_lists_what_could_be_there(ass
     (tmp_path / "nothing.py").write_text("x = 1\n")
     code, out, errors = assay("check", "nothing.py")
     assert (code, out) == (2, "")
-    assert errors.startswith("assay: nothing in nothing.py is recognised; recognised are")
+    assert errors.startswith("assay: nothing in nothing.py is recognised. Recognised are")
 
 
 # ---------------------------------------------------------------------------------------------------- broken runs

@@ -206,7 +206,7 @@ def test_binary_metrics_config_and_samples(tmp_path: Path) -> None:
     (run,) = data["runs"]
     assert (run["arm"], run["seed"], run["task"], run["state"]) == ("grpo", 3, "unknown task", "stopped")
     assert len(data["notes"]) == 3
-    assert "config.json is no JSON object" in data["notes"][0]
+    assert "config.json is not a JSON object" in data["notes"][0]
     page.write(data, tmp_path / "page.html")
 
 
@@ -215,8 +215,8 @@ def test_numbers_that_are_not_finite_are_named(tmp_path: Path) -> None:
     append(path, b'{"step": 21, "kl": NaN, "reward": Infinity}\n', b'{"step": 22, "kl": null, "not_finite": ["kl"]}\n')
     data = page.gather([tmp_path])
     assert data["notes"] == [
-        f"{tmp_path.name}/a: kl was not finite at 2 steps, first at step 21",
-        f"{tmp_path.name}/a: reward was not finite at 1 step, first at step 21",
+        f"{tmp_path.name}/a: kl was NaN or infinite at 2 steps, first at step 21",
+        f"{tmp_path.name}/a: reward was NaN or infinite at 1 step, first at step 21",
     ]
     assert None not in data["runs"][0]["curves"]["values"]["reward"][:20]
 
@@ -380,7 +380,7 @@ def test_watch_of_an_empty_folder_says_so_and_waits(tmp_path: Path) -> None:
 
 
 def test_watch_refuses_what_it_cannot_serve_in_one_sentence(tmp_path: Path, served: watch.Server) -> None:
-    with pytest.raises(AssayError, match=rf"cannot serve at 127.0.0.1:{served.port} \(.*in use\): choose another"):
+    with pytest.raises(AssayError, match=rf"cannot serve at 127.0.0.1:{served.port} \(.*in use\)\. Choose another"):
         watch.make_server(tmp_path, port=served.port)
     with pytest.raises(AssayError, match="is not a folder"):
         watch.make_server(tmp_path / "missing")

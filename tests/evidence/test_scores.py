@@ -540,7 +540,7 @@ NAN, INF = float("nan"), float("inf")
         (lambda: bootstrap(mean, [1.0, NAN]), "the scores of array 0 must be finite"),
         (lambda: compare({}), "needs a mapping from arm to scores"),
         (lambda: compare([[1.0]]), "needs a mapping from arm to scores"),  # type: ignore[arg-type]
-        (lambda: compare({"a": [1.0]}, baseline="b"), "the baseline 'b' is no arm: name one of a"),
+        (lambda: compare({"a": [1.0]}, baseline="b"), "the baseline 'b' is not an arm: name one of a"),
         (lambda: compare({"a": [1.0, NAN], "b": [1.0]}), "the scores of a must be finite, got nan at run 1, task 0"),
         (lambda: compare({"a": [[1.0]], "b": [[1.0, 2.0]]}), "a has 1 and b 2"),
         (lambda: compare({"a": [1.0, 2.0], "b": [1.0]}, paired=True), "a has 2 and b 1: use paired=False"),

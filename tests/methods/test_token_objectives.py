@@ -354,7 +354,7 @@ def test_continuous_actions_are_refused() -> None:
     task = catalogue.find_task("pendulum")
     with pytest.raises(AssayError, match="works in these worlds"):
         catalogue.recipe_for("rover", task, {})
-    with pytest.raises(AssayError, match="finitely many actions"):
+    with pytest.raises(AssayError, match="discrete actions"):
         uniform_logp(None, torch.ones(1, 1, dtype=torch.bool))
 
 

@@ -106,7 +106,7 @@ def test_a_reward_that_asks_for_something_unknown_is_told_what_there_is() -> Non
         return [0.0] * len(completions)
 
     (found,) = check_reward(asks)
-    assert "asks for judge" in found.detail
+    assert "takes judge" in found.detail
     assert "prompts" in found.detail
 
 

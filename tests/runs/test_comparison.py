@@ -283,5 +283,5 @@ def test_other_code_is_not_mixed_with_what_was_run_before(tmp_path: Path, monkey
     comparison.run(setup(tmp_path / "c", seeds=1))
     comparison.run(setup(tmp_path / "c", seeds=1))
     monkeypatch.setattr(comparison, "code_of", lambda modules: {"assay.parts.credit.outcome": "changed"})
-    with pytest.raises(AssayError, match=r"started with another assay\.parts\.credit\.outcome"):
+    with pytest.raises(AssayError, match=r"started with other code \(assay\.parts\.credit\.outcome"):
         comparison.run(setup(tmp_path / "c", seeds=1))

@@ -195,7 +195,7 @@ VALUES: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("name", VALUES)
 def test_a_plan_is_the_same_when_read_back_from_its_folder(tmp_path: Path, name: str) -> None:
     for number, changes in enumerate(VALUES[name]):
-        task = catalogue.methods()[name].home
+        task = catalogue.methods()[name].default_task
         plan = replace(make_plan(name, task, steps=30, seed=4, settings=changes, warmup=2), save_every=7)
         folder = tmp_path / str(number)
         store.write_json(folder / "config.json", plan.config() | {"machine": {}})
@@ -248,7 +248,7 @@ def ppo(**changes: Any) -> Recipe:
     ("path", "value", "expected"),
     [
         ("rollout.num_envs", "16", 16),
-        ("instances", "16", 16),
+        ("num_envs", "16", 16),
         ("rollout.num_envs", 16.0, 16),
         ("rollout.num_envs", "1e2", 100),
         ("Gae.gae_lambda", "0.9", 0.9),
@@ -283,7 +283,7 @@ def test_a_setting_is_found_by_any_end_of_its_path_and_takes_its_own_type(path: 
         ("Whiten.centre", "maybe", "centre"),
         ("actor.hidden", "a,b", "hidden"),
         ("rollout.explore", "noise", "is a part"),
-        ("rollout.instanzes", 3, "Did you mean 'rollout.num_envs'"),
+        ("rollout.num_env", 3, "Did you mean 'rollout.num_envs'"),
         ("zzz", 3, "has no setting 'zzz'"),
         ("", 3, "no setting ''"),
     ],
@@ -358,7 +358,7 @@ def test_two_parts_of_one_class_keep_their_own_schedules() -> None:
         (ppo(critics={}, stages=ppo().stages[:1]), "needs state values"),
         (ppo(critics={}), "trains 'value', which is not a model"),
         (replace(recipes.dpo(LANGUAGE), copies={}), "reference"),
-        (ppo(credit=(Gae(discount=1.5), Whiten())), "credit.Gae.discount is 1.5; it must be between 0 and 1"),
+        (ppo(credit=(Gae(discount=1.5), Whiten())), "credit.Gae.discount is 1.5. It must be between 0 and 1"),
         (ppo(stages=(replace(ppo().stages[0], trains=()),)), "stage 'policy' has no model or no loss"),
         (ppo(stages=(replace(ppo().stages[0], trains=("nobody",)),)), "'nobody', which is not a model"),
         (replace(recipes.rloo(TABLE), rollout=replace(recipes.rloo(TABLE).rollout, group_size=1)), "LeaveOneOut"),

@@ -154,7 +154,7 @@ def test_an_environment_that_does_not_repeat_itself_is_refused_at_restore() -> N
     simulation = environment_task("drifting", Drifting, horizon=9).simulate(1)
     simulation.reset(np.array([4]))
     simulation.step(torch.tensor([0]))
-    with pytest.raises(AssayError, match="'drifting' does not repeat itself"):
+    with pytest.raises(AssayError, match="'drifting' is not deterministic"):
         simulation.restore(simulation.snapshot())
 
 

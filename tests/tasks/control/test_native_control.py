@@ -188,7 +188,7 @@ def test_wrong_numbers_of_seeds_actions_and_instances_are_refused(task: SteppedT
         simulation.reset(np.arange(2))
     with pytest.raises(AssayError, match="1 actions for 3 instances"):
         simulation.step(some_actions(task, 1, 0))
-    with pytest.raises(AssayError, match="snapshot of 2 instances for 3"):
+    with pytest.raises(AssayError, match="snapshot has 2 instances, the simulation 3"):
         simulation.restore(task.simulate(2).snapshot())
 
 

@@ -361,9 +361,9 @@ def test_a_description_remembers_its_split_and_names_the_fault() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     task = addition.addition()
-    with pytest.raises(AssayError, match=r"'16\+20=' has 7 tokens; max_prompt is 4"):
+    with pytest.raises(AssayError, match=r"'16\+20=' has 7 tokens, but max_prompt is 4"):
         played(replace(task, max_prompt=4), ["36"])
-    with pytest.raises(AssayError, match="'36' has 3 tokens; max_tokens is 2"):
+    with pytest.raises(AssayError, match="'36' has 3 tokens, but max_tokens is 2"):
         replace(task, max_tokens=2).demonstrate(np.arange(1), 0)
 
 
@@ -448,7 +448,7 @@ def test_a_changed_file_is_another_task(tmp_path: Path) -> None:
 def test_a_file_of_one_row(tmp_path: Path) -> None:
     path = written_to(tmp_path, SUMS[:1])
     assert textfile(path, held_out=0.0).items.item(7, 0).answer == "2"
-    with pytest.raises(AssayError, match=r"no row in split 1; change held_out \(0\.0\)"):
+    with pytest.raises(AssayError, match=r"no row in split 1. Change held_out \(0\.0\)"):
         textfile(path, held_out=0.0).items.item(0, 1)
 
 
@@ -460,9 +460,9 @@ UNUSABLE = [
     (b"null", "line 1 is not a JSON object but null"),
     (b"[" * 100000, "line 1 is not JSON"),
     (b'{"prompt": "a", "answer": ' + b"9" * 10000 + b"}", "line 1 is not JSON"),
-    (b'{"promt": "a", "answer": "b"}', r"no field 'prompt' \(there: promt, answer\); did you mean 'promt'\?"),
-    (b'{"\\u001b[2J": "a", "answer": "b"}', r"no field 'prompt' \(there: \\x1b\[2J, answer\)"),
-    (b'{"prompt": null, "answer": "b"}', "line 1: 'prompt' is null; it must be text or a number"),
+    (b'{"promt": "a", "answer": "b"}', r"no field 'prompt' \(it has: promt, answer\). Did you mean 'promt'\?"),
+    (b'{"\\u001b[2J": "a", "answer": "b"}', r"no field 'prompt' \(it has: \\x1b\[2J, answer\)"),
+    (b'{"prompt": null, "answer": "b"}', "line 1: 'prompt' is null. It must be text or a number"),
     (b'{"prompt": "a", "answer": NaN}', "line 1: 'answer' is NaN"),
     (b'{"prompt": "a", "answer": true}', "line 1: 'answer' is true"),
     (b'{"prompt": "a", "answer": ["b"]}', "line 1: 'answer' is"),
@@ -473,8 +473,8 @@ UNUSABLE = [
     (b'{"prompt": "\xe9", "answer": "b"}', "line 1 is not UTF-8"),
     ('{"prompt": "a", "answer": "b"}'.encode("utf-16"), "line 1 is not UTF-8"),
     (b'{"id": 7, "prompt": "a", "answer": "b"}\n' * 2, "line 2: the id 7 is also that of .*line 1"),
-    (b'{"answer": "b", "prompt": "' + b"a" * 1024 + b'"}', "line 1: prompt 'a.* has 1025 tokens; max_prompt is"),
-    (b'{"answer": "b", "prompt": "' + b"a" * (10 << 20) + b'"}', "line 1: prompt 'a.* tokens; max_prompt is 1024"),
+    (b'{"answer": "b", "prompt": "' + b"a" * 1024 + b'"}', "line 1: prompt 'a.* has 1025 tokens, but max_prompt is"),
+    (b'{"answer": "b", "prompt": "' + b"a" * (10 << 20) + b'"}', "line 1: prompt 'a.* tokens, but max_prompt is 1024"),
     (b"a" * (17 << 20), "line 1 is longer than 16777216 bytes"),
 ]
 
@@ -562,7 +562,7 @@ def test_pairs_of_the_splits_differ_and_nobody_judges(tmp_path: Path) -> None:
         ({"prompt": "a", "chosen": "b"}, "no field 'rejected'"),
         ({"prompt": "a", "choosen": "b", "rejected": "c"}, "Did you mean 'choosen'"),
         ({"prompt": "a", "chosen": "b", "rejected": "b"}, "'chosen' and 'rejected' are equal"),
-        ({"prompt": "a", "chosen": "b", "rejected": "c" * 2000}, "has 2001 tokens; max_tokens is 1024"),
+        ({"prompt": "a", "chosen": "b", "rejected": "c" * 2000}, "has 2001 tokens, but max_tokens is 1024"),
     ],
 )
 def test_pairs_that_cannot_be_used_are_refused(tmp_path: Path, row: dict[str, str], message: str) -> None:

@@ -75,7 +75,7 @@ def test_a_problem_in_both_files_is_refused(files: tuple[Path, Path]) -> None:
 def test_what_is_no_pair_of_prompt_files_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     pairs = written(tmp_path / "pairs.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}])
     for address in (f"{files[0]},{pairs}", f"{files[0]},{files[1]},{files[1]}"):
-        with pytest.raises(AssayError, match="must be two files of prompts"):
+        with pytest.raises(AssayError, match="does not name two files of prompts"):
             catalogue.find_task(address)
     with pytest.raises(AssayError, match="there is no file"):
         catalogue.find_task(f"{files[0]},nothing.jsonl")
