@@ -61,13 +61,15 @@ def small_recipe(name: str, task: str):
 
 
 def task_for(name: str, world: str) -> str:
-    """A small task of the world; the method's own where its rewards refuse that one, because prompts need labels."""
+    """A small task of the world; the method's own where its rewards or its source refuse that one, because prompts need
+    labels or demonstrations an end.
+    """
     recipe, address = small_recipe(name, TASK_OF_WORLD[world]), TASK_OF_WORLD[world]
     if isinstance(recipe.source, Relabelled):
         return WITH_GOALS[world]
     try:
-        for reward in recipe.rewards:
-            reward.init(Scene(catalogue.find_task(address)))
+        for part in (*recipe.rewards, recipe.source):
+            part.init(Scene(catalogue.find_task(address)))
     except AssayError:
         return catalogue.methods()[name].default_task
     return address
