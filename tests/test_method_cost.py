@@ -31,7 +31,7 @@ REASONS = {
 }  # fmt: skip
 """Shared parts that fewer than two methods use, and why they are shared."""
 
-OVER_BUDGET = {"zero-shot-rl": "504 lines, to be cut: networks of waves, measures and goals of its own"}
+OVER_BUDGET = {"zero-shot-rl": "528 lines, to be cut: networks of waves, measures and goals of its own"}
 """Methods that cost more than the budget of the largest one."""
 
 

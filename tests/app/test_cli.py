@@ -96,7 +96,7 @@ def test_show_lists_the_settings_only_where_all_are_wanted(assay: Command) -> No
     [
         (["--family", "imitation"], {"sft", "bc"}),
         (["--changes", "certificate"], {"hc-rlhf"}),
-        (["--changes", "reward", "--world", "language", "--family", "preference"], {"arenarl"}),
+        (["--changes", "reward", "--world", "language", "--family", "preference"], {"arenarl", "mpo-meta", "spct-grm"}),
         (["--world", "preference-pairs"], {"sft", "dpo", "copg", "dpo-q-function"}),
     ],
 )
@@ -330,7 +330,7 @@ def test_a_warning_is_one_line_without_source_code(assay: Command, tmp_path: Pat
     ended = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stderr.splitlines() == [
         f"assay: {tmp_path / 'told.jsonl'}: in 30 of 30 rows the prompt contains the answer",
-        "assay: steps is 0. Use at least 1",
+        "assay: steps is 0. Use at least 1.",
     ]
 
 

@@ -445,7 +445,7 @@ def test_from_making_to_training_on_the_command_line(assay: Callable[..., Any], 
     code, _, errors = assay("resume", "run")
     assert code == 2
     assert f"the run uses {made[0]['hash']}" in errors
-    assert assay("data", "make", "cartpole", "median")[2].startswith("assay: there is no kind of data 'median'")
+    assert assay("data", "make", "cartpole", "median")[2].startswith("assay: there is no kind of dataset 'median'")
     assert "data" not in make_plan("dual-rl", "cartpole").config()
 
 

@@ -61,15 +61,13 @@ def small_recipe(name: str, task: str):
 
 
 def task_for(name: str, world: str) -> str:
-    """A small task of the world; the method's own where its rewards or its source refuse that one, because prompts need
-    labels or demonstrations an end.
-    """
+    """A small task of the world, or the method's own if its rewards or its source refuse that one."""
     recipe, address = small_recipe(name, TASK_OF_WORLD[world]), TASK_OF_WORLD[world]
     if isinstance(recipe.source, Relabelled):
         return WITH_GOALS[world]
+    scene = Scene(catalogue.find_task(address))
     try:
-        for part in (*recipe.rewards, recipe.source):
-            part.init(Scene(catalogue.find_task(address)))
+        _ = [part.init(scene) for part in (*recipe.rewards, recipe.source)]
     except AssayError:
         return catalogue.methods()[name].default_task
     return address

@@ -78,7 +78,7 @@ def test_wandb_is_told_of_the_run_and_every_step(monkeypatch: pytest.MonkeyPatch
 
 def test_wandb_that_refuses_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(monkeypatch, refuses=True)
-    with pytest.raises(AssayError, match=r"'assay' \(no key\): log in with `wandb login`, or set WANDB_MODE=offline"):
+    with pytest.raises(AssayError, match=r"'assay' \(no key\)\. Log in with `wandb login`, or set WANDB_MODE=offline"):
         WandbSink("assay", {})
 
 

@@ -1,10 +1,9 @@
 """ma-rlhf: ppo with credit on macro actions of several tokens instead of single ones.
 
-    A_k = R_k + V(s_k+1) - V(s_k) + decay * A_k+1 over macro actions k;  loss = ppo's, each token with its macro's A_k
+    A_k = R_k + V(s_k+1) - V(s_k) + gae_lambda * A_k+1 over macro actions k;  loss = ppo's, a token has its macro's A_k
 
 Chai et al. 2025. Macro actions shorten the path from the outcome back to a decision: credit decays once per macro
-action instead of once per token. One token per macro action is ppo, one macro action per sequence REINFORCE with a
-baseline.
+action. One token per macro action is ppo, one macro action per sequence REINFORCE with a baseline.
 """
 
 from dataclasses import replace

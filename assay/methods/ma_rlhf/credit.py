@@ -1,8 +1,7 @@
 """Credit over segments: runs of decisions credited as one. Axes: B sequences, T decisions.
 
-A part that writes the column `segment` marks the segments; `SegmentGae` reads it. Equal numbers on neighbouring
-decisions of a row are one segment, an episode's end always ends one, and without the column every decision is its
-own. Macro actions of tokens, turns of an agent and chunks of continuous actions are all segments.
+`Spans` writes the column `segment`, `SegmentGae` reads it: equal numbers on neighbouring decisions are one segment. An
+episode's end always ends one; without the column every decision is its own.
 """
 
 from __future__ import annotations
@@ -80,13 +79,11 @@ class FallingPerplexity(Prepare):
 class SegmentGae(Credit):
     """GAE over segments as single steps of a semi-Markov process, the same on all their decisions.
 
-        A_k = R_k + discount^n_k * V_(k+1) - V_k + discount^n_k * decay * A_(k+1),  R_k = sum_i discount^i r_(t_k + i)
+        A_k = R_k + discount^n_k * V_(k+1) - V_k + discount^n_k * gae_lambda * A_(k+1), R_k = sum_i discount^i r_(t_k+i)
 
     V_k is the value at the segment's first state, so credit is unbiased if the critic is exact. Within a segment
-    nothing decays: it is token GAE whose `gae_lambda` applies once at each segment's end. `return` is each state's
-    own: A + V as if the segment started there. Terminal steps do not bootstrap; truncated ones and the end of a
-    fragment do. Degenerate: one decision per segment is Gae; one segment per episode is its return minus V(first
-    state).
+    nothing decays. `return` is each state's own: A + V as if it started there. Terminal steps do not bootstrap;
+    truncated ones do. Degenerate: one decision per segment is Gae, one segment per episode its return minus V(first).
     """
 
     discount: float = 0.99

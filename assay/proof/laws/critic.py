@@ -43,7 +43,12 @@ def other_future(batch: Experience, bench: Bench) -> Experience:
     return replace(batch, context=context)
 
 
-@law("targets carry no gradient")
+def is_of_now(part: Any) -> bool:
+    """Returns whether a loss fits a prediction of the context before the decision; a classifier may label the next."""
+    return not getattr(getattr(part, "target", None), "after", False)
+
+
+@law("targets carry no gradient", is_of_now)
 def targets(part: Any, case: TermCase) -> Iterator[str]:
     """None into recorded columns; none, in transitions, through what was seen after the decision."""
     trial = evaluate(part, case, unfinished(case.batch), watched=True)
@@ -62,7 +67,7 @@ def targets(part: Any, case: TermCase) -> Iterator[str]:
             yield f"{name} gets gradient at the states after the decision: {shown(gradient[later])}"
 
 
-@law("terminal steps do not bootstrap, truncated ones do")
+@law("terminal steps do not bootstrap, truncated ones do", is_of_now)
 def ends(part: Any, case: TermCase) -> Iterator[str]:
     """Whether the loss of transitions depends on what was seen after the decision, by how the step ended."""
     if not is_transitions(case):
