@@ -29,7 +29,7 @@ def linear(*modules: nn.Module) -> list[nn.Linear]:
 def perceptron(layers: list[nn.Linear], read: Read) -> Tensors:
     """Their layers under the names of our perceptron."""
     return {
-        f"net.{2 * place}.{what}": read(getattr(layer, what))
+        f"body.net.{2 * place}.{what}": read(getattr(layer, what))
         for place, layer in enumerate(layers)
         for what in ("weight", "bias")
     }
