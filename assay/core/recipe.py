@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -10,7 +10,17 @@ from assay.core.columns import is_given, writers_of
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Need, Progress
-from assay.core.settings import changed, coerced, find_setting, followed, has_schedule, models_read, read, resolved
+from assay.core.settings import (
+    changed,
+    children,
+    coerced,
+    find_setting,
+    followed,
+    has_schedule,
+    models_read,
+    read,
+    resolved,
+)
 from assay.core.slots import (
     Annotation,
     Certificate,
@@ -27,7 +37,9 @@ from assay.core.slots import (
     Reward,
     Rollout,
     Select,
+    SharedBody,
     Source,
+    Target,
     TaskChange,
     Term,
     Transform,
@@ -66,6 +78,19 @@ class Stage:
     def needs(self) -> frozenset[Need | Annotation]:
         """Columns and scores that its terms declare."""
         return frozenset().union(*(term.needs for term in self.terms))
+
+
+def united(stages: Sequence[Stage]) -> Stage:
+    """Returns one stage with the models and terms of several, under the name and optimizer of the first."""
+    if len(stages) == 1:
+        return stages[0]
+    return replace(
+        stages[0],
+        trains=tuple(name for stage in stages for name in stage.trains),
+        objective=tuple(term for stage in stages for term in stage.objective),
+        regularizers=tuple(term for stage in stages for term in stage.regularizers),
+        critic=tuple(term for stage in stages for term in stage.critic),
+    )
 
 
 @dataclass(frozen=True)
@@ -165,6 +190,21 @@ class Recipe:
         return {"actor", *self.critics, *self.copies}
 
     @property
+    def shared(self) -> dict[str, SharedBody]:
+        """Bodies of the critics that read the actor's hidden states, by the critic's name."""
+        bodies = {name: getattr(critic, "body", None) for name, critic in self.critics.items()}
+        return {name: body for name, body in bodies.items() if isinstance(body, SharedBody) and body.shared}
+
+    def together(self, stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:
+        """Returns the stages in their order, each by itself, but those of critics on the actor's hidden states with the
+        first that trains the actor: they share its forward and backward pass.
+        """
+        shared = self.shared
+        lender = next((stage for stage in stages if "actor" in stage.trains), None) if shared else None
+        taken = [] if lender is None else [stage for stage in stages if shared.keys() >= set(stage.trains)]
+        return [(stage, *taken) if stage is lender else (stage,) for stage in stages if stage not in taken]
+
+    @property
     def feeds(self) -> tuple[Feed, ...]:
         """Sources with the stages that train on them, in the order of the stages.
 
@@ -240,6 +280,7 @@ class Recipe:
                         f"({', '.join(sorted(models))})"
                     )
         self.check_models()
+        self.check_shared()
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'. Add critics={'value': ...}"
@@ -266,6 +307,25 @@ class Recipe:
                     f"{where} reads '{name}', which is not a model of this recipe ({', '.join(sorted(self.models))}). "
                     "Add it to critics or copies, or set the part to another model's name"
                 )
+
+    def check_shared(self) -> None:
+        """Raises AssayError if a critic cannot share the actor's network."""
+        groups = [group for feed in self.feeds for group in self.together(feed.stages)]
+        for name, body in self.shared.items():
+            body.check_shared(self.actor, cast(Any, self.critics[name]).head)
+            where, remedy = f"critics.{name} shares the actor's network", f"Set critics.{name}.body.shared=false"
+            copies = [own for own, copy in self.copies.items() if copy.of == name]
+            if copies:
+                raise AssayError(f"{where}, but the target network '{copies[0]}' needs a network of its own. {remedy}")
+            inner = [part for stage in self.stages for term in stage.critic for _, part in children(term)]
+            targets = [part for part in inner if Target in type(part).__mro__ and name in models_read(part)]
+            if targets:
+                what = f"{type(targets[0]).__name__} bootstraps from its values, which exist at decisions only"
+                raise AssayError(f"{where}, but {what}. {remedy}")
+            trained = [{one for stage in group for one in stage.trains} for group in groups]
+            if body.body_gradient and not any({"actor", name} <= names for names in trained):
+                what = "no stage trains the actor on the same batches, so that its gradient cannot reach the network"
+                raise AssayError(f"{where}, but {what}. Set critics.{name}.body.body_gradient=0")
 
     def check_slots(self) -> None:
         """Raises AssayError if a part is in a slot that it does not inherit."""

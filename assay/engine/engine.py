@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
-from assay.core.recipe import Copy, Recipe, Stage
+from assay.core.recipe import Copy, Recipe, Stage, united
 from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums
-from assay.core.slots import Annotation, Grower, Steady, Term, View
+from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term, View
 from assay.core.spaces import Spec
 from assay.engine.batching import by_length, by_reach, whole_units, widen
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
@@ -80,7 +80,7 @@ class Engine:
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
-        self.placement, self.at_once = placement, placement.at_once
+        self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
         self.models: dict[str, nn.Module] = {}
@@ -88,7 +88,7 @@ class Engine:
             # Every model has its own seed: one more critic leaves the actor's initial weights unchanged.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(random.seed_for_torch(Draw(seed, (6, index))))
-                self.models[name] = model.build(spec).to(placement.device)
+                self.models[name] = self.on_actor(model, recipe.shared.get(name)).build(spec).to(placement.device)
         for name, copy in recipe.copies.items():
             with torch.random.fork_rng(devices=[]):
                 built = share_frozen(specs[copy.of].build(spec), self.models[copy.of])
@@ -105,12 +105,17 @@ class Engine:
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
             self.check_growth(stage)
-        self.optimizers = {
-            stage.name: stage.optimizer.init([self.flats[name].values for name in stage.trains])
-            for stage in recipe.stages
-        }
+        self.optimizers = {stage.name: stage.optimizer.init(self.pieces(stage)) for stage in recipe.stages}
         self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
         self.updates = 0
+
+    def on_actor(self, critic: ModelSpec, body: SharedBody | None) -> ModelSpec:
+        """Returns the critic with the actor's network as its body if `body` shares it; else as it is."""
+        return critic if body is None else replace(cast(Any, critic), body=body.on(self.models["actor"]))
+
+    def pieces(self, stage: Stage) -> list[Tensor]:
+        """Returns the flat tensors of the models that a stage trains."""
+        return [piece for name in stage.trains for piece in self.flats[name].pieces]
 
     def check_growth(self, stage: Stage) -> None:
         """Raises AssayError if a stage's model grows but its optimizer only updates parameters."""
@@ -151,7 +156,7 @@ class Engine:
             flat = self.flats[name]
             if name in copies:
                 flat.follow(self.flats[copies[name].of], 1.0)
-            for own, place in zip(flat.names, flat.split(flat.values), strict=True):
+            for own, place in zip(flat.names, flat.split(*flat.pieces), strict=True):
                 given = weights.get(f"{name}.{own}")
                 if given is not None and given.shape != place.shape:
                     raise AssayError(
@@ -222,13 +227,22 @@ class Engine:
         """Takes one optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked,
         applied.
         """
-        result = Update(stage.name, batch)
-        gradients, fits = self.slopes(stage, batch, result)
-        if gradients:
-            self.apply(stage, gradients, result, fits)
-        if not gradients or not gradients[0].is_cuda:
-            result.settle()  # nothing to wait for
-        return result
+        return self.update_together((stage,), batch)[0]
+
+    def update_together(self, stages: Sequence[Stage], batch: Experience) -> list[Update]:
+        """Takes one optimizer step of each stage, from one forward and backward pass of the sum of their losses;
+        critics on the actor's hidden states are trained with the actor.
+        """
+        results = [Update(stage.name, batch) for stage in stages]
+        gradients, fits = self.slopes(united(stages), batch, results[0])
+        rest = iter(gradients)
+        for stage, result in zip(stages, results, strict=True):
+            if gradients:
+                own = [next(rest) for _ in self.pieces(stage)]
+                self.apply(stage, own, result, [fit for fit in fits if fit.name in stage.trains])
+            if not gradients or not gradients[0].is_cuda:
+                result.settle()  # nothing to wait for
+        return results
 
     def slopes(self, stage: Stage, batch: Experience, result: Update) -> tuple[list[Tensor], list[Fit]]:
         """Returns the gradient of each trained model as one flat tensor, summed over micro-batches, and the fits of
@@ -269,6 +283,8 @@ class Engine:
         view = self.view(stage, part)
         total: Tensor | None = None
         with self.autocast():
+            if self.lends(stage):  # the critic then needs no forward pass of its own
+                part = part.with_columns(context={**part.context, "hidden": view.scored.hidden})
             for term, count in zip(stage.terms, counts, strict=True):
                 value = self.value(term, part, view)
                 share = value.sum / count.clamp(min=1)
@@ -293,7 +309,12 @@ class Engine:
 
     def view(self, stage: Stage, part: Experience) -> StageView:
         """Returns the view of the stage's terms on one micro-batch."""
-        return StageView(self.models, part, stage.needs, self.draw.at(self.updates))
+        needs = stage.needs | {Need.HIDDEN} if self.lends(stage) else stage.needs
+        return StageView(self.models, part, needs, self.draw.at(self.updates))
+
+    def lends(self, stage: Stage) -> bool:
+        """Returns whether a stage trains the actor and a critic on its hidden states."""
+        return "actor" in stage.trains and not self.shared.isdisjoint(stage.trains)
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Clips and steps with one flat gradient per model. A gradient that is not finite becomes NaN everywhere,
@@ -306,7 +327,7 @@ class Engine:
                 return
         with torch.no_grad():
             state = self.optimizers[stage.name]
-            stage.optimizer.step([self.flats[name].values for name in stage.trains], gradients, result.sums, state)
+            stage.optimizer.step(self.pieces(stage), gradients, result.sums, state)
             if fits:
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)

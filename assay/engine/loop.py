@@ -245,10 +245,11 @@ def learn(
         copies = feed.copies(recipe)
         # The first feed has the step's own draw: recipes with one source keep their numbers if a second one is added.
         for batch in batches(place, feed, draw.at(8, place) if place else draw):
-            for stage in feed.stages:
-                if engine.updates % stage.every == 0:
-                    updates.append(engine.update(stage, batch))
-                    found.append(updates[-1].sums)
+            due = [stage for stage in feed.stages if engine.updates % stage.every == 0]
+            for stages in recipe.together(due):
+                done = engine.update_together(stages, batch)
+                updates += done
+                found += [update.sums for update in done]
             found.append(engine.follow(copies))
     for update in updates:
         update.settle()  # the host waits for the device here, once a step

@@ -22,6 +22,7 @@ from assay.core.slots.models import (
     Packing,
     PathActor,
     Sampled,
+    SharedBody,
     View,
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
@@ -121,6 +122,7 @@ __all__ = [
     "Schedule",
     "ScriptedTask",
     "Select",
+    "SharedBody",
     "Simulation",
     "Source",
     "Steady",

@@ -106,6 +106,28 @@ class Body(Protocol):
         """
 
 
+@runtime_checkable
+class SharedBody(Protocol):
+    """A critic's body that can be the actor's own network (a shared backbone) instead of a network of its own.
+
+    The critic is then its head alone: the network's weights are the actor's, which saves and steps them once.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is the actor's network."""
+
+    @property
+    def body_gradient(self) -> float:
+        """Factor of the critic loss's gradient into the shared network; 0 detaches it."""
+
+    def check_shared(self, actor: ModelSpec, head: Any) -> None:
+        """Raises AssayError if a critic with this head cannot share the network of this actor."""
+
+    def on(self, actor: nn.Module) -> Body:
+        """Returns the body that reads the hidden states of a built actor."""
+
+
 class ActorHead(Protocol):
     """Turns a body's outputs into decisions. Laws: on a perceptron it is an actor."""
 

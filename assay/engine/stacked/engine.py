@@ -81,7 +81,7 @@ class StackedEngine(Engine):
     # Not Engine.__init__: nothing is built or drawn here, all state comes from the engines.
     def __init__(self, recipe: Recipe, engines: Sequence[Engine], placement: Placement, graphs: bool = True) -> None:
         check(recipe, engines, placement)
-        self.engines, self.placement, self.at_once = engines, placement, 0
+        self.engines, self.placement, self.at_once, self.shared = engines, placement, 0, frozenset()
         self.seeds = tuple(engine.draw.seed for engine in engines)
         self.holder = Holder(engines[0].models).to(placement.device).requires_grad_(False)
         self.models = dict(self.holder.models.items())
@@ -265,7 +265,11 @@ def check(recipe: Recipe, engines: Sequence[Engine], placement: Placement) -> No
         if not isinstance(stage.optimizer, ELEMENTWISE):
             kind = type(stage.optimizer).__name__
             raise AssayError(f"{kind} of stage '{stage.name}' steps one seed at a time. {ALONE}")
+    for name in recipe.shared:
+        raise AssayError(f"critics.{name} shares the actor's network, which cannot be stacked. {ALONE}")
     for name, flat in engines[0].flats.items():
+        if len(flat.pieces) > 1:
+            raise AssayError(f"the model '{name}' has parameters of several dtypes, which cannot be stacked. {ALONE}")
         if flat.grown:
             raise AssayError(f"the model '{name}' grows, which cannot be stacked. {ALONE}")
         first, *others = (unlearned(engine, name) for engine in engines)

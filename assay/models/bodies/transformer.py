@@ -112,6 +112,11 @@ class Trunk(nn.Module):
         """Size of a hidden state."""
         return self.norm.shape[0]
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        return self.norm.dtype
+
     def after(self, context: Context) -> Tensor:
         """Returns the state after each token, [B, T, width]."""
         hidden: Tensor = self(context["tokens"])

@@ -190,6 +190,7 @@ class PretrainedStates(nn.Module):
     def __init__(self, network: Any) -> None:
         super().__init__()
         self.network, self.width = network.base_model, int(network.get_output_embeddings().weight.shape[1])
+        self.dtype: torch.dtype = network.dtype
 
     def layers(self) -> Sequence[nn.Module]:
         """Returns the transformer layers."""
@@ -207,6 +208,35 @@ class PretrainedStates(nn.Module):
         """Returns the hidden states [B, T, W]; rows are right-padded, which causal attention never reads."""
         states: Tensor = self.network(input_ids=tokens_BT, use_cache=False).last_hidden_state
         return states
+
+
+class SharedStates(nn.Module):
+    """Hidden states of an actor's own network, for a value head on a shared backbone; has no weights of its own.
+
+    `gradient` is the factor of the head's gradient into the network; 0 detaches the states. A context with `hidden`,
+    the states that the actor computed for the same decisions, needs no forward pass.
+    """
+
+    def __init__(self, network: Any, gradient: float) -> None:
+        super().__init__()
+        # In a list, so that it is not a submodule: the actor owns the weights, saves them and is stepped with them.
+        self.lent, self.gradient = [PretrainedStates(network)], gradient
+
+    @property
+    def width(self) -> int:
+        """Size of a hidden state."""
+        return self.lent[0].width
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the actor's weights."""
+        return self.lent[0].dtype
+
+    def before(self, context: Context) -> Tensor:
+        """Returns the state before each token, [B, T, W]."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.gradient > 0):
+            states = context["hidden"] if "hidden" in context else self.lent[0].before(context)
+        return states.detach().lerp(states, self.gradient) if self.gradient else states.detach()
 
 
 def layers_of(network: Any) -> list[nn.Module]:
