@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from assay.core.recipe import Phase, Recipe, Stage
-from assay.core.settings import children, is_schedule, numbered, own_name
+from assay.core.settings import children
 
 
 class Absent:
@@ -51,11 +51,6 @@ class Change:
         shown = self.path[:-1] if self.path[-1].partition("-")[0] in known else self.path
         return ".".join(shown[1:] if shown[0] == "stages" and len(shown) > 2 else shown)
 
-    @property
-    def is_part(self) -> bool:
-        """True if a part was swapped, added or left out; False if a setting of a part in both recipes changed."""
-        return any(is_dataclass(one) and not is_schedule(one) for one in (self.before, self.after))
-
 
 def differences(before: Recipe, after: Recipe) -> list[Change]:
     """Returns the changes in the order of a recipe's fields, except names of recipes and stages."""
@@ -79,9 +74,7 @@ def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Returns whether two values are equal. Arrays, whose comparison has no single truth value, are compared by their
-    repr.
-    """
+    """Returns whether two values are equal; arrays, whose comparison has no single truth value, by their repr."""
     try:
         return bool(one == other)
     except (RuntimeError, ValueError):
@@ -95,9 +88,7 @@ def are_parts(items: tuple[Any, ...]) -> bool:
 
 def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:
     """Pairs elements of the same name. If each side has exactly one left over, these two are a pair."""
-    mine, theirs = (
-        dict(zip(numbered([own_name(item) for item in items]), items, strict=True)) for items in (before, after)
-    )
+    mine, theirs = dict(children(before)), dict(children(after))
     pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in {**mine, **theirs}]
     lost, new = ([pair for pair in pairs if pair[place] is ABSENT] for place in (2, 1))
     if len(lost) == len(new) == 1:

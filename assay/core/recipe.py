@@ -139,9 +139,7 @@ class Feed:
     stages: tuple[Stage, ...]
 
     def needs(self, recipe: Recipe) -> frozenset[Need | Annotation]:
-        """Returns what a batch must contain; for the recipe's own source this includes what credit and constraints
-        read.
-        """
+        """Returns what a batch must contain; for the recipe's own source also what credit and constraints read."""
         own = frozenset().union(*(stage.needs for stage in self.stages))
         return recipe.needs if self.source == recipe.source else own
 
@@ -258,55 +256,36 @@ class Recipe:
 
     def check(self) -> None:
         """Raises AssayError for combinations that cannot work, before compute is spent."""
-        models = self.models
         self.check_phases()
         self.check_slots()
         self.check_columns()
-        for name, copy in self.copies.items():
-            if copy.of not in models - set(self.copies):
-                raise AssayError(
-                    f"copies.{name} copies '{copy.of}', which is not a model of this recipe "
-                    f"({', '.join(sorted(models))})"
-                )
-        if self.behaviour not in models:
-            raise AssayError(
-                f"behaviour is '{self.behaviour}', which is not a model of this recipe ({', '.join(sorted(models))})"
-            )
-        for stage in self.stages:
-            for name in stage.trains:
-                if name not in models - set(self.copies):
-                    raise AssayError(
-                        f"stage '{stage.name}' trains '{name}', which is not a model of this recipe "
-                        f"({', '.join(sorted(models))})"
-                    )
         self.check_models()
         self.check_shared()
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'. Add critics={'value': ...}"
             )
-        for need in self.needs:
-            if not isinstance(need, Need) and need.model not in models:
-                raise AssayError(
-                    f"the column '{need.column}' is computed by the model '{need.model}', which is not a model of this "
-                    f"recipe ({', '.join(sorted(models))})"
-                )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy. Add copies={'reference': Copy(of='actor')}")
 
     def check_models(self) -> None:
-        """Raises AssayError if a part reads a model that the recipe lacks."""
+        """Raises AssayError if a part reads or trains a model that the recipe lacks."""
+        own = self.models - set(self.copies)
+        trained = [(f"stage '{stage.name}' trains", name) for stage in self.stages for name in stage.trains]
+        trained += [(f"copies.{name} copies", copy.of) for name, copy in self.copies.items()]
         parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
-        reads = [(where, name) for where, term in parts for name in models_read(term)]
+        reads = [(f"{where} reads", name) for where, term in parts for name in models_read(term)]
         select = (self.select,) if self.select else ()
         transforms = (*self.rewards, *select, *self.credit, *self.constraints)
-        reads += [(type(part).__name__, name) for part in transforms for name in part.models]
-        for where, name in (*reads, *(("wrapper", name) for name in (self.wrapper.reads if self.wrapper else ()))):
-            if name not in self.models:
-                raise AssayError(
-                    f"{where} reads '{name}', which is not a model of this recipe ({', '.join(sorted(self.models))}). "
-                    "Add it to critics or copies, or set the part to another model's name"
-                )
+        reads += [(f"{type(part).__name__} reads", name) for part in transforms for name in part.models]
+        reads += [("wrapper reads", name) for name in (self.wrapper.reads if self.wrapper else ())]
+        reads += [(f"the column '{n.column}' is computed by", n.model) for n in self.needs if not isinstance(n, Need)]
+        lost = [pair for pair in (*trained, ("behaviour is", self.behaviour), *reads) if pair[1] not in self.models]
+        for where, name in (*(pair for pair in trained if pair[1] not in own), *lost):
+            raise AssayError(
+                f"{where} '{name}', which is not a model of this recipe ({', '.join(sorted(self.models))}). Add it to "
+                "critics or copies, or use another model's name"
+            )
 
     def check_shared(self) -> None:
         """Raises AssayError if a critic cannot share the actor's network."""

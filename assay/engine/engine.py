@@ -19,14 +19,13 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe, Stage, united
-from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums
+from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums, widen
 from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term, View
 from assay.core.spaces import Spec
-from assay.engine.batching import by_length, by_reach, whole_units, widen
+from assay.engine.batching import by_length, by_reach, whole_units
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
-from assay.engine.placement import Placement as Placement
-from assay.engine.placement import arrange
-from assay.engine.updates import Update as Update
+from assay.engine.placement import Placement, arrange
+from assay.engine.updates import Update
 from assay.ops import random
 from assay.ops.bfloat16 import prepare_bfloat16, uses_bfloat16
 
@@ -62,9 +61,7 @@ class StageView:
 
     def model(self, name: str) -> Any:
         """Returns a model by name."""
-        if name not in self.models:
-            raise AssayError(f"a term asks for the model '{name}', but this recipe has only {', '.join(self.models)}")
-        return self.models[name]
+        return named(self.models, name)
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Returns uniform numbers of this update and tag; a row has the same numbers in every micro-batch split."""
@@ -190,9 +187,7 @@ class Engine:
 
     def model(self, name: str) -> Any:
         """Returns the model called `name`."""
-        if name not in self.models:
-            raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(self.models)}")
-        return self.models[name]
+        return named(self.models, name)
 
     @torch.no_grad()
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
@@ -206,9 +201,7 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
-        """Returns parts of at most `micro_batch` rows, on the models' device; rows that belong together are not
-        separated.
-        """
+        """Returns parts of at most `micro_batch` rows, on the models' device; rows that belong together stay so."""
         size = self.placement.micro_batch
         if self.at_once:
             index = self.split(batch, together or frozenset(), self.at_once, size)
@@ -224,9 +217,7 @@ class Engine:
         yield from [part.to(self.placement.device) for part in parts] if is_elsewhere else parts
 
     def update(self, stage: Stage, batch: Experience) -> Update:
-        """Takes one optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked,
-        applied.
-        """
+        """Takes one optimizer step of a stage by the gradient of sum over terms of (sum / count), clipped."""
         return self.update_together((stage,), batch)[0]
 
     def update_together(self, stages: Sequence[Stage], batch: Experience) -> list[Update]:
@@ -342,9 +333,7 @@ class Engine:
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> Sums:
-        """Updates the target networks that are due and counts the update; logs the share of a gated one that was
-        updated.
-        """
+        """Updates the target networks that are due and counts the update; logs how much of a gated one was updated."""
         sums: Sums = {}
         for name, copy in copies.items():
             if copy.rate and self.updates % copy.every == 0:
@@ -362,6 +351,13 @@ class Engine:
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
+
+
+def named(models: Mapping[str, nn.Module], name: str) -> nn.Module:
+    """Returns a model by name; raises AssayError with the names of the existing models if it is missing."""
+    if name not in models:
+        raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(models)}")
+    return models[name]
 
 
 def clip_scale(norm: Tensor, limit: float) -> Tensor:

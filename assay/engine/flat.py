@@ -80,9 +80,7 @@ class Flat:
 
 
 def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
-    """Returns the model with the frozen parameters of another of the same kind in place of its own: they never
-    differ.
-    """
+    """Returns the model with the frozen parameters of another of its kind in place of its own, which are equal."""
     # Otherwise a target network of a model with adapters would hold the whole base model a second time.
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
         if not theirs.requires_grad:
@@ -103,9 +101,7 @@ class Gradient:
         self.is_empty = True
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
-        """Adds the gradients of one micro-batch, one per parameter; the first are copied, so that they keep their
-        bits.
-        """
+        """Adds the gradients of one micro-batch, one per parameter; copies the first, so that they keep their bits."""
         there = [(place, own) for place, own in zip(self.places, gradients, strict=True) if own is not None]
         if there:
             # One call for all parameters: small models spend more time on launching kernels than in them.

@@ -20,9 +20,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-BLOCK = 4096
-"""Logits that one program of the sampling kernel reads."""
-
 
 @cache
 def compiled() -> Any:
@@ -173,9 +170,7 @@ def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]
 
 
 def drawn(logits_NV: Tensor, uniform_N: Tensor | None, how: Changed | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns (token, log-probability under the sampling distribution, under the model): `choose` with the parameters
-    `how`.
-    """
+    """Returns (token, its log-probability as sampled, under the model itself): `choose` with the parameters `how`."""
     if how is None:
         token, logp = choose(logits_NV, uniform_N)
         return token, logp, logp

@@ -44,7 +44,6 @@ from assay.core.slots.tasks import (
     Task,
     TextTask,
     UncertainTask,
-    VerifiedTask,
 )
 from assay.core.slots.terms import (
     Aggregation,
@@ -135,7 +134,6 @@ __all__ = [
     "Transform",
     "TrustRegion",
     "UncertainTask",
-    "VerifiedTask",
     "View",
     "Wrapper",
     "frame_of",

@@ -31,9 +31,7 @@ class Actor(Protocol):
         """
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Returns log-probabilities [B, T] of the recorded decisions, zero where masked, and more only if `needs`
-        asks for it.
-        """
+        """Returns log-probabilities [B, T] of the recorded decisions, zero where masked; more if `needs` asks."""
 
 
 @runtime_checkable
@@ -214,9 +212,7 @@ class View(Protocol):
         """(action, logp) sampled from the actor in all columns but the last, with gradient; computed once."""
 
     def model(self, name: str) -> Any:
-        """Returns `actor`, a critic, or a copy such as `reference`. Gradient reaches only the models that the stage
-        trains.
-        """
+        """Returns `actor`, a critic, or a copy. Gradient reaches only the models that the stage trains."""
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Returns uniform numbers in (0, 1) that belong to this update and this `tag`."""

@@ -74,9 +74,7 @@ class Holder(nn.Module):
 
 
 class StackedEngine(Engine):
-    """The engines of S seeds of one recipe as one; `engines` give the initial state, `write` copies the learned state
-    back.
-    """
+    """The engines of S seeds of one recipe as one; `engines` give the initial state, `write` copies it back."""
 
     # Not Engine.__init__: nothing is built or drawn here, all state comes from the engines.
     def __init__(self, recipe: Recipe, engines: Sequence[Engine], placement: Placement, graphs: bool = True) -> None:
@@ -223,9 +221,7 @@ class StackedEngine(Engine):
             gradient.nan_to_num_(0.0, 0.0, 0.0)
 
     def draws(self) -> Tensor:
-        """Returns the words [S] of this update's random numbers, equal to those of single engines; computed for many
-        updates at once.
-        """
+        """Returns the words [S] of this update's random numbers, those of single engines; computed ahead."""
         chunk, place = divmod(self.updates, AHEAD)
         if chunk not in self.words:
             updates = chunk * AHEAD + torch.arange(AHEAD, device=self.placement.device)

@@ -13,35 +13,17 @@ from assay.core.spaces import Context, Spec
 from assay.models.bodies.perceptron import shaped
 
 
-class States(Protocol):
-    """A module that computes hidden states of tokens."""
-
-    @property
-    def width(self) -> int:
-        """Size of a hidden state."""
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The dtype of its weights."""
-
-    def before(self, context: Context) -> Tensor:
-        """Returns the state before each token, zeros at column 0, [B, T, W]."""
-
-    def after(self, context: Context) -> Tensor:
-        """Returns the state after each token, [B, T, W]."""
-
-
 @runtime_checkable
 class Sequences(Body, Protocol):
     """A body whose last hidden states a head may read."""
 
     def states(self, spec: Spec) -> nn.Module:
-        """Returns a module that is `States`; raises AssayError if the task has no tokens."""
+        """Returns a module with `width` and `dtype` of its states, and their values `before(context)` and
+        `after(context)` each token, [B, T, W], zeros before the first; raises AssayError if the task has no tokens.
+        """
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Returns outputs on the states before the decisions, or after them if the decision is an input; initialised
-        to 0.
-        """
+        """Returns outputs on the states before the decisions, or after them if the decision is an input; 0 at first."""
         return OfDecided(self.states(spec), ask) if ask.action else OfSeen(self.states(spec), ask)
 
 

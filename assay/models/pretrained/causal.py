@@ -32,9 +32,7 @@ LARGEST_GAP_LOW = 0.25  # the same in bfloat16, whose logits have three digits
 
 @contextmanager
 def asking(trouble: str) -> Iterator[Any]:
-    """Silences the progress bars and reports of transformers; turns its exceptions into an AssayError about
-    `trouble`.
-    """
+    """Silences progress bars and reports of transformers; turns its exceptions into an AssayError about `trouble`."""
     library = require("transformers", "language", "pretrained models")
     log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -58,9 +56,7 @@ def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:
 
 
 class PretrainedActor(nn.Module):
-    """A policy over the tokens of a pretrained network, with exactly the network's distribution: no token is
-    excluded.
-    """
+    """A policy over the tokens of a pretrained network, with exactly its distribution: no token is excluded."""
 
     num_draws = 1
     has_layers_in_a_row = True
@@ -128,9 +124,7 @@ class PretrainedActor(nn.Module):
         )
 
     def padded_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
-        """Returns (places in the batch [D], states before them [D, W]). Rows are right-padded, so the causal mask is
-        enough.
-        """
+        """Returns (places in the batch [D], states before them [D, W]); right-padded rows need the causal mask only."""
         mask_BT = batch.mask.clone()
         mask_BT[:, 0] = False
         place_D = mask_BT.view(-1).nonzero().squeeze(1)  # the only wait of the host here
@@ -246,9 +240,7 @@ def layers_of(network: Any) -> list[nn.Module]:
 
 
 class Decoder:
-    """Decodes token by token with the network's own cache. Rows of one prompt share its prefill; rows are
-    left-padded.
-    """
+    """Decodes left-padded rows token by token with the network's own cache; rows of one prompt share its prefill."""
 
     def __init__(self, actor: PretrainedActor, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
         self.actor, self.cache = actor, cast(Any, None)
