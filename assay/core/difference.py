@@ -63,7 +63,7 @@ def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
         return []
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         pairs = [(name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in {**before, **after}]
-    elif isinstance(before, tuple) and isinstance(after, tuple) and are_parts((*before, *after)):
+    elif isinstance(before, tuple) and isinstance(after, tuple) and all(map(is_dataclass, (*before, *after))):
         pairs = aligned(before, after)
     elif type(before) is type(after) and is_dataclass(before) and children(before):
         mine, theirs = dict(children(before)), dict(children(after))
@@ -79,11 +79,6 @@ def same(one: Any, other: Any) -> bool:
         return bool(one == other)
     except (RuntimeError, ValueError):
         return repr(one) == repr(other)
-
-
-def are_parts(items: tuple[Any, ...]) -> bool:
-    """Returns whether the elements of a tuple are parts."""
-    return bool(items) and all(is_dataclass(item) for item in items)
 
 
 def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:

@@ -111,9 +111,7 @@ class Gradient:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Returns copies of everything a model has learned, parameters and growth, by full names; frozen parameters next
-    to trained ones are excluded.
-    """
+    """Returns copies of what a model has learned, parameters and growth, by full names; no frozen ones beside these."""
     named = dict(model.named_parameters())
     learned = {name: tensor for name, tensor in named.items() if tensor.requires_grad} or named
     growth = {

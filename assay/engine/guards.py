@@ -50,9 +50,7 @@ class Moment:
 
 
 class Watch(Protocol):
-    """A guard: `gathered` sees fresh experience before credit, `updated` sees the step's metrics. By default it has no
-    state and checks nothing.
-    """
+    """A guard: `gathered` sees fresh experience before credit, `updated` the step's metrics. Default: no check."""
 
     def init(self) -> State:
         """Returns the guard's initial state."""

@@ -133,7 +133,9 @@ class Loop:
         """Counts the step and runs the guards on its metrics and the faults of its updates."""
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
-        self.watch(recipe, step, "updated", fresh, faults, leaks)
+        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks)
+        for guard, state in zip(self.guards, self.states["guards"], strict=True):
+            step.alarms += guard.updated(moment, state)
 
     def gather(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
         """Returns fresh, rewarded experience; gathers again while the recipe's selection asks for more.
@@ -157,7 +159,9 @@ class Loop:
             with step.timed("sample"):
                 fresh = recipe.rollout(here, self.states["rollout"])
             fresh = unmarked(fresh) if peeks else reward(fresh)
-            self.watch(recipe, step, "gathered", fresh, actor=who)
+            moment = Moment(recipe, step.progress, who, fresh, step.metrics)
+            for guard, state in zip(self.guards, self.states["guards"], strict=True):
+                step.alarms += guard.gathered(moment, state)
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
@@ -195,22 +199,6 @@ class Loop:
             recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
         step.metrics.update(credit_metrics(fresh))
         return fresh
-
-    def watch(
-        self,
-        recipe: Recipe,
-        step: Step,
-        when: str,
-        fresh: Experience | None,
-        faults: tuple[str, ...] = (),
-        leaks: tuple[str, ...] = (),
-        actor: Any = None,
-    ) -> None:
-        """Runs every guard on the moment; `actor` is the policy that gathered, if it is not the actor."""
-        who = self.actor if actor is None else actor
-        moment = Moment(recipe, step.progress, who, fresh, step.metrics, faults, leaks)
-        for guard, state in zip(self.guards, self.states["guards"], strict=True):
-            step.alarms += getattr(guard, when)(moment, state)
 
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:

@@ -142,6 +142,18 @@ def test_action_values_are_in_float32_on_a_network_in_bfloat16(path: str) -> Non
     assert critic(shown(path).context, shown(path).action).dtype == torch.float32
 
 
+def test_values_are_in_float32_under_mixed_precision(path: str) -> None:
+    batch = shown(path)
+    spec, body = task_of(path).spec, PretrainedBody(Pretrained(path))
+    critics: list[Any] = [Critic(body, head).build(spec) for head in (Value(), ActionValue())]
+    torch.nn.init.normal_(critics[0].body.layer.weight)
+    torch.nn.init.normal_(critics[1].body.layers)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        values = critics[0](batch.context), critics[1](batch.context, batch.action)
+    assert {value.dtype for value in values} == {torch.float32}
+    assert all(not torch.equal(value, value.bfloat16().float()) for value in values)
+
+
 def test_a_frozen_network_leaves_the_head_to_be_trained(path: str) -> None:
     critic = Critic(PretrainedBody(Pretrained(path), frozen=True)).build(task_of(path).spec)
     trained = [name for name, weight in critic.named_parameters() if weight.requires_grad]

@@ -42,7 +42,8 @@ class OfSeen(nn.Module):
     def forward(self, context: Context, action: Tensor | None = None, num: int | None = None) -> Tensor:
         """Returns [B, T, *shape]."""
         states: Tensor = self.states.before(context)
-        return shaped(self.layer(states.to(wide(states.dtype))), self.shape)
+        with torch.autocast(states.device.type, enabled=False):
+            return shaped(self.layer(states.to(self.layer.weight.dtype)), self.shape)
 
 
 class OfDecided(nn.Module):
@@ -63,7 +64,9 @@ class OfDecided(nn.Module):
         """Returns [N, B, T, *shape]; without members [B, T, *shape]."""
         states: Tensor = self.states.after(context)
         members, *shape, width = self.layers.shape
-        hidden = self.inner(states.to(wide(states.dtype))).relu().unflatten(-1, (members, *[1] * len(shape), width))
+        with torch.autocast(states.device.type, enabled=False):
+            hidden = self.inner(states.to(self.layers.dtype)).relu()
+        hidden = hidden.unflatten(-1, (members, *[1] * len(shape), width))
         found = (hidden * self.layers).sum(-1).movedim(-1 - len(shape), 0)[:num]
         return found if self.num_members else found[0]
 

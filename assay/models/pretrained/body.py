@@ -45,9 +45,7 @@ class PretrainedBody(Sequences):
         return states.requires_grad_(False) if self.frozen else states
 
     def check_shared(self, actor: ModelSpec, head: Any) -> None:
-        """Raises AssayError if the actor is not this model, for other heads than state values, and for settings that
-        contradict a shared network.
-        """
+        """Raises AssayError for another actor's model, for heads that are no state values, and for bad settings."""
         reasons = {
             f"the actor is {actor}, not {self.model}. Use the actor's model": self.model != actor,
             f"{type(head).__name__} is not a value of states. Use Value()": not isinstance(head, Value),
