@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from assay.core.recipe import Phase, Recipe, Stage
-from assay.core.settings import children
+from assay.core.settings import children, is_schedule
 
 
 class Absent:
@@ -50,6 +50,11 @@ class Change:
         known = {type(one).__name__ for one in (self.before, self.after)}
         shown = self.path[:-1] if self.path[-1].partition("-")[0] in known else self.path
         return ".".join(shown[1:] if shown[0] == "stages" and len(shown) > 2 else shown)
+
+    @property
+    def is_part(self) -> bool:
+        """True if a part was swapped, added or left out; False if a setting of a part in both recipes changed."""
+        return any(is_dataclass(one) and not is_schedule(one) for one in (self.before, self.after))
 
 
 def differences(before: Recipe, after: Recipe) -> list[Change]:

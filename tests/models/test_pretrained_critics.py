@@ -21,6 +21,7 @@ from assay.core.recipe import Copy, Recipe, Stage, united
 from assay.core.record import Experience, Need, Outcome, Score
 from assay.core.schedules import Delayed, Linear
 from assay.engine.loop import Loop
+from assay.engine.machine import tuned
 from assay.engine.updates import Update
 from assay.models.heads.value import ActionValue, Value
 from assay.models.model import Critic
@@ -148,7 +149,7 @@ def test_values_are_in_float32_under_mixed_precision(path: str) -> None:
     critics: list[Any] = [Critic(body, head).build(spec) for head in (Value(), ActionValue())]
     torch.nn.init.normal_(critics[0].body.layer.weight)
     torch.nn.init.normal_(critics[1].body.layers)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with tuned(0, bfloat16=True), torch.autocast("cpu", dtype=torch.bfloat16):
         values = critics[0](batch.context), critics[1](batch.context, batch.action)
     assert {value.dtype for value in values} == {torch.float32}
     assert all(not torch.equal(value, value.bfloat16().float()) for value in values)
