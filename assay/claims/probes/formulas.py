@@ -10,7 +10,7 @@ weights, target networks and references differ from their models, so a mixed-up 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -115,6 +115,20 @@ def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch
     reward = torch.randn(num, 2, generator=draw, dtype=dtype)
     logp = -torch.rand(num, 2, generator=draw, dtype=dtype)
     return Experience(context, random_actions(spec, draw, num, dtype), mask, logp, reward, terminal, truncated)
+
+
+def fragments(seed: int = 0, dtype: torch.dtype = torch.float64) -> Experience:
+    """Returns random fragments of a table task: what `sequences` hold, and episodes that end inside a row, continue
+    after columns that are not decisions, or are cut by the end of the fragment, with and without a last column.
+    """
+    # d: a decision, t: a terminal one, c: a truncated one, b: both, a dot: not a decision
+    rows = ("ddtddd.", "dc.ddt.", "d..dd.t", "ddddddd", ".......", "t.dc.d.", ".ddb.dd", "ddddc..")
+    kind = torch.tensor([[".dtcb".index(letter) for letter in row] for row in rows])
+    base = sequences(seed, len(rows), dtype=dtype)
+    draw = torch.Generator().manual_seed(seed + 1)
+    reward = torch.randn(kind.shape, generator=draw, dtype=dtype)
+    ends, cuts = ((kind == own) | (kind == 4) for own in (2, 3))
+    return replace(base, mask=kind > 0, reward=reward, terminal=ends, truncated=cuts, group=None, extra={})
 
 
 def random_actions(spec: Spec, draw: torch.Generator, num: int, dtype: torch.dtype) -> Tensor:
