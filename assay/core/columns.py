@@ -31,6 +31,7 @@ TABLE: dict[str, Column] = {
     "logp_model": Column("BT", "task", (), "log-probability under the model, if sampling is truncated (top-k, top-p)"),
     "episode_return": Column("BT", "task", (), "undiscounted return, set at the last decision"),
     "episode_length": Column("BT", "task", (), "number of decisions, set at the last decision"),
+    "episode_cost": Column("BTK", "task", (), "total of each cost, set at the last decision; of a task with costs"),
     "row": Column("B", "engine", (), "index in the batch: the coordinate of random numbers in a loss"),
     "value": Column("BT", "engine", (), "state value, from the critic `value`"),
     "logp_ref": Column("BT", "engine", (), "log-probability under the frozen model `reference`"),

@@ -23,6 +23,7 @@ from assay.core.settings import describe, settings
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.engine import evaluation
 from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
@@ -146,6 +147,8 @@ def make_plan(
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
+    if recipe.certificate is not None:
+        evaluation.certified_starts(found, recipe.certificate.num_starts)
     budget = recipe.steps if steps is None else steps
     if budget < 1:
         raise AssayError(f"steps is {budget}. Use at least 1.")

@@ -36,6 +36,7 @@ from assay.claims.probes.gradients import Given, Witness, gradient, witness
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
+from assay.claims.probes.refusals import is_refused
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, credited, decision_weights, loss
@@ -81,6 +82,7 @@ __all__ = [
     "gradient",
     "gradient_variance",
     "handed_out",
+    "is_refused",
     "loss",
     "posterior",
     "preference_push",
