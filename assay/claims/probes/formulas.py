@@ -167,9 +167,7 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
     return engine
 
 
-def prepared(
-    recipe: Recipe, engine: Witness, experience: Experience, earlier: Sequence[Experience] = ()
-) -> Experience:
+def prepared(recipe: Recipe, engine: Witness, experience: Experience, earlier: Sequence[Experience] = ()) -> Experience:
     """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
     models, credit, constraints, whose multipliers have seen the `earlier` batches.
     """

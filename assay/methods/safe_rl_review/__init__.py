@@ -47,15 +47,15 @@ METHOD = Method(
     family="safe",
     base=recipes.ppo,
     aliases=("pid-lagrange", "safe-ppo"),
-    variants={"lagrange": lagrange, "projection": projected, "length": partial(safe_ppo, cost=LengthCost())},
+    variants={"lagrange": lagrange, "projection": projected, "bounded-length": partial(safe_ppo, cost=LengthCost())},
     departures=(
         "a survey: of its map, Lagrangian, PID, projection and early termination; no shields, Lyapunov or models",
         "projection uses the plain metric on advantages, not the Fisher metric on parameters",
         "the task is a native point with hazards, not Safety-Gymnasium",
     ),
     claims=(
-        Exact("its gradients are those of ppo with a PID-priced cost", lambda: claims.gap(safe_ppo(), claims.pid_losses),
-              at_most=1e-9),
+        Exact("its gradients are those of ppo with a PID-priced cost",
+              lambda: claims.gap(safe_ppo(), claims.pid_losses), at_most=1e-9),
         Exact("with gradient ascent on the dual, too", lambda: claims.gap(lagrange(), claims.lagrange_losses),
               at_most=1e-9),
         Exact("with the nearest advantage along which the cost falls as required, too",
@@ -67,7 +67,8 @@ METHOD = Method(
               and probes.is_refused(safe_ppo(), cartpole()), equals=1.0),
         Measured(
             "the constrained policy ends within a tenth of the limit",
-            "hazards", safe_ppo(), 1.1, metric=Average("evaluation_cost", share=0.2), expect=Expect.BELOW, seeds=5, minutes=3.0,
+            "hazards", safe_ppo(), 1.1, metric=Average("evaluation_cost", share=0.2), expect=Expect.BELOW, seeds=5,
+            minutes=3.0,
         ),
         Measured(
             "ppo without the constraint does not",

@@ -22,7 +22,7 @@ class TaskCost(Reward):
         """Returns an empty state; raises AssayError if the task gives no costs."""
         if scene.task is not None and not scene.task.spec.num_costs:
             told = f"task '{scene.task.name}' gives no costs, and a constraint needs them"
-            raise AssayError(f"{told}. Use a task with costs, such as hazards, or a variant that has its own (length)")
+            raise AssayError(f"{told}. Use a task with costs, such as hazards, or a variant that limits the length")
         return {}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
