@@ -111,7 +111,7 @@ def test_a_file_with_few_held_out_prompts_is_refused_before_anything_is_computed
     rows = [{"prompt": f"{number} + 1 =", "answer": str(number + 1)} for number in range(5, 245)]
     file = tmp_path / "sums.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(AssayError, match="0 held-out prompts besides the .* a certificate needs at least 30"):
+    with pytest.raises(AssayError, match=r"0 held-out prompts besides the .* a certificate needs at least 30"):
         make_plan("hc-rlhf:certified-length", str(file))
 
 

@@ -13,6 +13,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims.probes import by_hand
 from assay.core.recipe import Copy, Recipe
 from assay.methods.kl_bayes.credit import PosteriorWeight
 from assay.parts.credit.shaping import KlInReward
@@ -33,10 +34,19 @@ def matching(world: Defaults = LANGUAGE, beta: float = 0.1, centre: bool = True)
     return replace(recipe(world), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
 
 
-def objective_and_distance_to_the_posterior() -> torch.Tensor:
-    logp, prior = EPISODES.logp(NOW_SA), EPISODES.logp(REFERENCE_SA)
-    objective = (logp.exp() * (EPISODES.outcome - BETA * (logp - prior))).sum()
-    return objective + BETA * probes.divergence(logp, TARGET.logp) - BETA * TARGET.log_z.sum()
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data = seen.experience
+    moved = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0)
+    advantage = by_hand.against_others(replace(data, reward=data.reward - 0.1 * moved))
+    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), data)
+
+
+def matching_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data = seen.experience
+    moved = torch.where(data.mask, seen.logp("reference").detach() - data.logp, 0.0).sum(1)
+    log_weight = moved + by_hand.outcome(data) / 0.1
+    advantage = by_hand.in_groups(log_weight, data, lambda one: one.exp() / one.exp().mean() - 1.0)
+    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), data)
 
 
 def bias_of_kl_rl() -> torch.Tensor:
@@ -73,7 +83,10 @@ METHOD = Method(
     variants={"posterior-matching": matching},
     departures=("the paper is theory: rloo is our choice of estimator; Z of `matching` is estimated in each group",),
     claims=(
-        Exact("objective + beta KL(pi || pi*) = beta log Z", objective_and_distance_to_the_posterior, equals=0.0),
+        Exact("its gradient is that of rloo with the KL in its reward",
+              lambda: probes.formula_gap(recipe(), probes.sequences(), loss_by_hand), at_most=1e-9),
+        Exact("that of matching has the posterior's weight as credit",
+              lambda: probes.formula_gap(matching(), probes.sequences(), matching_by_hand), at_most=1e-9),
         Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),
         Exact("matching is the gradient of KL(pi* || pi)", bias_of_matching, equals=0.0),
         Exact("at pi* no group moves matching", matching_at_the_posterior, equals=0.0),
