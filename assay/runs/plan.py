@@ -185,7 +185,10 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     from assay.tasks.adapters.pretrained import with_model
 
     if not isinstance(task, PromptTask | PairsTask | DialogueTask):
-        raise AssayError(f"--model works with language tasks only; '{task.name}' is not one. Try --task countdown.")
+        raise AssayError(
+            f"--model needs prompts, pairs or dialogues, which can be written in a model's tokens; '{task.name}' has "
+            "observations or an alphabet of its own. Try --task countdown."
+        )
     actor = pinned(model)
     return actor, with_model(task, actor)
 

@@ -50,6 +50,7 @@ SMALL = {
 }
 """Sizes for two quick steps; those that a recipe does not have are left out."""
 
+
 def small_recipe(name: str, task: str):
     recipe = catalogue.recipe_for(name, catalogue.find_task(task), {})
     for path, value in SMALL.items():
@@ -61,13 +62,14 @@ def small_recipe(name: str, task: str):
 
 
 def task_for(name: str, world: str) -> str:
-    """A small task of the world, or the method's own if its rewards or its source refuse that one."""
+    """A small task of the world, or the method's own if one of its parts refuses that one."""
     recipe, address = small_recipe(name, TASK_OF_WORLD[world]), TASK_OF_WORLD[world]
     if isinstance(recipe.source, Relabelled):
         return WITH_GOALS[world]
     scene = Scene(catalogue.find_task(address))
+    parts = (*recipe.rewards, *recipe.credit, recipe.rollout, recipe.source)
     try:
-        _ = [part.init(scene) for part in (*recipe.rewards, recipe.source)]
+        _ = [part.init(scene) for part in parts if part is not None]
     except AssayError:
         return catalogue.methods()[name].default_task
     return address

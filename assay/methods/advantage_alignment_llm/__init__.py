@@ -14,14 +14,18 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe, Stage
+from assay.core.record import Experience
 from assay.parts.credit.players import AlignAdvantages, LeaveOneOutToGo
 from assay.parts.credit.temporal import Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
+from assay.tasks.games.repeated import LEVELS
+from assay.tasks.tabular.bandit import bandit
 
 GAMES = probes.all_games(((-1.0, -3.0), (0.0, -2.0)), rounds=3)
 LOGITS_SA = torch.linspace(-1.0, 1.0, 10, dtype=torch.float64).view(5, 2)
@@ -38,12 +42,32 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, discount: float = 0.96
 SMALL = recipe().set("actor.width", 32).set("rollout.num_starts", 8).set("learning_rate", 1e-3)
 
 
-def distance_from_formula() -> torch.Tensor:
-    base = LeaveOneOutToGo(0.9)(GAMES.copies(torch.cartesian_prod(torch.arange(64), torch.arange(64))))
-    own = base.column("advantage").view(-1, 2, 3)
-    past = own @ torch.tensor([[0.0, 0.9, 0.81], [0.0, 0.0, 0.9], [0.0, 0.0, 0.0]], dtype=torch.float64)
-    found = AlignAdvantages(0.7, 0.9)(base).column("advantage").view(-1, 2, 3)
-    return (found - own - 0.7 * 0.9 * past * own.flip(1)).abs().max()
+def rounds() -> Experience:
+    """Returns games of two players in groups of four; a round is up to two decisions, and some games are shorter."""
+    data, row = probes.sequences(num=32), torch.arange(32)
+    turn = (torch.arange(data.num_columns) - 1).clamp(min=0) // 2
+    data = replace(data, player=row % 2, episode=row // 2, group=row // 8 * 2 + row % 2)
+    return replace(data, turn=turn.expand(data.mask.shape))
+
+
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data, own, aligned = seen.experience, {}, torch.zeros_like(seen.experience.reward)
+    assert data.group is not None
+    assert data.turn is not None
+    to_go: dict[tuple[int, int], torch.Tensor] = {}
+    for row, mask in enumerate(data.mask):
+        for turn in data.turn[row][mask].unique().tolist():
+            later = mask & (data.turn[row] >= turn)
+            to_go[row, turn] = (data.reward[row] * 0.96 ** (data.turn[row] - turn).double())[later].sum()
+    for (row, turn), value in to_go.items():
+        others = [to_go[b, r] for b, r in to_go if r == turn and b != row and data.group[b] == data.group[row]]
+        own[row, turn] = value - sum(others) / max(1, len(others))
+    for (row, turn), value in own.items():
+        past = sum(0.96 ** (turn - k) * own[row, k] for k in range(turn))
+        shaped = value + 0.96 * past * own.get((row + 1 - 2 * (row % 2), turn), 0.0)
+        aligned[row, data.mask[row] & (data.turn[row] == turn)] = shaped
+    aligned = aligned / (aligned[data.mask].std() + 1e-8)
+    return -by_hand.mean_of_decisions(aligned * seen.logp() + 0.02 * by_hand.entropy(seen), data)
 
 
 def bias_of_base() -> torch.Tensor:
@@ -71,7 +95,10 @@ METHOD = Method(
         "one plain policy-gradient step a batch; credit scaled to deviation 1, entropy bonus 0.02, no KL term",
     ),
     claims=(
-        Exact("the credit is the formula", distance_from_formula, equals=0.0, tolerance=1e-12),
+        Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), rounds(), loss_by_hand),
+              at_most=1e-9),
+        Exact("a task with one player is refused", lambda: probes.is_refused(recipe(TABLE), bandit())
+              and not probes.is_refused(recipe(TABLE), LEVELS["prisoners-dilemma"]()), equals=1.0),
         Exact("with beta 0 the gradient is each player's own, exactly", bias_of_base, equals=0.0, tolerance=1e-10),
         Exact("naive: defect after mutual cooperation", lambda: push_to_cooperate(0.0, 1), at_most=-1e-3),
         Exact("aligned: cooperate there", lambda: push_to_cooperate(1.0, 1), at_least=1e-3),
@@ -82,5 +109,11 @@ METHOD = Method(
                  recipe(TABLE), -2.0, expect=Expect.WITHIN, margin=0.2, seeds=5, minutes=0.5, steps=150),
         Measured("a transformer that reads all rounds, too", "prisoners-dilemma-tokens", SMALL, SMALL.set("beta", 0.0),
                  margin=0.3, seeds=5, minutes=3.0, steps=100, warmup=0),
+    ),
+    mutants=(
+        Edit("its own advantage in place of the opponent's", AlignAdvantages.apply, "games) - own", "games) * 0 + own"),
+        Edit("the present round is past", AlignAdvantages.past, "held.append(carry)",
+             "held.append(carry + own_BR[:, turn])"),
+        Edit("a game of one player is accepted", AlignAdvantages.init, "task is not None", "False"),
     ),
 )  # fmt: skip
