@@ -8,7 +8,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 """
 
 from assay.claims.probes import by_hand
-from assay.claims.probes.completions import completed
+from assay.claims.probes.completions import completed, listed, rewarded
 from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.claims.probes.estimators import (
     Bias,
@@ -83,9 +83,11 @@ __all__ = [
     "gradient_variance",
     "handed_out",
     "is_refused",
+    "listed",
     "loss",
     "posterior",
     "preference_push",
+    "rewarded",
     "sequences",
     "spelling",
     "table_of",

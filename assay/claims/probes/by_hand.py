@@ -112,3 +112,20 @@ def mean_of_sequences(value: Tensor, data: Experience) -> Tensor:
 def sum_in_sequences(value: Tensor, data: Experience) -> Tensor:
     """Returns the mean over sequences of the sum over each one's decisions."""
     return torch.stack([one[mask].sum() for one, mask in zip(value, data.mask, strict=True) if mask.any()]).mean()
+
+
+def grpo_loss(seen: Seen, advantage_B: Tensor, low: float = 0.2, high: float = 0.2) -> Tensor:
+    """Returns the mean over sequences of the mean clipped gain of their decisions, negated."""
+    return -mean_of_sequences(clipped(ratio(seen), advantage_B.unsqueeze(1), low, high), seen.experience)
+
+
+def ppo_losses(seen: Seen, discount: float, gae_lambda: float, more: Tensor) -> dict[str, Tensor]:
+    """Returns PPO's losses by stage; `more` [B, T] is added to the clipped gain of each decision."""
+    data, value = seen.experience, seen.value()
+    advantage = gae(data, value, discount, gae_lambda)
+    gain = clipped(ratio(seen), whitened(advantage, data), 0.2, 0.2)
+    error = value - (advantage + value).detach()
+    return {
+        "policy": -mean_of_decisions(gain + more, data),
+        "value": mean_of_decisions(error.square() / 2, data),
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import comb, sqrt
 
 import numpy as np
@@ -13,12 +13,10 @@ from assay.claims import probes
 from assay.claims.probes import by_hand
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Experience, Outcome
+from assay.core.record import Experience
 from assay.engine import evaluation
 from assay.methods.hc_rlhf.certificates import CostCertificate, HoeffdingBound, augmented_cost
-from assay.playing.text import CharacterTokenizer
-from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import Item
 
 FACTOR = 4.0 * 1.345030374 / sqrt(15) + 2.0 * 1.285820209 / sqrt(200)
 """Of the deviation: 4 t(0.9, 14) / sqrt(15) for 15 episodes, 2 t(0.9, 199) / sqrt(200) for the later test."""
@@ -87,24 +85,9 @@ def distance_of_bound(ours: Recipe) -> float:
     return abs(test(record).numbers["upper"] - upper) + (verdicts != [False, True])
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A file with `num` held-out rows."""
-
-    num: int
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns row `ordinal`, modulo their number."""
-        return Item(str(ordinal % self.num), "0", "0")
-
-    def verify(self, item: Item, completion: str) -> Outcome:
-        """Compares with the answer."""
-        return exact_match(item.answer, completion)
-
-
 def prompts_of(ours: Recipe, num_rows: int) -> list[str]:
     """Returns the prompts on which the recipe's policy is certified, of a file with this many held-out rows."""
-    task = PromptTask("file", Rows(num_rows), CharacterTokenizer(), max_prompt=8, max_tokens=4)
+    task = probes.listed(*(Item(str(row), "0", "0") for row in range(num_rows)))
     return task.prompts(evaluation.certified_starts(task, certificate_of(ours).num_starts), 1)
 
 
