@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.claims.claim import Curves, Expect, Finding, Measured, Method
+from assay.claims.claim import Curves, Expect, Finding, Measured, Method, OfPolicy
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
@@ -27,6 +27,7 @@ from assay.proof import stamps
 from assay.proof.stamps import SIDES
 from assay.runs import catalogue
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.run import loaded
 
 # ---------------------------------------------------------------------------------------------------- measuring
 Watch = Callable[[int, int, Sequence[Child]], None]
@@ -89,7 +90,10 @@ def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
 
 
 def score(claim: Measured, result: Result) -> float:
-    """Returns the metric of a run."""
+    """Returns the metric of a run: of its curves, or of the policy that it trained."""
+    if isinstance(claim.metric, OfPolicy):
+        plan = result.job.plan()
+        return float(claim.metric.of(loaded(plan, result.job.folder)[0], plan.task))
     curves: Curves = result.curves
     return float(claim.metric(curves))
 

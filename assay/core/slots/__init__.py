@@ -30,6 +30,7 @@ from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     CostlyTask,
     DemonstratedTask,
+    ExactTask,
     GameTask,
     PairedTask,
     PresetTask,
@@ -88,6 +89,7 @@ __all__ = [
     "CriticSpec",
     "Curriculum",
     "DemonstratedTask",
+    "ExactTask",
     "Explore",
     "Framing",
     "GameTask",
