@@ -60,14 +60,14 @@ class Dial:
 
 DIALS = (
     Dial("stale", "stale", "rollout.delay", (0, 2, 10, 40), ("area:pass_rate",), steps=150),
-    Dial("stale, rank 4", "stale", "rollout.delay", (0, 2, 10, 40), ("area:pass_rate",), steps=150,
+    Dial("stale, rank 4", "stale", "rollout.delay", (0, 10, 40), ("area:pass_rate",), steps=150,
          settings={"actor.rank": 4}),
     Dial("many-ways", "many-ways", "actor.rank", (0, 64, 16, 4), ("start:pass@64", "end:pass@64", "end:pass_rate",
          "end:distinct@8", "end:right_entropy"), steps=150),
-    Dial("many-ways, skew", "many-ways:rare=0", "skew", (1, 2, 4), ("start:right_entropy", "end:right_entropy",
+    Dial("many-ways, skew", "many-ways:rare=0", "skew", (1, 4), ("start:right_entropy", "end:right_entropy",
          "end:distinct@8"), steps=100),
     Dial("key-decisions", "key-decisions", "length", (2, 8, 32), ("credit", "area:pass_rate"), steps=60),
-    Dial("levels", "levels", "easy", (0, 0.25, 0.5, 0.9), ("end:pass_rate/3-rare", "end:pass_rate/2-hard",
+    Dial("levels", "levels", "easy", (0, 0.5, 0.9), ("end:pass_rate/3-rare", "end:pass_rate/2-hard",
          "mean:zero_advantage_groups"), steps=100),
     Dial("lock", "lock", "digits", (1, 2, 3, 4, 5), ("start:pass_rate", "area:pass_rate", "end:pass_rate"), steps=100),
     Dial("turns", "turns", "turns", (1, 2, 3, 4), ("start:pass_rate", "area:pass_rate"), steps=60,
@@ -75,9 +75,10 @@ DIALS = (
     Dial("turns, replies", "turns", "replies", (1, 2, 4), ("area:pass_rate",), steps=60,
          settings={"rollout.num_starts": 8}),
     Dial("judge", "judge", "compression", (1, 0.3, 0.1, 0.03), ("end:true_score",), steps=60),
-    Dial("judge, ties", "judge", "tie", (0, 0.5, 1), ("end:true_score", "mean:zero_advantage_groups"), steps=60),
-    Dial("hackable", "hackable", "hack", (0, 0.5, 0.9, 1.1, 2), ("end:true_score", "end:nines"), steps=60),
-    Dial("register-walk", "register-walk", "tail", (100, 2, 1, 0.7), ("idle", "end:pass_rate"), steps=30, warmup=60),
+    Dial("judge, ties", "judge", "tie", (0, 1), ("end:true_score", "mean:zero_advantage_groups"), steps=60),
+    Dial("hackable", "hackable", "hack", (0, 0.9, 1.1, 2), ("end:true_score", "end:nines"), steps=60),
+    Dial("redo", "redo", "planted", (0.25, 0.5, 0.75), ("end:pass_rate/clean", "end:pass_rate/planted"), steps=100),
+    Dial("register-walk", "register-walk", "tail", (100, 2, 1), ("idle", "end:pass_rate"), steps=30, warmup=150),
 )  # fmt: skip
 
 

@@ -99,7 +99,9 @@ class AnswerProbability:
     def of(self, policy: Any, task: Task) -> float:
         """Returns the mean over prompts."""
         if not isinstance(task, DemonstratedTask) or not isinstance(task, TextTask):
-            raise AssayError(f"task '{task.name}' has no demonstrated answers. Use PassAt(1) instead of AnswerProbability")
+            raise AssayError(
+                f"task '{task.name}' has no demonstrated answers. Use PassAt(1) instead of AnswerProbability"
+            )
         found, device = [], next(policy.parameters()).device
         for first in range(0, self.prompts, ROWS):
             rows = task.demonstrate(np.arange(first, min(first + ROWS, self.prompts)), 1).to(device)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from assay.core.slots import Task
 from assay.tasks.testbeds.language.graded import hackable, judge
 from assay.tasks.testbeds.language.places import key_decisions, lock
+from assay.tasks.testbeds.language.redo import redo
 from assay.tasks.testbeds.language.sparse import levels, many_ways, stale
 from assay.tasks.testbeds.language.turns import turns
 from assay.tasks.testbeds.language.walk import register_walk
@@ -21,4 +22,5 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "judge": judge,
     "hackable": hackable,
     "register-walk": register_walk,
+    "redo": redo,
 }

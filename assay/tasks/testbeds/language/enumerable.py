@@ -194,9 +194,7 @@ def quantities(found: Sequence[Tensor]) -> dict[str, float]:
 
 
 def by_bucket(values: Sequence[float], labels: Sequence[str]) -> dict[str, float]:
-    """Returns `pass_rate/LABEL`, the mean over the prompts of each class; nothing if there is one class only."""
-    names = sorted(set(labels))
-    if len(names) < 2:
-        return {}
+    """Returns `pass_rate/LABEL`, the mean over the prompts of each level; nothing if levels have no names."""
+    names = sorted(set(labels) - {""})
     pairs = list(zip(values, labels, strict=True))
     return {f"pass_rate/{name}": float(np.mean([value for value, label in pairs if label == name])) for name in names}

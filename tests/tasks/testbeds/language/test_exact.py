@@ -20,6 +20,7 @@ from assay.runs import catalogue
 from assay.tasks.testbeds.language import LEVELS
 from assay.tasks.testbeds.language.enumerable import DIGITS, EnumerableTask
 from assay.tasks.testbeds.language.places import Keys, key_decisions, true_advantage
+from assay.tasks.testbeds.language.redo import Redo
 from assay.tasks.testbeds.language.sparse import ManyWays, many_ways
 from assay.tasks.testbeds.language.walk import register_walk
 
@@ -60,6 +61,7 @@ def all_chances(actor: Any, task: Any, prompt: int, length: int) -> dict[str, fl
     ("address", "start"),
     [
         ("stale", 0.04),
+        ("redo:planted=1", 1e-3),
         ("stale:answers=1", 0.01),
         ("lock:digits=1", 1e-1),
         ("lock:digits=3", 1e-3),
@@ -81,13 +83,13 @@ def test_the_start_succeeds_exactly_as_often_as_the_dial_says(address: str, star
     assert found["pass@8"] == pytest.approx(1 - (1 - start) ** 8, rel=1e-4)
 
 
-@pytest.mark.parametrize("address", ["stale:prompts=2", "levels:prompts=4", "many-ways:prompts=2"])
+@pytest.mark.parametrize("address", ["stale:prompts=2", "levels:prompts=4", "many-ways:prompts=2", "redo:prompts=2"])
 def test_exact_quantities_equal_an_enumeration_of_all_answers(address: str) -> None:
     task: Any = catalogue.find_task(address)
     actor = actor_of(task, 0.7)
     found, rates, distinct, entropies = task.exact(actor), [], [], []
     for prompt in range(task.items.prompts):
-        odds, item = all_chances(actor, task, prompt, 2), task.items.item(prompt, 1)
+        odds, item = all_chances(actor, task, prompt, task.max_tokens), task.items.item(prompt, 1)
         assert sum(odds.values()) == pytest.approx(1.0)
         right = {answer for answer in odds if task.items.verify(item, answer) == Score(1.0)}
         rates.append(sum(odds[answer] for answer in right))
@@ -229,6 +231,22 @@ def test_the_lengths_of_a_walk_follow_its_tail() -> None:
         assert heavy.verify(item, "0").value == 0.0
 
 
+def test_a_redo_takes_back_one_value_and_a_planted_error_needs_it() -> None:
+    items = Redo(steps=2, planted=0.5, prompts=8)
+    assert [items.is_planted(prompt) for prompt in range(4)] == [False, True, False, True]
+    for prompt in range(8):
+        item, (first, second) = items.item(prompt, 0), items.sums(prompt)
+        right = set(items.ways(prompt)[0])
+        for answer in map("".join, itertools.product(DIGITS, repeat=3)):
+            assert items.verify(item, answer) == Score(float(answer in right))
+        if items.is_planted(prompt):
+            assert item.prompt[1] != first
+            assert right == {"0" + first + second}
+        else:
+            assert {second + "11", second + "0" + second, "0" + first + second, second + "10"} <= right
+            assert second + "00" not in right
+
+
 @pytest.mark.parametrize("name", sorted(LEVELS))
 def test_every_testbed_trains_and_logs_its_exact_quantities(name: str) -> None:
     task: Any = catalogue.find_task(name)
@@ -248,7 +266,8 @@ def test_every_testbed_trains_and_logs_its_exact_quantities(name: str) -> None:
 @pytest.mark.parametrize(
     "address",
     ["lock:digits=0", "lock:digits=13", "stale:answers=0", "levels:easy=2", "many-ways:skew=0.5", "turns:turns=0",
-     "key-decisions:keys=17", "register-walk:tail=0", "lock:prompts=33", "lock:size=3", "judge:noise=x"],
+     "key-decisions:keys=17", "register-walk:tail=0", "lock:prompts=33", "redo:steps=5", "lock:size=3",
+     "judge:noise=x"],
 )  # fmt: skip
 def test_a_dial_out_of_range_is_refused(address: str) -> None:
     with pytest.raises(AssayError):
