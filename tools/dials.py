@@ -72,13 +72,13 @@ DIALS = (
     Dial("lock", "lock", "digits", (1, 2, 3, 4, 5), ("start:pass_rate", "area:pass_rate", "end:pass_rate"), steps=100),
     Dial("turns", "turns", "turns", (1, 2, 3, 4), ("start:pass_rate", "area:pass_rate"), steps=60,
          settings={"rollout.num_starts": 8}),
-    Dial("turns, replies", "turns", "replies", (1, 2, 4), ("area:pass_rate",), steps=60,
+    Dial("turns, replies", "turns", "replies", (1, 4), ("area:pass_rate",), steps=60,
          settings={"rollout.num_starts": 8}),
     Dial("judge", "judge", "compression", (1, 0.3, 0.1, 0.03), ("end:true_score",), steps=60),
     Dial("judge, ties", "judge", "tie", (0, 1), ("end:true_score", "mean:zero_advantage_groups"), steps=60),
     Dial("hackable", "hackable", "hack", (0, 0.9, 1.1, 2), ("end:true_score", "end:nines"), steps=60),
     Dial("redo", "redo", "planted", (0.25, 0.5, 0.75), ("end:pass_rate/clean", "end:pass_rate/planted"), steps=100),
-    Dial("register-walk", "register-walk", "tail", (100, 2, 1), ("idle", "end:pass_rate"), steps=30, warmup=150),
+    Dial("register-walk", "register-walk", "tail", (100, 1), ("idle", "end:pass_rate"), steps=30, warmup=150),
 )  # fmt: skip
 
 
