@@ -22,6 +22,7 @@ from assay.core.slots.models import (
     Packing,
     PathActor,
     Sampled,
+    SharedBody,
     View,
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
@@ -44,7 +45,6 @@ from assay.core.slots.tasks import (
     Task,
     TextTask,
     UncertainTask,
-    VerifiedTask,
 )
 from assay.core.slots.terms import (
     Aggregation,
@@ -123,6 +123,7 @@ __all__ = [
     "Schedule",
     "ScriptedTask",
     "Select",
+    "SharedBody",
     "Simulation",
     "Source",
     "Steady",
@@ -135,7 +136,6 @@ __all__ = [
     "Transform",
     "TrustRegion",
     "UncertainTask",
-    "VerifiedTask",
     "View",
     "Wrapper",
     "frame_of",
