@@ -152,7 +152,7 @@ def table(curves: Mapping[str, Any]) -> str:
 
 def cell(values: Sequence[float]) -> str:
     """Returns mean and half-width; more digits for small numbers."""
-    found = mean_interval(values)
+    found = mean_interval(values, binary=False)
     digits = 3 if abs(found.value) >= 0.002 or found.value == 0 else 6
     half = (found.high - found.low) / 2
     return f"{found.value:.{digits}f}" + (f" ± {half:.3f}" if half >= 0.0005 else "")
