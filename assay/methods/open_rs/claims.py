@@ -7,8 +7,8 @@ import torch
 from assay.claims import probes
 from assay.core.recipe import Recipe
 from assay.core.slots import Scene
+from assay.methods.open_rs.parts import CosineLength
 from assay.parts.rewards.combine import WeightedSum
-from assay.parts.rewards.lengths import CosineLength
 from assay.tasks.language.thinking import thinking
 
 TASK = thinking()

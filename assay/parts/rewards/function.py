@@ -25,7 +25,6 @@ class FromFunction(Reward):
     """
 
     function: Callable[[Sequence[dict[str, Any]]], Sequence[float]]
-    stochastic: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
