@@ -67,8 +67,9 @@ def applied(
         experience = after.add({f"reward/{name}": after.reward})
         if score is None and (isinstance(reward, Verifier) or VERIFIED in experience.extra):
             score = experience.extra["score"]
-    others = {name: column for name, column in experience.extra.items() if name != "score"}
-    return experience.with_columns(extra=others if score is None else {**others, "score": score}), values
+    extra = dict(experience.extra)
+    extra.pop("score", None)
+    return experience.with_columns(extra=extra if score is None else {**extra, "score": score}), values
 
 
 def log_component(name: str, rewarded: Experience, scene: Scene) -> None:
