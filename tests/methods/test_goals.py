@@ -149,8 +149,8 @@ def test_both_levels_together_are_the_low_one_towards_the_proposal() -> None:
     )
 
 
-@pytest.mark.parametrize("part", [TowardsSubgoal(sharpness=0.0), ProposeSubgoal(sharpness=0.0)])
-def test_without_sharpness_a_level_is_cloned_and_nothing_flows_into_values(part) -> None:
+@pytest.mark.parametrize("part", [TowardsSubgoal(inverse_temperature=0.0), ProposeSubgoal(inverse_temperature=0.0)])
+def test_at_inverse_temperature_zero_a_level_is_cloned_and_nothing_flows_into_values(part) -> None:
     few = Perceptron((8,))
     critics = {name: Critic(few, Critic(Perceptron(), GoalValue())) for name in ("value", "high_value")}
     recipe = replace(ota(), actor=Policy(few, Policy(head=Hierarchical())), critics=critics)
