@@ -98,7 +98,7 @@ def assay_arm(size: str) -> dict[str, Any]:
     (width, layers, heads, vocabulary), (prompts, new, steps) = SIZES[size], work(size)
     recipe = replace(
         recipes.grpo(),
-        actor=Policy(Policy(Transformer(width, layers, heads))),
+        actor=Policy(Transformer(width, layers, heads)),
         source=FreshSequences(),
         rollout=Episodes(prompts, 8),
     )

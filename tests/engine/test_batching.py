@@ -19,7 +19,7 @@ from assay.models.model import Policy
 from assay.playing import text
 from assay.runs import catalogue
 
-SMALL = Policy(Policy(Transformer(width=32, layers=2, heads=2)))
+SMALL = Policy(Transformer(width=32, layers=2, heads=2))
 
 
 def ragged(num: int, longest: int) -> Experience:

@@ -40,7 +40,7 @@ from assay.sampling.stacks import stack_of
 from tests.scenes import gathering
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
-SMALL = Policy(Policy(Transformer(width=32, layers=2, heads=2)))
+SMALL = Policy(Transformer(width=32, layers=2, heads=2))
 
 
 @pytest.mark.parametrize("name", ["grpo", "ppo", "dpo", "sft"])

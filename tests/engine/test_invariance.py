@@ -38,8 +38,8 @@ WORDS = Vocabulary(11, pad=0, bos=1, eos=2)
 LANGUAGE_SPEC = Spec(WORDS, WORDS, horizon=12)
 CHOICES = Spec(Box((-1.0,) * 3, (1.0,) * 3), Discrete(3), horizon=10)
 TORQUES = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-1.0, -2.0), (1.0, 2.0)), horizon=10)
-SMALL = {"actor": Policy(Policy(Transformer(16, 1, 2))), "critics": {"value": Critic(Transformer(16, 1, 2))}}
-DENSE = Policy(Transformer(16, 1, 2, pack_to=20))
+SMALL = {"actor": Policy(Transformer(16, 1, 2)), "critics": {"value": Critic(Transformer(16, 1, 2))}}
+DENSE = Transformer(16, 1, 2, pack_to=20)
 PACKED = {"actor": Policy(DENSE), "critics": {"value": Critic(DENSE)}}
 
 

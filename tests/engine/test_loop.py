@@ -142,7 +142,7 @@ def test_demonstrations_and_pairs_are_taken_exactly_once_in_order() -> None:
 def small_actor() -> Any:
     torch.manual_seed(3)
     task = catalogue.find_task("addition-1")
-    return Policy(Policy(Transformer(width=16, layers=2, heads=2))).build(task.spec).double()
+    return Policy(Transformer(width=16, layers=2, heads=2)).build(task.spec).double()
 
 
 ACTOR, TASK = small_actor(), catalogue.find_task("addition-1")

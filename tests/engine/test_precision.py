@@ -82,7 +82,7 @@ def test_a_gradient_of_nan_changes_no_bit(dtype: torch.dtype) -> None:
 
 def test_clipping_is_a_product_with_the_limit_over_the_norm() -> None:
     task = catalogue.find_task("sorting-3")
-    recipe = replace(recipes.sft(), actor=Policy(Policy(Transformer(width=32, layers=1, heads=2))))
+    recipe = replace(recipes.sft(), actor=Policy(Transformer(width=32, layers=1, heads=2)))
     stage = replace(recipe.stages[0], optimizer=Descent(1.0, clip_norm=0.1))
     engine, plain = (Engine(replace(recipe, stages=(stage,)), task.spec, 0, Placement()) for _ in range(2))
     gradient = torch.randn(engine.flats["actor"].values.shape)
@@ -100,7 +100,7 @@ def test_counts_of_steps_that_were_saved_as_numbers_are_read() -> None:
 
 def loop_of(**placement: Any) -> Loop:
     task = catalogue.find_task("sorting-3")
-    recipe = replace(recipes.sft(), actor=Narrow(Policy(Policy(Transformer(width=32, layers=2, heads=2)))))
+    recipe = replace(recipes.sft(), actor=Narrow(Policy(Transformer(width=32, layers=2, heads=2))))
     return Loop(recipe, task, seed=0, num_steps=3, placement=Placement(**placement))
 
 

@@ -217,7 +217,7 @@ def test_two_hot_means_are_exact() -> None:
 
 
 def test_one_binned_critic_builds_for_tokens_torques_and_numbered_states() -> None:
-    bodies = {TOKENS: Policy(Transformer(8, 1)), TORQUES: Perceptron((8,)), NUMBERED: Table()}
+    bodies = {TOKENS: Transformer(8, 1), TORQUES: Perceptron((8,)), NUMBERED: Table()}
     for spec, body in bodies.items():
         layout = RAGGED if spec is TOKENS else FRAGMENTS
         batch = build(spec, layout)

@@ -37,7 +37,7 @@ def written(task: object, played: Experience) -> list[str]:
 def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> None:
     task = catalogue.find_task("sorting-5")
     torch.manual_seed(0)
-    actor = Policy(Policy(Transformer(32, 2, 2))).build(task.spec)
+    actor = Policy(Transformer(32, 2, 2)).build(task.spec)
     starts = np.arange(STARTS)
     rollout = Chunks(STARTS, MEMBERS, chunk, carry, chunks=50)
     learned = rollout(gathering(task, actor, starts, Draw(1)), rollout.init(Scene(task)))
@@ -62,7 +62,7 @@ class OfCopy(Wrapper):
 def test_the_frame_follows_the_rollout() -> None:
     """Whatever is set, a policy is used in the chunks it learned in, also inside a narrowing and a wrapper."""
     recipe = catalogue.methods()["delethink"].recipe().set("rollout.chunk", 6)
-    actor = Policy(Policy(Transformer(32, 2, 2))).build(catalogue.find_task("sorting-5").spec)
+    actor = Policy(Transformer(32, 2, 2)).build(catalogue.find_task("sorting-5").spec)
     plain = recipe.policy({"actor": actor})
     assert isinstance(plain, ChunkedActor)
     assert (plain.size.chunk, plain.size.carry) == (6, 2)
@@ -72,7 +72,7 @@ def test_the_frame_follows_the_rollout() -> None:
     assert isinstance(inner, NarrowedActor)
     assert isinstance(inner.actor, ChunkedActor)
     assert replace(recipe, rollout=Episodes()).policy({"actor": actor}) is actor
-    lagging = Policy(Policy(Transformer(32, 2, 2))).build(catalogue.find_task("sorting-5").spec)
+    lagging = Policy(Transformer(32, 2, 2)).build(catalogue.find_task("sorting-5").spec)
     around_a_copy = replace(recipe, wrapper=OfCopy()).policy({"actor": actor, "average": lagging})
     assert around_a_copy.actor is lagging, "the frame is around whom the wrapper has inside"
 

@@ -139,7 +139,7 @@ def test_an_expectile_is_that_of_its_definition() -> None:
 
 # ---------------------------------------------------------------------------------------------------- two levels
 def test_both_levels_together_are_the_low_one_towards_the_proposal() -> None:
-    actor = Policy(Perceptron((8,)), Policy(head=Hierarchical())).build(TASK.spec)
+    actor = Policy(Perceptron((8,)), Hierarchical()).build(TASK.spec)
     batch, _ = batch_of(Relabelled(SMALL, batch=8))
     needs = frozenset({Need.LOGP})
     subgoal = actor.propose(batch.context)
@@ -152,8 +152,8 @@ def test_both_levels_together_are_the_low_one_towards_the_proposal() -> None:
 @pytest.mark.parametrize("part", [TowardsSubgoal(inverse_temperature=0.0), ProposeSubgoal(inverse_temperature=0.0)])
 def test_at_inverse_temperature_zero_a_level_is_cloned_and_nothing_flows_into_values(part) -> None:
     few = Perceptron((8,))
-    critics = {name: Critic(few, Critic(Perceptron(), GoalValue())) for name in ("value", "high_value")}
-    recipe = replace(ota(), actor=Policy(few, Policy(head=Hierarchical())), critics=critics)
+    critics = {name: Critic(few, GoalValue()) for name in ("value", "high_value")}
+    recipe = replace(ota(), actor=Policy(few, Hierarchical()), critics=critics)
     engine = Engine(recipe, TASK.spec, 0, Placement())
     batch, _ = batch_of(Relabelled(SMALL, batch=8))
     loss = part(batch, StageView(engine.models, batch, frozenset(), Draw(0)))

@@ -336,7 +336,7 @@ def test_a_score_is_the_mean_value_along_the_model_and_standing_becomes_it() -> 
 
 
 def test_actions_beyond_the_bounds_are_worth_what_is_carried_out() -> None:
-    q: Any = Critic(Perceptron((8,)), Critic(Perceptron(), ClampedQ())).build(SPEC)
+    q: Any = Critic(Perceptron((8,)), ClampedQ()).build(SPEC)
     seen = {"observation": torch.randn(4, 1, 3)}
     torch.testing.assert_close(q(seen, torch.full((4, 1, 2), 9.0)), q(seen, torch.full((4, 1, 2), 2.0)))
 

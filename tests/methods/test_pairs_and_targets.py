@@ -336,7 +336,7 @@ def test_a_beam_on_a_table_is_greedy_at_width_one_and_exact_when_wide() -> None:
 def small_language_model() -> tuple[Any, Any]:
     task = addition(1)
     torch.manual_seed(3)
-    actor = Policy(Policy(Transformer(16, 1, 2))).build(task.spec)
+    actor = Policy(Transformer(16, 1, 2)).build(task.spec)
     with torch.no_grad():
         for parameter in actor.parameters():
             parameter.add_(0.5 * torch.randn_like(parameter))

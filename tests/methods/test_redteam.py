@@ -236,7 +236,7 @@ def test_static_opponents() -> None:
 # ---------------------------------------------------------------------------------------------------- learning
 def test_recorded_log_probabilities_are_recomputed_in_both_roles() -> None:
     torch.manual_seed(3)
-    actor = Policy(Policy(Transformer(16, 1, 2))).build(TASK.spec)
+    actor = Policy(Transformer(16, 1, 2)).build(TASK.spec)
     fresh = TASK.play(actor, STARTS, SAMPLES, Draw(2), split=0, greedy=False)
     again = actor.score(fresh, frozenset({Need.LOGP})).logp
     assert torch.allclose(again, fresh.logp, atol=1e-5)
@@ -274,7 +274,7 @@ def test_roles_are_credited_apart() -> None:
 def test_a_step_of_self_play_trains_both_roles(supervised: int) -> None:
     method = catalogue.methods()["self-redteam"]
     recipe = method.recipe(supervised=supervised)
-    recipe = replace(recipe, actor=Policy(Policy(Transformer(16, 1, 2))))
+    recipe = replace(recipe, actor=Policy(Transformer(16, 1, 2)))
     recipe = recipe.set("rollout.num_starts", 4).set("rollout.group_size", 2)
     loop = Loop(recipe, TASK, seed=0, num_steps=2)
     before = loop.engine.flats["actor"].values.clone()

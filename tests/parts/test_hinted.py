@@ -34,7 +34,7 @@ def test_a_hint_is_the_prompt_and_a_share_of_the_demonstration() -> None:
 @pytest.mark.parametrize("onto", [True, False])
 def test_failed_groups_come_again_under_the_prompt_that_is_trained(onto: bool) -> None:
     rollout = Hinted(Episodes(3, 2), DemonstrationPrefix(1.0), group_size=4, onto_prompt=onto)
-    recipe = replace(recipes.grpo(), actor=Policy(Policy(Transformer(16, 1, 2))), rollout=rollout)
+    recipe = replace(recipes.grpo(), actor=Policy(Transformer(16, 1, 2)), rollout=rollout)
     loop = Loop(recipe, TASK, seed=0, num_steps=1)
     fresh = loop.step().fresh
     assert fresh is not None

@@ -44,7 +44,7 @@ from assay.runs import catalogue
 from tests.proof.examples import EXAMPLES
 
 VARIANTS: tuple[tuple[str, Any], ...] = (
-    ("actor", Policy(Policy(Transformer(width=16, layers=1, heads=2, pack_to=16)))),
+    ("actor", Policy(Transformer(width=16, layers=1, heads=2, pack_to=16))),
     ("actor", Policy(Scaled())),
     ("actor", Policy(Scaled(), Greedy())),
     ("actor", Policy(Trees())),

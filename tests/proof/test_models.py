@@ -86,7 +86,7 @@ def test_a_sound_actor_obeys_every_law() -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "spec"), [(Perceptron((8,)), CHOICES), (Perceptron((8,)), TORQUES), (Policy(Transformer(8, 1, 2)), TOKENS)]
+    ("body", "spec"), [(Perceptron((8,)), CHOICES), (Perceptron((8,)), TORQUES), (Transformer(8, 1, 2), TOKENS)]
 )
 def test_a_module_can_be_checked_as_it_is(body: Body, spec: Spec) -> None:
     torch.manual_seed(3)

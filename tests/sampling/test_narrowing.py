@@ -167,7 +167,7 @@ ROLLOUTS: list[tuple[str, Any]] = [
 
 def small_actor(task: Any) -> Any:
     torch.manual_seed(0)
-    return Policy(Policy(Transformer(width=32, layers=2, heads=2))).build(task.spec)
+    return Policy(Transformer(width=32, layers=2, heads=2)).build(task.spec)
 
 
 def gathered(name: str, rollout: Any) -> tuple[Any, Experience]:
@@ -213,7 +213,7 @@ def test_a_task_without_tokens_is_refused() -> None:
 # ----------------------------------------------------------------------------------------------------- recipes
 def test_a_recipe_samples_and_is_evaluated_so() -> None:
     task = catalogue.find_task("sorting-3")
-    small = Policy(Policy(Transformer(width=32, layers=2, heads=2)))
+    small = Policy(Transformer(width=32, layers=2, heads=2))
     recipe = replace(recipes.grpo(), actor=small, rollout=Narrowed(Episodes(4, 4), HOW), wrapper=HOW)
     loop = Loop(recipe, task, seed=0, num_steps=2)
     step = loop.step()
@@ -249,7 +249,7 @@ def test_a_cold_policy_scores_as_the_greedy_one() -> None:
 
 
 def test_a_run_takes_both(tmp_path: Any) -> None:
-    small = Policy(Policy(Transformer(width=32, layers=2, heads=2)))
+    small = Policy(Transformer(width=32, layers=2, heads=2))
     recipe = replace(recipes.grpo(), actor=small, rollout=Narrowed(Episodes(4, 4), HOW), wrapper=HOW)
     run = assay.train(recipe, "sorting-3", steps=1, warmup=5, out=tmp_path, mode=Mode.SILENT)
     assert run.after.count == 256

@@ -36,7 +36,7 @@ LIMIT, WAY = torch.full((24,), NEW), Way(WORDS.eos)
 
 def small_actor() -> Any:
     torch.manual_seed(0)
-    return Policy(Policy(Transformer(width=32, layers=2, heads=2))).build(TASK.spec).double()
+    return Policy(Transformer(width=32, layers=2, heads=2)).build(TASK.spec).double()
 
 
 def decoded(actor: Any, greedy: bool = False) -> Experience:

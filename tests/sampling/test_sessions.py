@@ -43,7 +43,7 @@ SIZES = [(24, 300, 4, 16), (24, 300, 4, 1), (5, 90, 4, 3), (24, 34, 4, 5), (12, 
 
 def small_actor(task: Any = TASK) -> Any:
     torch.manual_seed(0)
-    return Policy(Policy(Transformer(width=32, layers=2, heads=2))).build(task.spec).double()
+    return Policy(Transformer(width=32, layers=2, heads=2)).build(task.spec).double()
 
 
 def sampler(actor: Any, size: tuple[int, int, int, int] = SIZES[0], longest: int = 120) -> Sampler:
