@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,53 +26,46 @@ def flat(context: Context) -> Context:
     return {name: column.flatten(0, 1) for name, column in context.items()}
 
 
-@dataclass
 class Rows:
-    """A batch's decisions as rows, each with its own task z, the same for all terms of an update."""
+    """A batch's decisions as rows, each with its own task z, the same for all terms of an update.
 
-    batch: Experience
-    view: View
-    name: str = "actor"
+    `now` and `after` are their contexts, `action` the recorded actions, `weight` [R] is 1 for a decision, else 0.
+    """
 
-    @cached_property
-    def model(self) -> Any:
-        """Returns the model with F, B and pi_z."""
-        return self.view.model(self.name)
-
-    @cached_property
-    def now(self) -> Context:
-        """Returns the contexts."""
-        return flat(self.batch.now.context)
+    def __init__(self, batch: Experience, view: View, name: str = "actor") -> None:
+        self.batch, self.view, self.model = batch, view, view.model(name)
+        self.now, self.after = flat(batch.now.context), flat(batch.after.context)
+        self.action, self.weight = batch.now.action.flatten(0, 1), batch.now.weight.flatten()
 
     @cached_property
-    def after(self) -> Context:
-        """Returns the next contexts."""
-        return flat(self.batch.after.context)
+    def z(self) -> Tensor:
+        """Returns tasks [R, D], without gradient."""
+        uniform = self.uniform(self.model.size + 1, tag=3)
+        z: Tensor = self.model.tasks(self.batch.now.context["goal"], uniform).flatten(0, 1)
+        return z
 
     @cached_property
-    def action(self) -> Tensor:
-        """Returns the recorded actions."""
-        return self.batch.now.action.flatten(0, 1)
+    def ahead(self) -> Tensor:
+        """Returns F of the recorded decisions, [K, R, D]."""
+        found: Tensor = self.model.forward_of(self.now, self.action, self.z)
+        return found
 
     @cached_property
-    def weight(self) -> Tensor:
-        """Returns 1 for a decision, else 0, [R]."""
-        return self.batch.now.weight.flatten()
+    def back(self) -> Tensor:
+        """Returns B of the next states, [R, D]."""
+        found: Tensor = self.model.backward_of(self.after["achieved"])
+        return found
 
-    @cached_property
+    def uniform(self, *shape: int, tag: int) -> Tensor:
+        """Returns uniform numbers for each decision, [B, T, *shape]."""
+        return self.view.uniform((*self.batch.now.mask.shape, *shape), tag)
+
     def others(self) -> Tensor:
         """Returns the weight of each pair (i, j), [R, R]; 0 on the diagonal, so that sums are means over the other
         rows.
         """
         pairs = self.weight.unsqueeze(1) * self.weight - torch.diag(self.weight)
         return pairs / (self.weight.sum() - 1.0).clamp(min=1.0)
-
-    @cached_property
-    def z(self) -> Tensor:
-        """Returns tasks [R, D], without gradient."""
-        uniform = self.view.uniform((*self.batch.now.mask.shape, self.model.size + 1), tag=3)
-        z: Tensor = self.model.tasks(self.batch.now.context["goal"], uniform).flatten(0, 1)
-        return z
 
     def samples(self, num: int) -> Tensor | None:
         """Returns actions [R, num + 2, A]: uniform, the policy's, the recorded one; None if discrete, where all are
@@ -82,9 +75,9 @@ class Rows:
         if not isinstance(space, Box):
             return None
         low, high = (self.action.new_tensor(bound) for bound in (space.low, space.high))
-        uniform = self.view.uniform((*self.batch.now.mask.shape, num, space.size), tag=4).flatten(0, 1)
+        anything = low + (high - low) * self.uniform(num, space.size, tag=4).flatten(0, 1)
         own = self.model.decide(self.now, self.z).detach()
-        return torch.cat([low + (high - low) * uniform, torch.stack([own, self.action], 1)], 1)
+        return torch.cat([anything, torch.stack([own, self.action], 1)], 1)
 
 
 @dataclass(frozen=True)
@@ -111,17 +104,16 @@ class MeasureLoss(OverTransitions, CriticLoss):
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squares over pairs minus the diagonal."""
         rows, target, now = Rows(batch, view, self.actor), view.model(self.target), batch.now
-        model, z, after = rows.model, rows.z, rows.after
+        after, z, others = rows.after, rows.z, rows.others()
         with torch.no_grad():
-            noise = view.uniform((*now.mask.shape, model.num_draws), tag=5).flatten(0, 1)
-            ahead = target.forward_of(after, model.decide(after, z, noise), z)
+            noise = rows.uniform(rows.model.num_draws, tag=5).flatten(0, 1)
+            ahead = target.forward_of(after, rows.model.decide(after, z, noise), z)
             onward = (ahead @ target.backward_of(after["achieved"]).T).mean(0)
             onward = self.discount * onward * (~now.terminal).flatten().unsqueeze(1)
-        measure = model.forward_of(rows.now, rows.action, z) @ model.backward_of(after["achieved"]).T
-        squares = 0.5 * ((measure - onward).square() * rows.others).sum()
+        measure = rows.ahead @ rows.back.T
+        squares = 0.5 * ((measure - onward).square() * others).sum()
         arrived = (measure.diagonal(dim1=1, dim2=2) * rows.weight).sum()
-        mass = (measure.detach().mean(0) * rows.others).sum()
-        metrics = {"mass": (mass, now.num_decisions)}
+        metrics = {"mass": ((measure.detach().mean(0) * others).sum(), now.num_decisions)}
         return Loss(squares - arrived, self.count(batch), metrics)
 
 
@@ -140,8 +132,8 @@ class Orthonormal(OverTransitions, CriticLoss):
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squares over pairs minus the lengths."""
         rows = Rows(batch, view, self.actor)
-        back = rows.model.backward_of(rows.after["achieved"])
-        loss = ((back @ back.T).square() * rows.others).sum() - 2.0 * (back.square().sum(-1) * rows.weight).sum()
+        back = rows.back
+        loss = ((back @ back.T).square() * rows.others()).sum() - 2.0 * (back.square().sum(-1) * rows.weight).sum()
         return Loss(self.weight * loss, self.count(batch))
 
 
@@ -161,33 +153,29 @@ class ConservativeValues(OverTransitions, CriticLoss):
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the soft maximum over actions minus the recorded action's value."""
         rows = Rows(batch, view, self.actor)
-        every = (rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) * rows.z.unsqueeze(-2)).sum(-1)
-        taken = (rows.model.forward_of(rows.now, rows.action, rows.z) * rows.z).sum(-1)
-        penalty = ((every.logsumexp(-1) - taken) * rows.weight).sum()
+        every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z)
+        penalty = self.gaps(rows, every).sum()
         metrics = {"penalty": (penalty.detach() / len(every), batch.now.num_decisions)}
         return Loss(self.weight * penalty, self.count(batch), metrics)
 
+    def gaps(self, rows: Rows, every_KRND: Tensor) -> Tensor:
+        """Returns the weighted differences of every decision, [K, R]."""
+        values = (every_KRND * rows.z.unsqueeze(-2)).sum(-1)
+        return (values.logsumexp(-1) - (rows.ahead * rows.z).sum(-1)) * rows.weight
+
 
 @dataclass(frozen=True)
-class ConservativeMeasures(OverTransitions, CriticLoss):
+class ConservativeMeasures(ConservativeValues):
     """ConservativeValues with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
 
-    weight: float = 1.0
-    num_samples: int = 8
-    actor: str = model_name("actor")
     together: ClassVar[str | None] = "source"
     breaks: ClassVar[dict[str, str]] = {
         "targets": "future states are those after the batch's decisions: B(s') is trained",
         "ends": "it is about states, however the step that led there ended",
     }
 
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the soft maximum over actions minus the recorded action's value, for every future state."""
-        rows = Rows(batch, view, self.actor)
-        back = rows.model.backward_of(rows.after["achieved"])
-        every = rows.model.forwards(rows.now, rows.samples(self.num_samples), rows.z) @ back.T
-        taken = rows.model.forward_of(rows.now, rows.action, rows.z) @ back.T
+    def gaps(self, rows: Rows, every_KRND: Tensor) -> Tensor:
+        """Returns the weighted differences of every decision and future state, [K, R, R]."""
+        measures = every_KRND @ rows.back.T
         pairs = rows.weight.unsqueeze(1) * rows.weight / rows.weight.sum().clamp(min=1.0)
-        penalty = ((every.logsumexp(-2) - taken) * pairs).sum()
-        metrics = {"penalty": (penalty.detach() / len(every), batch.now.num_decisions)}
-        return Loss(self.weight * penalty, self.count(batch), metrics)
+        return (measures.logsumexp(-2) - rows.ahead @ rows.back.T) * pairs
