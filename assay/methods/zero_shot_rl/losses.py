@@ -14,16 +14,24 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
-from assay.core.slots import CriticLoss, View
+from assay.core.slots import CriticLoss, Objective, View
 from assay.core.spaces import Box, Context
+from assay.methods.zero_shot_rl.models import ForwardBackward
 from assay.parts.aggregations import OverTransitions
 
 
 def flat(context: Context) -> Context:
     """Flattens the columns of a context to rows."""
     return {name: column.flatten(0, 1) for name, column in context.items()}
+
+
+def tasks_of(model: ForwardBackward, batch: Experience, view: View) -> Tensor:
+    """Returns a task for each decision, [B, T, D], without gradient; the same for all terms of an update."""
+    uniform = view.uniform((*batch.now.mask.shape, model.size + 1), tag=3)
+    return model.tasks(batch.now.context["goal"], uniform)
 
 
 class Rows:
@@ -33,55 +41,54 @@ class Rows:
     """
 
     def __init__(self, batch: Experience, view: View, name: str = "actor") -> None:
-        self.batch, self.view, self.model = batch, view, view.model(name)
+        self.batch, self.view = batch, view
+        self.model: ForwardBackward = view.model(name)
         self.now, self.after = flat(batch.now.context), flat(batch.after.context)
         self.action, self.weight = batch.now.action.flatten(0, 1), batch.now.weight.flatten()
 
     @cached_property
     def z(self) -> Tensor:
         """Returns tasks [R, D], without gradient."""
-        uniform = self.uniform(self.model.size + 1, tag=3)
-        z: Tensor = self.model.tasks(self.batch.now.context["goal"], uniform).flatten(0, 1)
-        return z
+        return tasks_of(self.model, self.batch, self.view).flatten(0, 1)
 
     @cached_property
     def ahead(self) -> Tensor:
         """Returns F of the recorded decisions, [K, R, D]."""
-        found: Tensor = self.model.forward_of(self.now, self.action, self.z)
-        return found
+        return self.model.forward_of(self.now, self.action, self.z)
 
     @cached_property
     def back(self) -> Tensor:
         """Returns B of the next states, [R, D]."""
-        found: Tensor = self.model.backward_of(self.after["achieved"])
-        return found
-
-    def uniform(self, *shape: int, tag: int) -> Tensor:
-        """Returns uniform numbers for each decision, [B, T, *shape]."""
-        return self.view.uniform((*self.batch.now.mask.shape, *shape), tag)
+        return self.model.backward_of(self.after["achieved"])
 
     def others(self) -> Tensor:
-        """Returns the weight of each pair (i, j), [R, R]; 0 on the diagonal, so that sums are means over the other
-        rows.
-        """
+        """Returns the weight of each pair (i, j), [R, R]; 0 on the diagonal: sums are means over the other rows."""
         pairs = self.weight.unsqueeze(1) * self.weight - torch.diag(self.weight)
         return pairs / (self.weight.sum() - 1.0).clamp(min=1.0)
 
     def samples(self, num: int) -> Tensor | None:
-        """Returns actions [R, num + 2, A]: uniform, the policy's, the recorded one; None if discrete, where all are
-        listed.
-        """
+        """Returns actions [R, num + 2, A]: uniform, the policy's, the recorded one; None if all can be listed."""
         space = self.model.space
         if not isinstance(space, Box):
             return None
         low, high = (self.action.new_tensor(bound) for bound in (space.low, space.high))
-        anything = low + (high - low) * self.uniform(num, space.size, tag=4).flatten(0, 1)
+        uniform = self.view.uniform((*self.batch.now.mask.shape, num, space.size), tag=4).flatten(0, 1)
         own = self.model.decide(self.now, self.z).detach()
-        return torch.cat([anything, torch.stack([own, self.action], 1)], 1)
+        return torch.cat([low + (high - low) * uniform, torch.stack([own, self.action], 1)], 1)
+
+
+class OverPairs(OverTransitions):
+    """A term over pairs of a decision and a next state of the batch, which therefore stays whole."""
+
+    together: ClassVar[str | None] = "source"
+    breaks: ClassVar[dict[str, str]] = {
+        "targets": "next states are what is predicted: B(s') is trained",
+        "ends": "it is about states, however the step that led there ended",
+    }
 
 
 @dataclass(frozen=True)
-class MeasureLoss(OverTransitions, CriticLoss):
+class MeasureLoss(OverPairs, CriticLoss):
     """sum_k mean_{i != j} (M_k[i, j] - discount T[i, j])^2 / 2 - mean_i M_k[i, i]
 
         M_k[i, j] = F_k(s_i, a_i, z_i) . B(s'_j);   T[i, j] = mean_k F'_k(s'_i, pi_z(s'_i), z_i) . B'(s'_j)
@@ -95,18 +102,13 @@ class MeasureLoss(OverTransitions, CriticLoss):
     discount: float = 0.98
     actor: str = model_name("actor")
     target: str = model_name("target")
-    together: ClassVar[str | None] = "source"
-    breaks: ClassVar[dict[str, str]] = {
-        "targets": "the next observation is what is predicted: B(s') is trained",
-        "ends": "the state that a terminal step arrives in is counted too",
-    }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squares over pairs minus the diagonal."""
         rows, target, now = Rows(batch, view, self.actor), view.model(self.target), batch.now
         after, z, others = rows.after, rows.z, rows.others()
         with torch.no_grad():
-            noise = rows.uniform(rows.model.num_draws, tag=5).flatten(0, 1)
+            noise = view.uniform((*now.mask.shape, rows.model.num_draws), tag=5).flatten(0, 1)
             ahead = target.forward_of(after, rows.model.decide(after, z, noise), z)
             onward = (ahead @ target.backward_of(after["achieved"]).T).mean(0)
             onward = self.discount * onward * (~now.terminal).flatten().unsqueeze(1)
@@ -118,16 +120,11 @@ class MeasureLoss(OverTransitions, CriticLoss):
 
 
 @dataclass(frozen=True)
-class Orthonormal(OverTransitions, CriticLoss):
+class Orthonormal(OverPairs, CriticLoss):
     """weight * (mean_{i != j} (B(s'_i) . B(s'_j))^2 - 2 mean_i |B(s'_i)|^2): least where E[B B^T] is the identity."""
 
     weight: float = 1.0
     actor: str = model_name("actor")
-    together: ClassVar[str | None] = "source"
-    breaks: ClassVar[dict[str, str]] = {
-        "targets": "it has no target: B(s') itself is trained",
-        "ends": "it is about states, however the step that led there ended",
-    }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the squares over pairs minus the lengths."""
@@ -165,17 +162,38 @@ class ConservativeValues(OverTransitions, CriticLoss):
 
 
 @dataclass(frozen=True)
-class ConservativeMeasures(ConservativeValues):
+class ConservativeMeasures(OverPairs, ConservativeValues):
     """ConservativeValues with F_k(s, a, z) . B(s'_j) in place of F_k . z, mean over all j: MC-FB (arXiv:2309.15178)."""
-
-    together: ClassVar[str | None] = "source"
-    breaks: ClassVar[dict[str, str]] = {
-        "targets": "future states are those after the batch's decisions: B(s') is trained",
-        "ends": "it is about states, however the step that led there ended",
-    }
 
     def gaps(self, rows: Rows, every_KRND: Tensor) -> Tensor:
         """Returns the weighted differences of every decision and future state, [K, R, R]."""
         measures = every_KRND @ rows.back.T
         pairs = rows.weight.unsqueeze(1) * rows.weight / rows.weight.sum().clamp(min=1.0)
         return (measures.logsumexp(-2) - rows.ahead @ rows.back.T) * pairs
+
+
+@dataclass(frozen=True)
+class MaximizeMeasure(OverTransitions, Objective):
+    """-min_k F_k(s, pi_z(s), z) . z, with gradient into pi_z alone (arXiv:2209.14935); for continuous actions.
+
+    Only the gradient is that of this loss: the reported value is slope times actions. The metric `q` is min_k F_k .
+    z.
+    """
+
+    actor: str = model_name("actor")
+    first_order: ClassVar[bool] = False
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the slope of F . z at the policy's actions, times the actions: no gradient for F and B."""
+        now, model = batch.now, view.model(self.actor)
+        if not isinstance(model.space, Box):
+            raise AssayError("MaximizeMeasure is for continuous actions. Drop it for discrete ones, chosen by F . z")
+        z = tasks_of(model, batch, view)
+        action = model.decide(now.context, z)
+        with torch.enable_grad():
+            given = action.detach().requires_grad_()
+            value = (model.forward_of(now.context, given, z) * z).sum(-1).amin(0)
+            (slope,) = torch.autograd.grad((value * now.weight).sum(), given)
+        metrics = {"q": ((value.detach() * now.weight).sum(), now.num_decisions)}
+        return Loss(-(slope * action).sum(), self.count(batch), metrics)
