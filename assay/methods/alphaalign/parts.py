@@ -11,7 +11,8 @@ from torch import Tensor
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene
 from assay.core.verifier import Verifier
-from assay.parts.rewards.combine import Rescored, uniform_of
+from assay.parts.rewards.combine import Rescored
+from assay.parts.rewards.function import uniform_of
 from assay.parts.rewards.text import by_text, check_text
 
 

@@ -13,7 +13,8 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Choice, Reward, Scene
 from assay.core.verifier import Verifier
-from assay.parts.rewards.combine import Rescored, placed, uniform_of
+from assay.parts.rewards.combine import Rescored, placed
+from assay.parts.rewards.function import uniform_of
 from assay.parts.rewards.labels import check_labels, labels_of, log_by_label
 
 SMALLEST = 1e-6

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Choice, Reward, Scene
 from assay.core.verifier import VERIFIED, Verifier
-from assay.ops import groups, random
+from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
 
 
@@ -55,7 +54,7 @@ def applied(
 ) -> tuple[Experience, dict[str, Tensor]]:
     """Returns the experience with the columns `reward/NAME`, and the reward [B, T] of each component by name.
 
-    `score` is the task's own if one of the components is the verifier; otherwise there is none, whatever they write.
+    `score` is the task's own if one of the components is the verifier; otherwise the column is dropped.
     """
     values: dict[str, Tensor] = {}
     base = experience
@@ -192,10 +191,3 @@ def placed(experience: Experience, total_B: Tensor) -> Experience:
     """Writes one number per row as the reward of its last decision; `score` stays the task's own if it is set."""
     rewarded = on_last_decision(experience, total_B.to(experience.reward.dtype))
     return rewarded.add({"score": experience.extra["score"]}) if "score" in experience.extra else rewarded
-
-
-def uniform_of(experience: Experience, scene: Scene) -> Tensor:
-    """Returns a uniform number for each (start, sample) at this step, [B] float64."""
-    start, sample = (experience.column(name).cpu().numpy() for name in ("start", "sample"))
-    drawn = torch.from_numpy(np.asarray(random.uniform(scene.draw, start, sample)))
-    return drawn.to(experience.mask.device)

@@ -76,7 +76,7 @@ def matches(pairs: Any) -> list[tuple[float, float]]:
 
 
 def argument(name: str, kind: Any) -> Any:
-    """Returns a value for an argument of a declared type; raises NoArgumentError if there is none."""
+    """Returns a value for an argument of a declared type; raises NoArgumentError if no value is known."""
     batch = build(TORQUES, EPISODES)
     made: dict[Any, Callable[[], Any]] = {
         Tensor: lambda: tensor_of(name, batch), float: lambda: 0.1, int: lambda: NUMBERS.get(name, 5),
