@@ -181,7 +181,6 @@ class MaximizeMeasure(OverTransitions, Objective):
     """
 
     actor: str = model_name("actor")
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is F . z, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:

@@ -32,7 +32,6 @@ class AdvantageRegression(OverTransitions, Objective):
     q: str = model_name("q_target")
     value: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
