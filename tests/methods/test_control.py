@@ -457,13 +457,13 @@ def test_recoils_critic_is_contrast_and_consistency() -> None:
     assert torch.allclose(found.sum / found.count, expected)
 
 
-def test_sharpness_zero_is_cloning() -> None:
+def test_inverse_temperature_zero_is_cloning() -> None:
     batch, logp = stream_of(5), normal(9, 1, 6).requires_grad_()
     models = {"value": lambda context: torch.zeros(1, 5).double(), "q_target": lambda c, a: normal(4, 2, 1, 5)}
     view = Models(models, Scored(logp * batch.mask))
-    weighted, plain = AdvantageRegression(sharpness=0.0)(batch, view), LogLikelihood()(batch, view)
+    weighted, plain = AdvantageRegression(inverse_temperature=0.0)(batch, view), LogLikelihood()(batch, view)
     assert torch.allclose(weighted.sum, plain.sum)
-    limited = AdvantageRegression(sharpness=1e6, limit=10.0)(batch, view)
+    limited = AdvantageRegression(inverse_temperature=1e6, limit=10.0)(batch, view)
     assert float(torch.autograd.grad(limited.sum, logp)[0].abs().max()) <= 10.0 + 1e-9
 
 

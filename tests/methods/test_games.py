@@ -14,11 +14,12 @@ from assay.core.record import Draw, Experience, InfraFault, Need, Score, concate
 from assay.core.slots import DemonstratedTask, GameTask, Scene
 from assay.engine import evaluation
 from assay.engine.loop import Loop
+from assay.methods.advantage_alignment_llm.credit import AlignAdvantages, LeaveOneOutToGo
+from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
 from assay.methods.self_redteam.rollout import FixedOpponents
 from assay.ops import groups
 from assay.parts.aggregations import SequenceMean, SequenceSum
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
-from assay.parts.credit.players import AlignAdvantages, LeaveOneOutToGo, PlayerDeviation, PlayerMean
 from assay.parts.credit.shaping import Informative
 from assay.parts.credit.temporal import Gae, RewardToGo, Whiten
 from assay.parts.rollouts.episodes import Episodes

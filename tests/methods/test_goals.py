@@ -17,13 +17,14 @@ from assay.engine.placement import Placement
 from assay.methods.ota.base import ota
 from assay.methods.ota.claims import LineView, line_rows
 from assay.methods.ota.fits import ExpectileByTarget
+from assay.methods.ota.goals import Ahead
 from assay.methods.ota.models import GoalValue, Hierarchical
 from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
-from assay.parts.sources.relabelled import Ahead, Mixed, Places, Play, Relabelled
+from assay.parts.sources.relabelled import Mixed, Places, Play, Relabelled
 from assay.parts.targets.one_step import NextValue
 from assay.runs import catalogue
 from assay.tasks.tabular.grids import FOUR_ROOMS
@@ -148,8 +149,8 @@ def test_both_levels_together_are_the_low_one_towards_the_proposal() -> None:
     )
 
 
-@pytest.mark.parametrize("part", [TowardsSubgoal(sharpness=0.0), ProposeSubgoal(sharpness=0.0)])
-def test_without_sharpness_a_level_is_cloned_and_nothing_flows_into_values(part) -> None:
+@pytest.mark.parametrize("part", [TowardsSubgoal(inverse_temperature=0.0), ProposeSubgoal(inverse_temperature=0.0)])
+def test_at_inverse_temperature_zero_a_level_is_cloned_and_nothing_flows_into_values(part) -> None:
     few = Perceptron((8,))
     critics = {name: Critic(few, GoalValue()) for name in ("value", "high_value")}
     recipe = replace(ota(), actor=Policy(few, Hierarchical()), critics=critics)

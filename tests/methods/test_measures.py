@@ -15,9 +15,15 @@ from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
 from assay.methods.zero_shot_rl.base import forward_backward
 from assay.methods.zero_shot_rl.claims import KnownProcess, Tables, TablesView
-from assay.methods.zero_shot_rl.critics import ConservativeMeasures, ConservativeValues, MeasureLoss, Orthonormal, Rows
+from assay.methods.zero_shot_rl.losses import (
+    ConservativeMeasures,
+    ConservativeValues,
+    MaximizeMeasure,
+    MeasureLoss,
+    Orthonormal,
+    Rows,
+)
 from assay.methods.zero_shot_rl.models import ForwardBackwardActor
-from assay.methods.zero_shot_rl.objectives import MaximizeMeasure
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.sources.relabelled import Play, Relabelled

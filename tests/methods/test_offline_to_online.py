@@ -22,6 +22,7 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods.td3_bc.base import td3_bc
 from assay.methods.uni_o4.base import uni_o4
+from assay.methods.uni_o4.credit import CriticAdvantage
 from assay.methods.uni_o4.models import ClampedQ, Committee
 from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.wsrl.base import wsrl
@@ -29,7 +30,6 @@ from assay.models.bodies.normalised import Normalised, NormedEnsemble
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic, Policy
-from assay.parts.credit.judged import CriticAdvantage
 from assay.parts.critics.conservative import Conservative
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Log, Logged

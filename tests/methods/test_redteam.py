@@ -14,10 +14,10 @@ from assay.core.record import Draw, Experience, Need
 from assay.core.slots import DemonstratedTask, GameTask
 from assay.engine import evaluation
 from assay.engine.loop import Loop
+from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.credit.outcome import OutcomeCredit
-from assay.parts.credit.players import PlayerDeviation, PlayerMean
 from assay.runs import catalogue
 from assay.tasks.language.obfuscation import FORBIDDEN, LETTERS, OBFUSCATIONS, is_harmful, obfuscated, read_back
 from assay.tasks.language.redteam import (

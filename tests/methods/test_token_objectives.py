@@ -18,6 +18,7 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods import clip_cov, nft, rec, rover
 from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
+from assay.methods.clip_cov.regularizers import KlWhereMarked
 from assay.methods.nft.credit import PopulationDeviation
 from assay.methods.nft.objectives import NegativeAware, odds_of_centred, odds_of_scaled
 from assay.methods.rec.credit import DropSurplusNegatives
@@ -33,12 +34,12 @@ from assay.methods.rec.objectives import (
     TwoSide,
     Weight,
 )
+from assay.methods.rec.regularizers import KlToBehaviour, forward
 from assay.methods.rover.objectives import UniformLogp, UniformValue, uniform_logp
 from assay.models.heads.categorical import SoftmaxTable
 from assay.ops import divergences
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.trust import Clip
-from assay.parts.regularizers.behaviour import KlToBehaviour, KlWhereMarked, forward
 from assay.proof.laws.cases import CHOICES, RAGGED, TOKENS, build
 from assay.recipes.defaults import CONTROL, LANGUAGE, TABLE
 from assay.runs import catalogue

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need, State
+from assay.core.record import Experience, State
 from assay.core.slots import Credit, RowStatistic, Scene
 from assay.ops import groups
 
@@ -86,7 +86,6 @@ class OutcomeCredit(Credit):
 
     baseline: RowStatistic = GroupMean()
     scale: RowStatistic = NoScale()
-    needs: ClassVar[frozenset[Need]] = frozenset()
     breaks: ClassVar[dict[str, str]] = {}
     writes: ClassVar[tuple[str, ...]] = ("advantage", "outcome")
 

@@ -93,17 +93,6 @@ class Mixed(Goals):
 
 
 @dataclass(frozen=True)
-class Ahead(Goals):
-    """The state `steps` later in the episode, or its last one."""
-
-    steps: int = 25
-
-    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
-        """Returns goals at the same distance for every row."""
-        return Places(episode, np.minimum(time + self.steps, size[1]), np.ones_like(time, dtype=bool))
-
-
-@dataclass(frozen=True)
 class Relabelled(Source):
     """Yields `updates` batches per step of `batch` rows of play data; each jumps `jump` steps, never past its goal.
 

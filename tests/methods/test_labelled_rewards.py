@@ -13,9 +13,11 @@ from assay.core.errors import AssayError
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
-from assay.parts.rewards.noisy import NoisyChannel, Rates
-from assay.parts.rewards.tables import ByVerdict
-from assay.parts.rewards.text import Matches, Says
+from assay.methods.alphaalign.parts import Says
+from assay.methods.noisy_rlvr.parts import NoisyChannel, Rates
+from assay.methods.open_rs.parts import CosineLength
+from assay.methods.salu.parts import ByVerdict
+from assay.parts.rewards.text import Matches
 from assay.runs import catalogue
 from assay.tasks.language.mixture import easy_and_hard
 from assay.tasks.language.textfile import textfile
@@ -72,6 +74,11 @@ def test_phrases_before_the_answer_do_not_count() -> None:
     assert Says(("NO",), after=":")(rows, Scene(task)).reward.sum(1).tolist() == [0.0, 1.0, 1.0, 0.0]
     with pytest.raises(AssayError, match="not a regular expression"):
         Matches("(")(rows, Scene(task))
+
+
+def test_a_limit_of_no_tokens_is_refused() -> None:
+    with pytest.raises(AssayError, match="max_length is 0"):
+        CosineLength(max_length=0)
 
 
 def test_the_channel_errs_at_its_rates_by_kind_and_logs_the_truth() -> None:

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, State
+from assay.core.record import Experience
 from assay.core.slots import Reward, Scene
 from assay.core.verifier import Verifier
-from assay.parts.rewards.combine import placed
+from assay.parts.rewards.combine import Rescored
 
 
 @dataclass(frozen=True)
-class CosineLength(Reward):
+class CosineLength(Rescored):
     """Scales an outcome by length: reward = long + (short - long) * (1 + cos(pi * n / max_length)) / 2.
 
     n counts the row's decisions, at most max_length (unclamped, the cosine would pay twice that length like none).
@@ -29,22 +29,18 @@ class CosineLength(Reward):
     right: tuple[float, float] = (1.0, 0.5)
     wrong: tuple[float, float] = (0.0, -0.5)
 
-    def init(self, scene: Scene) -> State:
-        """Returns the state of the reward inside."""
+    def __post_init__(self) -> None:
         if self.max_length < 1:
             raise AssayError(f"CosineLength.max_length is {self.max_length}; give at least 1")
-        return {"inside": self.reward.init(scene)}
 
     def worth(self, is_right_B: Tensor, length_B: Tensor) -> Tensor:
-        """The reward of rows of these lengths, [B]."""
+        """Returns the reward of rows of these lengths, [B]."""
         share = (1.0 + torch.cos(pi * (length_B / self.max_length).clamp(max=1.0))) / 2.0
         short, long = (torch.where(is_right_B, *pair) for pair in zip(self.right, self.wrong, strict=True))
         return long + (short - long) * share
 
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with the scaled outcomes."""
-        rewarded = self.reward(experience, scene, state["inside"])
+    def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
+        """Returns the scaled outcomes."""
         is_cut = (rewarded.truncated & rewarded.mask).any(1)
-        is_right = ((rewarded.reward * rewarded.mask).sum(1) > 0.5) & ~is_cut
         length = torch.where(is_cut, self.max_length, rewarded.mask.sum(1)).to(rewarded.reward.dtype)
-        return placed(rewarded, self.worth(is_right, length))
+        return self.worth((total_B > 0.5) & ~is_cut, length)

@@ -1,4 +1,4 @@
-"""What an answer is worth by the prompt's label and a verdict of several outcomes. Axes: B sequences."""
+"""What an answer is worth by label, verdict and confidence. Axes: B sequences, T decisions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,22 @@ from assay.core.slots import Reward, Scene
 from assay.core.verifier import Verifier
 from assay.parts.rewards.combine import applied, placed, states_of
 from assay.parts.rewards.labels import check_labels, labels_of
+
+
+@dataclass(frozen=True)
+class Confidence(Reward):
+    """reward = exp(mean over decisions of log pi(a_t)): the geometric-mean probability of what was written, in [0, 1].
+
+    Taken from the log-probabilities recorded when acting, so that it stays the same while the policy is updated, and
+    carries no gradient. As a factor of a `Product` it scales another reward. Degenerate: no decision gives no reward.
+    """
+
+    @torch.no_grad()
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with each row's confidence on its last decision."""
+        mask = experience.mask
+        mean = torch.where(mask, experience.logp, 0.0).sum(1) / mask.sum(1).clamp(min=1)
+        return placed(experience, mean.exp())
 
 
 @dataclass(frozen=True)

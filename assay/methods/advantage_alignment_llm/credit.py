@@ -6,14 +6,14 @@ column `turn` numbers them; without it every decision is a turn of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need, State
-from assay.core.slots import Credit, RowStatistic, Scene
+from assay.core.record import Experience, State
+from assay.core.slots import Credit, Scene
 from assay.ops import groups, returns
 
 
@@ -45,7 +45,6 @@ class LeaveOneOutToGo(Credit):
     """
 
     discount: float = 1.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"episodes": "credit along time ends with its row, though a turn shares it"}
     writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
@@ -97,7 +96,6 @@ class AlignAdvantages(Credit):
 
     beta: float = 1.0
     discount: float = 0.96
-    needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
@@ -128,36 +126,3 @@ class AlignAdvantages(Credit):
             held.append(carry)
             carry = self.discount * (carry + own_BR[:, turn])
         return torch.stack(held, 1)
-
-
-def by_player(experience: Experience) -> groups.Groups:
-    """Groups all rows of each player; without players all rows form one group."""
-    rows = groups.row_groups(experience)
-    label = torch.zeros_like(rows.index) if experience.player is None else experience.player
-    return replace(groups.groups_of(label, len(experience), label.device), share=rows.share)
-
-
-@dataclass(frozen=True)
-class PlayerMean(RowStatistic):
-    """Mean outcome of all episodes of the row's player, so that roles are not compared with each other.
-
-    Degenerate: without players it is the batch mean.
-    """
-
-    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns one mean per player."""
-        return groups.mean(outcome_B, by_player(experience))
-
-
-@dataclass(frozen=True)
-class PlayerDeviation(RowStatistic):
-    """Standard deviation (n - 1) of the outcomes of the row's player plus `epsilon` (REINFORCE++, arXiv:2501.03262).
-
-    Degenerate: a player with one episode, or with equal outcomes, has scale `epsilon` and advantages of 0.
-    """
-
-    epsilon: float = 1e-4
-
-    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the deviations, never 0."""
-        return groups.deviation(outcome_B, by_player(experience)) + self.epsilon
