@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from assay import recipes
+from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.core.record import Scored
 from assay.core.settings import describe, settings
 from assay.core.slots import Scene
 from assay.engine import evaluation
@@ -24,6 +26,7 @@ from assay.parts.sources.relabelled import Relabelled
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, defaults_of
 from assay.runs import catalogue
 from assay.runs.plan import check_values
+from tests.methods.batches import empty
 
 METHODS = sorted(catalogue.methods())
 TASK_OF_WORLD = {
@@ -157,7 +160,8 @@ def test_bodies_of_base_recipes_are_short() -> None:
                 assert body <= 26, f"{path.name}: {node.name} has {body} lines of body"
 
 
-POLICY_GRADIENTS = ["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "cispo", "ppo", "a2c", "dpo"]
+TOKEN_OBJECTIVES = ["rec", "nft", "clip-cov", "rover"]
+POLICY_GRADIENTS = ["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "cispo", "ppo", "a2c", "dpo", *TOKEN_OBJECTIVES]
 
 
 @pytest.mark.parametrize("name", POLICY_GRADIENTS)
@@ -168,6 +172,27 @@ def test_finds_the_best_arm_of_a_bandit(name: str) -> None:
         loop.step()
     probability = loop.actor.body.table.detach().softmax(-1)[0, -1]
     assert float(probability) > 0.8
+
+
+@pytest.mark.parametrize("key", TOKEN_OBJECTIVES)
+def test_an_empty_mask_gives_no_step(key: str) -> None:
+    recipe = catalogue.methods()[key].recipe(LANGUAGE)
+    batch = recipe.credit[0](empty())
+    for part in recipe.credit[1:]:
+        batch = part(batch)
+    term = recipe.stages[0].objective[0]
+    batch = batch.add({"uniform_logp_old": torch.zeros_like(batch.logp)})
+    logits = torch.zeros(*batch.mask.shape, 7, dtype=torch.float64)
+    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits), {}))
+    assert float(loss.sum) == 0.0
+    assert int(loss.count) == 0
+
+
+@pytest.mark.parametrize("key", TOKEN_OBJECTIVES)
+def test_the_same_parts_serve_tokens_and_control(key: str) -> None:
+    recipe = catalogue.methods()[key].recipe
+    tokens, control = ([type(term) for term in recipe(world).stages[0].terms] for world in (LANGUAGE, CONTROL))
+    assert tokens == control
 
 
 def test_a_wrong_law_would_be_seen() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from assay.app.report import comparison as shown
 from assay.core.errors import AssayError
+from assay.evidence.sequential import SequentialTest
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
 from assay.runs.jobs import Failure, Job, Result, result_of, run_jobs
@@ -225,11 +226,12 @@ def test_a_corrupt_journal_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_sequential_test_chooses_the_number_of_seeds(tmp_path: Path) -> None:
-    outcome = comparison.run(setup(tmp_path / "c", ("rloo", "rloo"), seeds=None))
+    test = SequentialTest(size=2, interims=2)
+    outcome = comparison.run(setup(tmp_path / "c", ("rloo", "rloo"), seeds=None, test=test))
     assert outcome.decision is not None
     assert outcome.decision.finished
     assert [each["verdict"] for each in comparison.decided(outcome.decision)] == ["equal"]
-    assert len(outcome.of("rloo")) == outcome.setup.test.size * outcome.setup.test.interims
+    assert len(outcome.of("rloo")) == test.size * test.interims
 
 
 PARENT = """
