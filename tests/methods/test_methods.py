@@ -1,6 +1,6 @@
 """Every method: builds in each of its worlds, trains two steps, describes itself, and its exact claims hold.
 
-Two steps run in one world a method, that of its default task where it can be made small; with --all-worlds in each.
+Two steps run in one world a method, that of its default task where it can be made small; with --all-cases in each.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def worlds_of(name: str, everywhere: bool) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One case a method, or one a world with --all-worlds."""
+    """One case a method, or one a world with --all-cases."""
     if {"name", "world"} <= set(metafunc.fixturenames):
-        everywhere = metafunc.config.getoption("--all-worlds")
+        everywhere = metafunc.config.getoption("--all-cases")
         cases = [(name, world) for name in METHODS for world in worlds_of(name, everywhere)]
         metafunc.parametrize(("name", "world"), cases)
 
@@ -204,13 +204,16 @@ def test_a_wrong_law_would_be_seen() -> None:
     assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(("name", "steps", "target"), [("ppo", 40, 200.0), ("bc", 40, 300.0)])
+@pytest.mark.parametrize(("name", "steps", "target"), [("ppo", 40, 200.0), ("bc", 20, 300.0)])
 def test_learns_to_balance_a_pole(name: str, steps: int, target: float) -> None:
+    """Two of three seeds reach the target; the third runs only where it decides."""
     task = catalogue.find_task("cartpole")
-    scores = []
+    scores: list[float] = []
     for seed in range(3):
         loop = Loop(catalogue.recipe_for(name, task, {}), task, seed=seed, num_steps=steps)
         for _ in range(steps):
             loop.step()
-        scores.append(evaluation.scores(loop.actor, task, num=10).mean())
-    assert sorted(scores)[1] > target, scores
+        scores.append(float(evaluation.scores(loop.actor, task, num=10).mean()))
+        if sum(score > target for score in scores) == 2:
+            return
+    pytest.fail(f"held-out returns {scores}: at least two must be above {target}")
