@@ -249,6 +249,11 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--stamp", action="store_true", help="compute stamps from short runs on this machine; mark stale verdicts"
     )
+    one.add_argument(
+        "--mutants",
+        action="store_true",
+        help="run the exact claims against wrong versions of the method; writes mutants.json beside its verdict",
+    )
     one.add_argument("--replay", action="store_true", help="renew a stale verdict if seed 0 reproduces its scores")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="stop after this time; run again to resume")
     one.add_argument(

@@ -6,7 +6,7 @@ It is computed from the values, so the list of a method's changes cannot disagre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -104,6 +104,38 @@ def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, 
         both = (new[0][0], lost[0][1], new[0][2])
         pairs = [both if pair is new[0] else pair for pair in pairs if pair is not lost[0]]
     return pairs
+
+
+def taken(node: Any, origin: Any, path: tuple[str, ...]) -> Any:
+    """Returns `node` with the value at `path` as it is in `origin`: swapped, added, or removed if origin has none.
+
+    `path` is that of a `Change` between the two, whichever is the first. With an empty path the result is `origin`.
+    """
+    if not path:
+        return origin
+    name, rest = path[0], path[1:]
+    if isinstance(node, Mapping) and isinstance(origin, Mapping):
+        pairs = [(key, origin.get(key, ABSENT), node.get(key, ABSENT)) for key in {**node, **origin}]
+        kept = {key: taken(mine, other, rest) if key == name else mine for key, other, mine in pairs}
+        return {key: value for key, value in kept.items() if value is not ABSENT}
+    if isinstance(node, tuple) and isinstance(origin, tuple):
+        return taken_in_order(node, origin, name, rest)
+    return replace(node, **{name: taken(getattr(node, name), getattr(origin, name), rest)})
+
+
+def taken_in_order(node: tuple[Any, ...], origin: tuple[Any, ...], name: str, rest: tuple[str, ...]) -> tuple[Any, ...]:
+    """Returns a tuple of parts with the one called `name` as it is in `origin`, an added one at its place there."""
+    found = [pair for pair in aligned(origin, node) if pair[0] == name]
+    if not found:  # the name is that of the other side of a swapped pair
+        found = [(pair[0], pair[2], pair[1]) for pair in aligned(node, origin) if pair[0] == name]
+    (_, other, mine), items = found[0], list(node)
+    value = taken(mine, other, rest) if mine is not ABSENT else other
+    if mine is ABSENT:
+        items.insert(min(len(items), [item is other for item in origin].index(True)), value)
+    else:
+        place = [item is mine for item in node].index(True)
+        items[place : place + 1] = [] if value is ABSENT else [value]
+    return tuple(items)
 
 
 # ---------------------------------------------------------------------------------------------------- text
