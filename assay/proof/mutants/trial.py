@@ -150,7 +150,7 @@ def write(key: str, results: Sequence[Result]) -> Path:
 
 
 def read(key: str) -> dict[str, Any] | None:
-    """Returns the kept summary of a method; None if there is none."""
+    """Returns the kept summary of a method; None without a file."""
     path = catalogue.folder_of(key) / FILE
     return json.loads(path.read_text()) if path.is_file() else None
 
