@@ -1,9 +1,8 @@
-"""Red-teaming: the grammar and its reader, what each player may see, the judge's numbers, and a step of self-play."""
+"""Red-teaming: the grammar and its reader, what each player may see, and the judge's numbers."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,12 +12,10 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import DemonstratedTask, GameTask
 from assay.engine import evaluation
-from assay.engine.loop import Loop
 from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.credit.outcome import OutcomeCredit
-from assay.runs import catalogue
 from assay.tasks.language.obfuscation import FORBIDDEN, LETTERS, OBFUSCATIONS, is_harmful, obfuscated, read_back
 from assay.tasks.language.redteam import (
     ATTACKER,
@@ -268,21 +265,6 @@ def test_roles_are_credited_apart() -> None:
         expected = (outcome[own] - outcome[own].mean()) / (outcome[own].std() + 1e-4)
         found = advantage[own].sum(1) / fresh.mask[own].sum(1)
         assert torch.allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("supervised", [0, 4])
-def test_a_step_of_self_play_trains_both_roles(supervised: int) -> None:
-    method = catalogue.methods()["self-redteam"]
-    recipe = method.recipe(supervised=supervised)
-    recipe = replace(recipe, actor=Policy(Transformer(16, 1, 2)))
-    recipe = recipe.set("rollout.num_starts", 4).set("rollout.group_size", 2)
-    loop = Loop(recipe, TASK, seed=0, num_steps=2)
-    before = loop.engine.flats["actor"].values.clone()
-    steps = [loop.step() for _ in range(2)]
-    assert not [alarm for step in steps for alarm in step.alarms if alarm.stop]
-    assert set(steps[-1].fresh.player.tolist()) == {ATTACKER, DEFENDER}
-    assert not torch.equal(before, loop.engine.flats["actor"].values)
-    assert ("loss/LogLikelihood" in steps[-1].metrics) == bool(supervised)
 
 
 def test_sizes_that_cannot_be_are_refused() -> None:

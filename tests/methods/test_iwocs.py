@@ -1,4 +1,4 @@
-"""Robust policies from ordinary problems: uncertain tasks, worst regimes, max-min actors, programs that stop early."""
+"""Robust policies from ordinary problems: worst regimes, max-min actors, programs that stop early."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
 from assay.core.settings import is_schedule
-from assay.core.slots import Scene, TaskChange, UncertainTask
-from assay.engine import evaluation
+from assay.core.slots import Scene, TaskChange
 from assay.methods.iwocs.base import assembled, iwocs, quick_dqn, trained_before
 from assay.methods.iwocs.claims import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
 from assay.methods.iwocs.models import MaxMin, MaxMinQ
@@ -30,7 +29,7 @@ from assay.runs.run import Run, train
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.stepping import Scripted
 from assay.tasks.tabular.table import action_values
-from assay.tasks.tabular.uncertain import POLES, WINDS, uncertain_cartpole, windy_table
+from assay.tasks.tabular.uncertain import WINDS, windy_table
 from assay.tasks.tabular.uncertain import windy_walk as walk_task
 
 STARTS = np.arange(6)
@@ -66,47 +65,6 @@ def test_the_search_stops_at_once_where_there_is_nothing_to_fear() -> None:
 def test_the_search_ends_with_robust_value_iteration(seed: int) -> None:
     table = windy_walk(seed)
     assert worst_case_search(table).value == pytest.approx(float(table.robust()[0].max()), abs=1e-6)
-
-
-# ---------------------------------------------------------------------------------------------------- tasks
-def test_the_nominal_pole_is_cartpoles() -> None:
-    actor = Scripted(lambda context: (context["observation"][:, 2] + context["observation"][:, 1] > 0).long())
-    task = uncertain_cartpole()
-    mine, theirs = (one.play(actor, STARTS, NONE, Draw(0), split=0, greedy=True) for one in (task, cartpole()))
-    assert torch.equal(mine.mask, theirs.mask)
-    assert torch.allclose(mine.context["observation"], theirs.context["observation"], atol=1e-4)
-
-
-@pytest.mark.parametrize("task", [uncertain_cartpole(), walk_task()])
-def test_held_out_starts_go_through_all_regimes(task: Any) -> None:
-    assert isinstance(task, UncertainTask)
-    assert not isinstance(cartpole(), UncertainTask)
-    starts = np.array([5, 0, 3, 1, 9])
-    expert = task.under(task.regimes[0]).expert
-    played = task.play(Scripted(expert), starts, np.zeros(5, np.int64), Draw(0), split=1, greedy=True)
-    assert played.column("regime").tolist() == [start % len(task.regimes) for start in starts]
-    assert played.column("start").tolist() == starts.tolist()
-    alone = task.under(task.regimes[9 % len(task.regimes)])
-    other = alone.play(Scripted(expert), starts[4:], np.zeros(1, np.int64), Draw(0), split=1, greedy=True)
-    mine = played.rows(slice(4, 5))
-    assert torch.equal(mine.reward[mine.mask], other.reward[other.mask])
-    nominal = task.play(Scripted(expert), starts, np.zeros(5, np.int64), Draw(0), split=0, greedy=True)
-    assert nominal.column("regime").tolist() == [0] * 5
-
-
-def test_evaluations_report_the_worst_regime() -> None:
-    task = walk_task()
-    scores, more = evaluation.outcomes(Scripted(task.under((0.0,)).expert), task)
-    assert len(scores) == 20 * len(WINDS)
-    assert more["evaluation_worst"] == pytest.approx(min(scores[k :: len(WINDS)].mean() for k in range(len(WINDS))))
-    assert more["evaluation_worst"] < scores.mean() < 0
-    assert evaluation.outcomes(Scripted(cartpole().expert), cartpole(), num=2)[1] == {}
-
-
-def test_a_mixture_draws_every_pole() -> None:
-    simulation = uncertain_cartpole().mixed().simulate(400)
-    drawn = simulation.snapshot()["state"][4:].T
-    assert sorted({tuple(pole) for pole in drawn.tolist()}) == sorted(POLES)
 
 
 # ---------------------------------------------------------------------------------------------------- parts
@@ -147,16 +105,6 @@ def test_the_search_by_rollouts_takes_the_steps_of_the_exact_one() -> None:
     assert AnyRegime()(Scene(task)).name == "walk-in-wind-0.075"
     with pytest.raises(AssayError, match="'cartpole' has only one regime"):
         search(Scene(cartpole()))
-
-
-def test_regimes_that_are_held_can_defeat_the_search() -> None:
-    """With wind 0.2 it is best to wait for the wind; in the calm the max-min policy then waits for ever."""
-    calm, windy = windy_table(0.0), windy_table(0.2)
-    action = torch.stack([action_values(table, 0.99) for table in (calm, windy)]).amin(0).argmax(-1)
-    state = int(calm.initial.argmax())
-    for _ in range(200):
-        state = int(calm.P[state, action[state]].argmax())
-    assert not bool(calm.terminal[state])
 
 
 def test_discounted_return() -> None:
