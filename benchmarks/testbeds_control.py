@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from assay.claims.claim import Curves
 from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.evidence.intervals import mean_interval
 from assay.runs.plan import make_plan
+from assay.tasks.testbeds.control.cost_corridor import within_budget
 
 RESULTS = Path(__file__).with_name("testbeds_control.json")
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "testbeds_control.md"
@@ -37,8 +39,11 @@ class Curve:
     dial: str
     values: tuple[float, ...]
     steps: int
-    settings: Mapping[str, Any] = field(default_factory=dict)
     quantity: str = "evaluation"
+    matched: str = ""
+    """A setting of the recipe that gets the value of the dial too."""
+    metric: Callable[[float], Callable[[Curves], float]] | None = None
+    """A metric of the run's evaluations, made from the value of the dial; it is the quantity then."""
 
     @property
     def name(self) -> str:
@@ -62,33 +67,41 @@ CURVES = (
     Curve("ppo", "lq-tracker", "price", (1, 3, 10), 4),
     Curve("ppo", "lq-tracker", "noise", (0, 0.2, 0.5), 4),
     Curve("ppo", "lq-tracker", "discount", (0.8, 0.95, 0.99), 4),
+    Curve("ppo", "cost-corridor", "budget", (5, 10, 20), 16, "within_budget", metric=within_budget),
+    Curve("safe-rl-review", "cost-corridor", "budget", (5, 10, 20), 16, "evaluation_cost", "Multiplier.limit"),
+    Curve("bc", "double-well", "separation", (0.2, 0.5, 0.9), 60),
+    Curve("reinflow:flow-matching", "double-well", "separation", (0.2, 0.5, 0.9), 60),
+    Curve("zero-shot-rl", "torus-maze", "size", (5, 8, 12), 20),
+    Curve("ppo", "mass-family", "spread", (1.5, 3, 6), 6, "evaluation_worst"),
+    Curve("ppo", "coded-rule", "cardinality", (2, 4, 8), 15),
+    Curve("gbrl", "coded-rule", "cardinality", (2, 4, 8), 15),
 )
 
 
-def run(method: str, address: str, steps: int, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+def run(curve: Curve, value: float, seed: int) -> dict[str, float]:
     """Trains and evaluates one seed: `evaluation`, further measurements of the task, `area` under the curve, cpu
     seconds.
     """
-    plan = make_plan(method, address, steps=steps, seed=seed, settings=settings)
-    began, scores, found = time.process_time(), [], {}
+    settings = {curve.matched: value} if curve.matched else {}
+    plan = make_plan(curve.method, curve.address(value), steps=curve.steps, seed=seed, settings=settings)
+    began, rows = time.process_time(), []
     loop = Loop(plan.recipe, plan.task, seed=seed, num_steps=plan.steps)
-    for step in range(1, steps + 1):
+    for step in range(1, curve.steps + 1):
         loop.step()
-        if step * EVALUATIONS % steps < EVALUATIONS:
-            values, found = evaluation.outcomes(loop.policy, plan.task)
-            scores.append(float(values.mean()))
-    area = sum(scores) / len(scores)
-    return {"evaluation": scores[-1], **found, "area": area, "cpu_seconds": time.process_time() - began}
+        if step * EVALUATIONS % curve.steps < EVALUATIONS:
+            scores, more = evaluation.outcomes(loop.policy, plan.task)
+            rows.append({"evaluation": float(scores.mean()), **more})
+    if curve.metric is not None:
+        rows[-1][curve.quantity] = curve.metric(value)(rows)
+    area = sum(row["evaluation"] for row in rows) / len(rows)
+    return rows[-1] | {"area": area, "cpu_seconds": time.process_time() - began}
 
 
 def measure(curve: Curve, seeds: int = SEEDS) -> dict[str, Any]:
     """Returns the runs of every value of the dial."""
-    rows = {}
-    for value in curve.values:
-        given = curve.method, curve.address(value), curve.steps, curve.settings
-        rows[f"{value:g}"] = [run(*given, seed) for seed in range(seeds)]
+    rows = {f"{value:g}": [run(curve, value, seed) for seed in range(seeds)] for value in curve.values}
     about = {"method": curve.method, "task": curve.task, "dial": curve.dial, "steps": curve.steps}
-    return about | {"settings": dict(curve.settings), "quantity": curve.quantity, "runs": rows}
+    return about | {"quantity": curve.quantity, "runs": rows}
 
 
 def table(results: Mapping[str, Any]) -> Iterable[str]:
@@ -102,8 +115,8 @@ def table(results: Mapping[str, Any]) -> Iterable[str]:
         cells, areas, spent = [], [], []
         for value, runs in one["runs"].items():
             found = mean_interval([row[one["quantity"]] for row in runs], binary=False)
-            cells.append(f"{value}: {found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]")
-            areas.append(f"{mean_interval([row['area'] for row in runs], binary=False).mean:.2f}")
+            cells.append(f"{value}: {found.value:.2f} [{found.low:.2f}, {found.high:.2f}]")
+            areas.append(f"{mean_interval([row['area'] for row in runs], binary=False).value:.2f}")
             spent += [row["cpu_seconds"] for row in runs]
         start = f"| {one['method']} ({one['steps']}) | {one['task']} | {one['dial']} | {one['quantity']} | "
         yield f"{start}{'; '.join(cells)} | {', '.join(areas)} | {sum(spent) / len(spent):.1f} |"
