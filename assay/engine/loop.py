@@ -117,7 +117,7 @@ class Loop:
         step.metrics.update(averages(scene.metrics))
         faults = tuple(update.fault for update in updates if update.fault)
         leaks = tuple(name for update in updates for name in update.leaks)
-        self.finish(recipe, step, means(found), self.engine.updates, fresh, faults, leaks)
+        self.finish(recipe, step, means(found), self.engine.updates, fresh, faults, leaks, len(updates))
         return step
 
     def finish(
@@ -129,11 +129,13 @@ class Loop:
         fresh: Experience | None = None,
         faults: tuple[str, ...] = (),
         leaks: tuple[str, ...] = (),
+        tried: int = 0,
     ) -> None:
         """Counts the step and runs the guards on its metrics and the faults of its updates."""
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
-        self.watch(recipe, step, "updated", fresh, faults, leaks)
+        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks, tried)
+        self.watch(step, "updated", moment)
 
     def gather(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
         """Returns fresh, rewarded experience; gathers again while the recipe's selection asks for more.
@@ -157,7 +159,7 @@ class Loop:
             with step.timed("sample"):
                 fresh = recipe.rollout(here, self.states["rollout"])
             fresh = unmarked(fresh) if peeks else reward(fresh)
-            self.watch(recipe, step, "gathered", fresh, actor=who)
+            self.watch(step, "gathered", Moment(recipe, step.progress, who, fresh, step.metrics))
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
@@ -196,19 +198,8 @@ class Loop:
         step.metrics.update(credit_metrics(fresh))
         return fresh
 
-    def watch(
-        self,
-        recipe: Recipe,
-        step: Step,
-        when: str,
-        fresh: Experience | None,
-        faults: tuple[str, ...] = (),
-        leaks: tuple[str, ...] = (),
-        actor: Any = None,
-    ) -> None:
-        """Runs every guard on the moment; `actor` is the policy that gathered, if it is not the actor."""
-        who = self.actor if actor is None else actor
-        moment = Moment(recipe, step.progress, who, fresh, step.metrics, faults, leaks)
+    def watch(self, step: Step, when: str, moment: Moment) -> None:
+        """Runs every guard on the moment."""
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += getattr(guard, when)(moment, state)
 
@@ -228,6 +219,8 @@ class Loop:
             raise AssayError(f"the checkpoint has seed {state['seed']}, this run has {self.seed}. Use the same seed")
         self.engine.restore(state["engine"])
         self.states = thawed(self.states, state["states"])
+        saved = self.states["guards"]  # a checkpoint of an earlier version has fewer
+        saved += [guard.init() for guard in self.guards[len(saved) :]]
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
 
 

@@ -63,6 +63,7 @@ class DropHighCovariance(Credit):
     share: float = 2e-4
     low: float = 1.0
     high: float = 5.0
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
@@ -86,6 +87,7 @@ class MarkHighCovariance(Prepare):
     """
 
     share: float = 2e-4
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
     needs: ClassVar[frozenset[Need]] = frozenset()
     writes: ClassVar[tuple[str, ...]] = ("high_covariance",)
 

@@ -144,6 +144,8 @@ class PlayerMean(RowStatistic):
     Degenerate: without players it is the batch mean.
     """
 
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the baseline is a mean over all starts"}
+
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns one mean per player."""
         return groups.mean(outcome_B, by_player(experience))
@@ -157,6 +159,7 @@ class PlayerDeviation(RowStatistic):
     """
 
     epsilon: float = 1e-4
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the deviation is that of all starts"}
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns the deviations, never 0."""

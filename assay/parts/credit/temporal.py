@@ -73,6 +73,7 @@ class Whiten(Credit):
 
     centre: bool = True
     epsilon: float = 1e-8
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "mean and deviation are those of the whole batch"}
     needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)

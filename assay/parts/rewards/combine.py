@@ -158,6 +158,7 @@ class StandardisedInGroup(Reward):
 
     reward: Reward = Verifier()
     epsilon: float = 1e-6
+    compares_group: ClassVar[bool] = True
 
     def init(self, scene: Scene) -> State:
         """Returns the state of the reward inside."""

@@ -155,6 +155,25 @@ def absent(part: Any, case: Case) -> Iterator[str]:
         )
 
 
+def of_groups(part: Any) -> bool:
+    """Returns whether groups are compared by no design; a plain function without the argument `group` sees none."""
+    return not getattr(part, "across_groups", False)
+
+
+def groups_of(batch: Experience) -> Iterator[Tensor]:
+    """Yields the rows of each group, with the groups of other players in its games; none without groups."""
+    index = groups.linked_groups(batch).index if batch.group is not None else torch.empty(0)
+    yield from ((index == one).nonzero().squeeze(1) for one in index.unique())
+
+
+@law("what a group gets does not depend on the other groups", of_groups)
+def groups_apart(part: Any, case: Case) -> Iterator[str]:
+    """Each group alone."""
+    plain = written(part, case.batch)
+    for rows in groups_of(case.batch):
+        yield from apart(written(part, case.batch.rows(rows)), {name: value[rows] for name, value in plain.items()})
+
+
 EVERY = (repeats, unmodified, dtype, padding, permutation, no_gradient, finite, masked, absent)
 
 
@@ -261,8 +280,10 @@ def filled(part: Any) -> Any:
     return Filled(part) if getattr(part, "fills", None) else part
 
 
-CREDIT = Contract("credit", (advantage, *EVERY, centred, episodes, ends), lambda part: experiences(), filled)
-PREPARE = Contract("prepare", EVERY, lambda part: experiences(), filled)
+CREDIT = Contract(
+    "credit", (advantage, *EVERY, groups_apart, centred, episodes, ends), lambda part: experiences(), filled
+)
+PREPARE = Contract("prepare", (*EVERY, groups_apart), lambda part: experiences(), filled)
 
 
 def as_credit(part: Any) -> Any:
@@ -329,7 +350,15 @@ def whole_episodes(part: Any, case: Case) -> Iterator[str]:
             yield f"of {games.size.tolist()} rows it keeps {groups.total(rows.long(), games).tolist()}"
 
 
-SELECT = Contract("select", (selection, absent_rows, whole_episodes), lambda part: experiences())
+@law("whether a group is kept does not depend on the other groups", of_groups)
+def groups_kept_apart(part: Any, case: Case) -> Iterator[str]:
+    """Each group alone."""
+    plain = kept(part, case.batch)["kept"]
+    for rows in groups_of(case.batch):
+        yield from apart(kept(part, case.batch.rows(rows)), {"kept": plain[rows]})
+
+
+SELECT = Contract("select", (selection, absent_rows, whole_episodes, groups_kept_apart), lambda part: experiences())
 
 
 def check_select(part: Any) -> list[Finding]:

@@ -10,6 +10,7 @@ import torch
 
 from assay.proof.laws.bench import STANDARD, Bench, TermCase, evaluate
 from assay.proof.laws.laws import TIGHT, Contract, Finding, declares, law, shown
+from assay.proof.laws.objective import entropy, reference
 from assay.proof.laws.term import COMMON, cases_on
 
 
@@ -44,7 +45,7 @@ def divergence(part: Any, case: TermCase) -> Iterator[str]:
         yield "it is not finite at the reference"
 
 
-REGULARIZER = Contract("regularizer", (*COMMON, policy_only, divergence), cases_on)
+REGULARIZER = Contract("regularizer", (*COMMON, policy_only, divergence, reference, entropy), cases_on)
 
 
 def check_regularizer(part: Any, benches: Sequence[Bench] = STANDARD) -> list[Finding]:

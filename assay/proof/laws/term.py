@@ -223,6 +223,8 @@ def last_column(part: Any, case: TermCase) -> Iterator[str]:
     last = torch.zeros_like(case.batch.mask)
     last[:, -1] = case.batch.mask.any(1)
     filled = with_last_action(littered(case.batch))
+    # At ratio one: a loss may rightly drop a decision that is far from the recorded policy.
+    filled = replace(filled, logp=torch.where(last, filled.column("scored.logp"), filled.logp))
     try:
         more = evaluate(part, case, replace(filled, mask=case.batch.mask | last))
     except AssayError:
