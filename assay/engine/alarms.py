@@ -91,10 +91,6 @@ class Alarms:
         return {"kept": [dict(vars(alarm)) for alarm in self.kept], "counts": dict(self.counts)}
 
     @classmethod
-    def of(cls, saved: Any) -> Alarms:
-        """Returns saved alarms; a list without counts is that of an older checkpoint."""
-        alarms = cls()
-        if isinstance(saved, list):
-            alarms.add(Alarm(**one) for one in saved)
-            return alarms
+    def of(cls, saved: State) -> Alarms:
+        """Returns saved alarms."""
         return cls([Alarm(**one) for one in saved["kept"]], dict(saved["counts"]))

@@ -63,14 +63,14 @@ class SomethingTrained(Watch):
     patience: int = 5
 
     def init(self) -> State:
-        """Returns no steps at rate 0, and nothing trained yet."""
-        return {"still": 0, "trained": False}
+        """Returns the steps in a row at rate 0, and the steps that trained something, 0."""
+        return {"still": 0, "trained": 0}
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks learning rates and gradient norms."""
         stages, step = moment.recipe.stages, moment.progress.step + 1
         moving = [stage.name for stage in stages if not is_zero(stage.optimizer.learning_rate)]
-        state["trained"] |= any(moment.metrics.get(f"gradient_norm/{name}", 0.0) > 0.0 for name in moving)
+        state["trained"] += any(moment.metrics.get(f"gradient_norm/{name}", 0.0) > 0.0 for name in moving)
         if lasts(bool(moment.tried) and not moving, state, "still", self.patience):
             names = ", ".join(stage.name for stage in stages)
             text = f"nothing is trained: the learning rate of every stage ({names}) is 0 for {state['still']} steps"

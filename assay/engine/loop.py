@@ -219,8 +219,6 @@ class Loop:
             raise AssayError(f"the checkpoint has seed {state['seed']}, this run has {self.seed}. Use the same seed")
         self.engine.restore(state["engine"])
         self.states = thawed(self.states, state["states"])
-        saved = self.states["guards"]  # a checkpoint of an earlier version has fewer
-        saved += [guard.init() for guard in self.guards[len(saved) :]]
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
 
 

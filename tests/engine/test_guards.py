@@ -382,5 +382,3 @@ def test_alarms_are_bounded_and_counted_beyond() -> None:
     assert [alarm.message for alarm in alarms.kept][-3:] == ["number 998", "number 999", "once"]
     assert len(alarms.kept) == alarms.most + 1
     assert Alarms.of(alarms.snapshot()) == alarms
-    old = Alarms.of([{"guard": "a", "message": "text", "stop": False}])
-    assert (old.counts, len(old.kept)) == ({"a": 1}, 1)

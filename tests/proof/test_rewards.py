@@ -128,8 +128,10 @@ class Toy(Reward):
             reward = reward * torch.rand(())
         if self.mistake == "unmodified":
             experience.reward.zero_()
-        if self.mistake == "rows_and_padding":
+        if self.mistake == "padding":
             reward = reward / experience.num_columns
+        if self.mistake == "permutation":
+            reward = reward * torch.arange(len(experience)).unsqueeze(1)
         if self.mistake == "alone_in_batch":
             reward = reward - experience.reward.mean() * experience.mask
         if self.mistake == "shotgun_of_text":
@@ -139,7 +141,7 @@ class Toy(Reward):
         return replace(experience, reward=reward)
 
 
-PARTS = ("rewards", "repeats", "unmodified", "rows_and_padding", "alone_in_batch", "shotgun_of_text")
+PARTS = ("rewards", "repeats", "unmodified", "padding", "permutation", "alone_in_batch", "shotgun_of_text")
 
 
 @pytest.mark.parametrize("law", PARTS)
@@ -168,7 +170,9 @@ def test_a_function_may_compare_the_completions_of_a_prompt_and_no_others() -> N
 
 
 def test_a_part_that_compares_a_group_says_so_wherever_it_stands() -> None:
-    assert [one for one in check_reward(WeightedSum({"relative": Weighted(StandardisedInGroup())})) if not one.held] == []
+    assert [
+        one for one in check_reward(WeightedSum({"relative": Weighted(StandardisedInGroup())})) if not one.held
+    ] == []
 
 
 @pytest.mark.parametrize(

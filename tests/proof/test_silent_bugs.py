@@ -191,7 +191,15 @@ def reward(rows):
         function("logp, logp_old, advantage, mask", RATIO, CLIP.replace("minimum", "maximum"), "return loss * mask"),
         "clipped",
     ),
-    "an advantage of the wrong sign": Bug(
+    "an advantage function of the wrong sign": Bug(
+        """
+import torch
+
+def my_advantage(reward, group):
+    return torch.stack([reward[group == one].mean() for one in group]) - reward
+""", "prefers",
+    ),
+    "a loss of the wrong sign": Bug(
         function("logp, logp_old, advantage, mask", RATIO, "return ratio * advantage * mask"), "sign"
     ),
 }  # fmt: skip

@@ -21,8 +21,9 @@ from assay.core.record import Experience, Loss, Need
 from assay.core.slots import View
 from assay.ops import groups
 from assay.proof.laws.bench import STANDARD, TermCase, evaluate
-from assay.proof.laws.credit import CREDIT, episodes, no_gradient
-from assay.proof.laws.laws import TIGHT, Contract, Finding, gap, law, shown
+from assay.proof.laws.cases import Case
+from assay.proof.laws.credit import CREDIT, advantage_of, episodes, no_gradient
+from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, gap, law, shown
 from assay.proof.laws.objective import POLICY, at_ratio_one, at_reference, with_outcome_credit, zero_credit
 from assay.proof.laws.term import COMMON, cases_on, count, declared, last_column
 
@@ -95,7 +96,9 @@ class LossFunction:
         columns = {"logp_old": batch.logp, "logp_ref": batch.extra.get("logp_ref", batch.logp), "mask": batch.mask}
         columns |= {"advantage": batch.column("advantage"), "reward": batch.reward}
         columns = {name: column.detach() for name, column in columns.items()} | {"logp": view.scored.logp}
-        columns |= {"group": group_of(batch), "entropy": view.scored.entropy}
+        columns |= {"group": group_of(batch)} | (
+            {} if view.scored.entropy is None else {"entropy": view.scored.entropy}
+        )
         given = {name: columns[role] for name, role in roles(self.function).items() if role in columns}
         return as_sum(self.function(**given), batch)
 
@@ -227,9 +230,21 @@ def group_of(experience: Experience) -> Tensor:
     return experience.group if experience.group is not None else torch.arange(len(experience))
 
 
-ADVANTAGE_FUNCTION = replace(
-    CREDIT, slot="advantage function", laws=tuple(one for one in CREDIT.laws if one not in (episodes, no_gradient))
-)
+@law("a better outcome never lowers its own advantage")
+def prefers(part: AdvantageFunction, case: Case) -> Iterator[str]:
+    """The reward of each row's last decision is raised in turn."""
+    batch, plain = case.batch, advantage_of(part, case.batch)
+    for row in batch.mask.any(1).nonzero().squeeze(1).tolist():
+        last = int(batch.mask[row].nonzero().max())
+        reward = batch.reward.clone()
+        reward[row, last] += 1.0
+        found = advantage_of(part, replace(batch, reward=reward))[row, last]
+        if float(found - plain[row, last]) < -LOOSE:
+            yield f"a reward raised by 1 moves it from {shown(plain[row, last])} to {shown(found)}: the sign is wrong"
+
+
+LAWS = (*(one for one in CREDIT.laws if one not in (episodes, no_gradient)), prefers)
+ADVANTAGE_FUNCTION = replace(CREDIT, slot="advantage function", laws=LAWS)
 
 
 def check_advantage(function: Callable[..., Any]) -> list[Finding]:

@@ -14,10 +14,11 @@ from assay.core.settings import children
 from assay.ops import groups
 from assay.ops.distributions import categorical_entropy
 from assay.parts.objectives.policy import PolicyGradient
-from assay.proof.laws.bench import STANDARD, Bench, TermCase, evaluate, leaf
+from assay.proof.laws.bench import STANDARD, Bench, TermCase, carried, evaluate, leaf
 from assay.proof.laws.cases import normal
+from assay.proof.laws.invariance import apart
 from assay.proof.laws.laws import TIGHT, Contract, Finding, declares, gap, law, shown
-from assay.proof.laws.term import COMMON, cases_on, gradient_differences
+from assay.proof.laws.term import COMMON, cases_on
 
 
 def weights(part: Any, batch: Experience) -> Tensor:
@@ -59,17 +60,14 @@ def without_credit(batch: Experience) -> Experience:
 def zero_credit(part: Any, case: TermCase) -> Iterator[str]:
     """All advantages are 0. A bonus in the entropy has a law of its own."""
     trial = evaluate(part, case, without_credit(at_reference(case.batch)))
-    for name, gradient in {**trial.policy, **trial.parameters}.items():
-        if name != "entropy" and bool((gradient != 0).any()):
-            yield f"advantages are all 0, and the gradient in {name} is {shown(gradient)}"
+    slopes = {name: slope for name, slope in {**trial.policy, **trial.parameters}.items() if name != "entropy"}
+    yield from (f"advantages are all 0, and {detail}" for detail in carried(slopes))
 
 
 @law("no gradient reaches recorded columns, old and reference log-probabilities among them")
 def recorded(part: Any, case: TermCase) -> Iterator[str]:
     """Recorded columns are made to take gradient, and take none."""
-    for name, gradient in evaluate(part, case, watched=True).recorded.items():
-        if bool((gradient != 0).any()):
-            yield f"the gradient in {name} is {shown(gradient)}"
+    yield from carried(evaluate(part, case, watched=True).recorded)
 
 
 @law("at ratio one the gradient is REINFORCE's, -advantage * weight", declares("first_order"))
@@ -94,7 +92,7 @@ def old_policy(part: Any, case: TermCase) -> Iterator[str]:
         return
     moved = replace(case.batch, logp=case.batch.logp + 0.2 * normal("older", case.batch.logp.shape) * case.batch.mask)
     other = evaluate(part, case, moved)
-    if gap(other.sum, plain.sum) <= TIGHT and not [*gradient_differences("", other.policy, plain.policy, TIGHT)]:
+    if gap(other.sum, plain.sum) <= TIGHT and not [*apart(other.policy, plain.policy)]:
         yield "sum and gradient stay the same when they move: the ratio is not to the policy that sampled"
 
 

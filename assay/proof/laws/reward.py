@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, Scored, pad
+from assay.core.record import Experience, Need, Scored
 from assay.core.settings import children
 from assay.core.slots import DemonstratedTask, Scene
 from assay.core.slots.scene import OnRows
 from assay.playing import text
-from assay.proof.laws.bench import columns_of
+from assay.proof.laws.invariance import Measured, invariances, keeps_inputs
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
 from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import PromptTask
@@ -339,36 +339,6 @@ def rewards(part: Any, case: RewardCase) -> Iterator[str]:
         yield "it brings a row back that has left training"
 
 
-@law("the same decisions get the same reward", is_certain)
-def repeats(part: Any, case: RewardCase) -> Iterator[str]:
-    """Two calls, with the global random streams at different places."""
-    with other_streams(1):
-        first = case.rewarded(part).reward
-    with other_streams(2):
-        if not torch.equal(case.rewarded(part).reward, first):
-            yield "two calls gave different rewards; declare `stochastic = True` if chance is meant"
-
-
-@law("inputs are not modified")
-def unmodified(part: Any, case: RewardCase) -> Iterator[str]:
-    """The input experience is unchanged."""
-    batch = case.batch.map(torch.clone)
-    case.rewarded(part, batch)
-    before = dict(columns_of(case.batch))
-    yield from (f"column {name} changed" for name, value in columns_of(batch) if not torch.equal(value, before[name]))
-
-
-@law("padding changes nothing and permuting rows permutes the rewards", is_certain)
-def rows_and_padding(part: Any, case: RewardCase) -> Iterator[str]:
-    """Three more columns; rows in reverse order."""
-    plain, num = case.rewarded(part).reward, case.batch.num_columns
-    if gap(case.rewarded(part, pad(case.batch, num + 3)).reward[:, :num], plain) > LOOSE:
-        yield "padding changes rewards"
-    reverse = torch.arange(len(case.batch)).flip(0)
-    if gap(case.rewarded(part, case.batch.rows(reverse)).reward, plain[reverse]) > LOOSE:
-        yield "rows in another order get other rewards"
-
-
 @law("a row's reward does not depend on the other rows", is_certain)
 def alone_in_batch(part: Any, case: RewardCase) -> Iterator[str]:
     """Each row alone; with `compares_group`, each group alone."""
@@ -400,7 +370,11 @@ def shotgun_of_text(part: Any, case: RewardCase) -> Iterator[str]:
     yield from lists_win(score, item.answer, PLAIN_FORMS)
 
 
-LAWS = (rewards, repeats, unmodified, rows_and_padding, alone_in_batch, shotgun_of_text)
+SAME = invariances(
+    lambda part, case, batch: Measured({"the reward": case.rewarded(part, batch).reward}), LOOSE, is_certain
+)
+KEPT = keeps_inputs(lambda part, case, batch: case.rewarded(part, batch))
+LAWS = (rewards, SAME.repeats, KEPT, SAME.padding, SAME.permutation, alone_in_batch, shotgun_of_text)
 REWARD = Contract("reward", LAWS, reward_cases)
 
 
