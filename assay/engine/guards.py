@@ -20,7 +20,7 @@ from assay.engine.alarms import GuardError as GuardError
 from assay.engine.alarms import Moment as Moment
 from assay.engine.alarms import Watch as Watch
 from assay.engine.alarms import lasts
-from assay.engine.learning import CriticExplains, FewCut, FewSkipped, LivePolicy, SomethingTrained, is_zero
+from assay.engine.learning import CriticExplains, FewCut, FewSkipped, LivePolicy, SomethingTrained
 from assay.ops import groups
 
 
@@ -59,8 +59,7 @@ class SampledEqualsTrained(Watch):
         text = (
             f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
             f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight "
-            "transfer, "
-            "temperature, top-p, masks and dtype of the actor"
+            "transfer, temperature, top-p, masks and dtype of the actor"
         )
         return [Alarm("sampled equals trained", text, stop=True)]
 
@@ -81,29 +80,19 @@ class SaneRewards(Watch):
         if fresh is None:
             return []
         if fresh.reward.shape != fresh.mask.shape:
-            text = (
-                f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}. Return one "
-                f"reward for each decision"
-            )
-            return [Alarm("sane rewards", text, stop=True)]
+            text = f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}"
+            return [Alarm("sane rewards", f"{text}. Return one reward for each decision", stop=True)]
         bad = ~torch.isfinite(fresh.reward) & fresh.mask
         if bool(bad.any()):
             rows = bad.any(1).nonzero().squeeze(1)[:5].tolist()
-            return [
-                Alarm(
-                    "sane rewards",
-                    f"rewards of rows {rows} are NaN or infinite at step {moment.progress.step}. "
-                    "Fix the reward function",
-                    stop=True,
-                )
-            ]
+            text = f"rewards of rows {rows} are NaN or infinite at step {moment.progress.step}"
+            return [Alarm("sane rewards", f"{text}. Fix the reward function", stop=True)]
         outcome = groups.outcome(fresh)[fresh.mask.any(1)]
         constant = len(outcome) > 1 and bool((outcome == outcome[0]).all()) and len(moment.recipe.credit) > 0
         if lasts(constant, state, "constant", self.patience):
             text = (
-                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: "
-                "nothing can be learnt. "
-                "Check the verifier, or start from an easier level or a longer warm-up"
+                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: nothing "
+                "can be learnt. Check the verifier, or start from an easier level or a longer warm-up"
             )
             return [Alarm("sane rewards", text)]
         return []
@@ -111,9 +100,7 @@ class SaneRewards(Watch):
 
 @dataclass(frozen=True)
 class LiveGroups(Watch):
-    """Checks that at least `least` of the groups have an advantage that is not zero; else raises an alarm after
-    `patience` steps in a row.
-    """
+    """Checks that `least` of the groups have an advantage; else raises an alarm after `patience` steps in a row."""
 
     least: float = 0.05
     patience: int = 5
@@ -129,17 +116,14 @@ class LiveGroups(Watch):
             return []
         text = (
             f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, "
-            "too hard or solved. "
-            "Change its level, raise the group size, or stop"
+            "too hard or solved. Change its level, raise the group size, or stop"
         )
         return [Alarm("live groups", text)]
 
 
 @dataclass(frozen=True)
 class EffectiveSamples(Watch):
-    """Checks that (sum ratio)^2 / (n * sum ratio^2) stays above `least`: below it a few decisions dominate the
-    update.
-    """
+    """Checks that (sum ratio)^2 / (n * sum ratio^2) stays above `least`: below, a few decisions dominate an update."""
 
     least: float = 0.3
 
@@ -149,9 +133,8 @@ class EffectiveSamples(Watch):
         if share is None or share >= self.least:
             return []
         text = (
-            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy "
-            "has moved far from the one that "
-            "sampled. Use fewer epochs, a smaller learning rate, or fresher data"
+            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy has "
+            "moved far from the one that sampled. Use fewer epochs, a smaller learning rate, or fresher data"
         )
         return [Alarm("effective samples", text)]
 
@@ -179,7 +162,7 @@ class WeightsMove(Watch):
         trained = [
             stage.name
             for stage in moment.recipe.stages
-            if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)
+            if "actor" in stage.trains and stage.optimizer.learning_rate != 0
         ]
         norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
         after = checksum(moment.actor)
