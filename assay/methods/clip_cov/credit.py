@@ -63,6 +63,7 @@ class DropHighCovariance(Credit):
     share: float = 2e-4
     low: float = 1.0
     high: float = 5.0
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage", "dropped")
@@ -85,6 +86,7 @@ class MarkHighCovariance(Prepare):
     """
 
     share: float = 2e-4
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
     writes: ClassVar[tuple[str, ...]] = ("high_covariance",)
 
     @torch.no_grad()

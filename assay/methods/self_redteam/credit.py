@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,8 @@ class PlayerMean(RowStatistic):
     Degenerate: without players it is the batch mean.
     """
 
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the baseline is a mean over all starts"}
+
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns one mean per player."""
         return groups.mean(outcome_B, by_player(experience))
@@ -39,6 +42,7 @@ class PlayerDeviation(RowStatistic):
     """
 
     epsilon: float = 1e-4
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the deviation is that of all starts"}
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns the deviations, never 0."""

@@ -51,6 +51,8 @@ class LeaveOneOut(RowStatistic):
 class BatchMean(RowStatistic):
     """Mean outcome of all episodes with a decision."""
 
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the baseline is the mean of the whole batch"}
+
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns the batch mean for every row."""
         share = groups.row_groups(experience).share.to(outcome_B.dtype)

@@ -72,6 +72,7 @@ class Whiten(Credit):
 
     centre: bool = True
     epsilon: float = 1e-8
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "mean and deviation are those of the whole batch"}
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)

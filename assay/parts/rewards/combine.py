@@ -180,6 +180,7 @@ class StandardisedInGroup(Rescored):
 
     reward: Reward = Verifier()
     epsilon: float = 1e-6
+    compares_group: ClassVar[bool] = True
 
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
         """Returns standardised totals."""
