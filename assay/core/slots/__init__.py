@@ -30,9 +30,11 @@ from assay.core.slots.policies import Certificate, Choice, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     CostlyTask,
+    CountedTask,
     DemonstratedTask,
     ExactTask,
     GameTask,
+    LoggedTask,
     PairedTask,
     PresetTask,
     PromptedTask,
@@ -83,6 +85,7 @@ __all__ = [
     "Choice",
     "Constraint",
     "CostlyTask",
+    "CountedTask",
     "Credit",
     "CriticHead",
     "CriticLoss",
@@ -97,6 +100,7 @@ __all__ = [
     "Grower",
     "Grown",
     "Layered",
+    "LoggedTask",
     "ModelSpec",
     "Models",
     "Objective",
