@@ -59,14 +59,14 @@ class Dial:
 
 
 DIALS = (
-    Dial("stale", "stale", "rollout.delay", (0, 2, 10, 40), ("area:pass_rate",), steps=150),
-    Dial("stale, rank 4", "stale", "rollout.delay", (0, 10, 40), ("area:pass_rate",), steps=150,
+    Dial("stale", "stale", "rollout.delay", (0, 10, 40), ("area:pass_rate",), steps=100),
+    Dial("stale, rank 4", "stale", "rollout.delay", (0, 10, 40), ("area:pass_rate",), steps=100,
          settings={"actor.rank": 4}),
     Dial("many-ways", "many-ways", "actor.rank", (0, 64, 16, 4), ("start:pass@64", "end:pass@64", "end:pass_rate",
          "end:distinct@8", "end:right_entropy"), steps=150),
     Dial("many-ways, skew", "many-ways:rare=0", "skew", (1, 4), ("start:right_entropy", "end:right_entropy",
          "end:distinct@8"), steps=100),
-    Dial("key-decisions", "key-decisions", "length", (2, 8, 32), ("credit", "area:pass_rate"), steps=60),
+    Dial("key-decisions", "key-decisions", "length", (2, 8, 32), ("credit", "area:pass_rate"), steps=40),
     Dial("levels", "levels", "easy", (0, 0.5, 0.9), ("end:pass_rate/3-rare", "end:pass_rate/2-hard",
          "mean:zero_advantage_groups"), steps=100),
     Dial("lock", "lock", "digits", (1, 2, 3, 4, 5), ("start:pass_rate", "area:pass_rate", "end:pass_rate"), steps=100),
