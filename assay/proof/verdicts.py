@@ -224,13 +224,15 @@ def problems(method: str, path: Path) -> list[str]:
     if verdict.get("digest") != digest(verdict):
         wrong.append(f"{path} was edited after it was written. {again}")
     entries = entries_of(verdict)
-    for claim in found.claims:
+    for claim in found.measured:
         if claim.name not in entries:
             wrong.append(f"{path} lacks the claim '{claim.name}'. {again}")
-        elif isinstance(claim, Measured):
+        else:
             wrong += [f"{path}: '{claim.name}' {what}. {again}" for what in entry_problems(entries[claim.name])]
-    known = {claim.name for claim in found.claims}
-    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in entries if name not in known]
+    # Exact claims are run at every commit and on demand; the file keeps them only for display.
+    known = {claim.name for claim in found.measured}
+    measured = [name for name, one in entries.items() if one.get("kind") != "exact"]
+    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in measured if name not in known]
     return wrong
 
 
@@ -278,7 +280,7 @@ def state(method: str, verdict: Mapping[str, Any]) -> str:
 
 
 def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = None) -> dict[str, str]:
-    """Stamps the measured claims of a verdict for this machine kind, and returns their states.
+    """Stamps the measured claims of a verdict for this machine kind, runs the exact ones, and returns the states.
 
     A claim without a stamp for it gets one: the caller must know that the recipes are those that were measured. A claim
     whose recipes differ from its stamp is marked stale and keeps its stamp; one whose recipes match it again loses the
@@ -288,6 +290,9 @@ def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = No
     if wrong := problems(method, path):
         raise AssayError(wrong[0])
     verdict, here = read(method, path), stamps.machine_kind()
+    measured = [one for one in verdict["claims"] if one.get("kind") != "exact"]
+    verdict["claims"] = [*measured, *(exact_entry(one.run()) for one in catalogue.find_method(method)[1].exact)]
+    verdict["verdict"] = overall(verdict["claims"])
     entries, found = entries_of(verdict), {}
     for claim in catalogue.find_method(method)[1].measured:
         one = entries[claim.name]
