@@ -28,7 +28,7 @@ from assay.core.record import Experience
 from assay.core.spaces import Box, Context, Spec
 from assay.ops.random import GOLDEN, mix
 from assay.tasks.control.stepping import ArraySimulation, as_uniform
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named, share
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named, share
 
 MASSES = 2
 POWER = 1.3
@@ -121,7 +121,7 @@ def normals(uniform: np.ndarray, num: int) -> np.ndarray:
     return numbers
 
 
-def lq_tracker(horizon: int = 20, noise: float = 0.0, price: float = 1.0, discount: float = 0.95) -> ExactTask:
+def lq_tracker(horizon: int = 20, noise: float = 0.0, price: float = 1.0, discount: float = 0.95) -> RegretTask:
     """Returns the task."""
     at_least("lq-tracker", 1, horizon=horizon, price=price)
     at_least("lq-tracker", 0, noise=noise)
@@ -130,4 +130,4 @@ def lq_tracker(horizon: int = 20, noise: float = 0.0, price: float = 1.0, discou
     dynamics = Tracker(horizon, noise, price, discount)
     spec = Spec(Box((-3.0,) * 2 * MASSES, (3.0,) * 2 * MASSES), Box((-1.0,) * MASSES, (1.0,) * MASSES), horizon)
     make = partial(ArraySimulation, dynamics)
-    return ExactTask(name, spec, make, dynamics.best, dynamics, losses=dynamics.losses, scale=dynamics.scale)
+    return RegretTask(name, spec, make, dynamics.best, dynamics, losses=dynamics.losses, scale=dynamics.scale)

@@ -27,7 +27,7 @@ from assay.core.record import Experience
 from assay.core.spaces import Box, Context, Spec
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
 from assay.tasks.tabular.uncertain import Regime, Uncertain
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named
 
 HORIZON, NUM_MASSES, POWER = 25, 5, 4.0
 PRICES = np.array([1.0, 0.1, 0.1])
@@ -129,7 +129,7 @@ def masses_task(spread: float, masses: tuple[Regime, ...]) -> SteppedTask:
     name = "masses-" + "-".join(f"{mass:.3g}" for (mass,) in masses)
     make, expert = partial(ArraySimulation, dynamics), partial(robust, spread)
     losses, scale = partial(lacking, float(best)), float(best - idle)
-    return ExactTask(name, spec, make, expert, dynamics, losses=losses, scale=scale)
+    return RegretTask(name, spec, make, expert, dynamics, losses=losses, scale=scale)
 
 
 @dataclass(frozen=True)
