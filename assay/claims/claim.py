@@ -195,6 +195,19 @@ class Measured:
         return f"holds if the 95 % interval of ours - theirs ({self.seeds} paired seeds) lies {where}"
 
 
+@dataclass(frozen=True)
+class Edit:
+    """A mutant written by hand: `function` with the source text `old`, which occurs once in it, replaced by `new`.
+
+    For mistakes that no rule of `assay.proof.mutants.rules` makes. The exact claims must reject it.
+    """
+
+    name: str
+    function: Any
+    old: str
+    new: str
+
+
 FAMILIES = (
     "policy gradient", "credit assignment", "long context", "guidance", "distillation", "imitation", "preference",
     "curriculum", "games", "value-based", "offline", "offline to online", "goal-conditioned", "safe", "robust",
@@ -209,7 +222,9 @@ class Method:
     `worlds` are the task defaults it works with, `default_task` is the task it is shown on. The formula is in the
     module's docstring. `key` is its name if that is not the folder's with '-' for '_'. `base` makes the recipe that
     it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a base. `aliases` are
-    further names of the method, `variants` further recipes of the paper, each a function of the world.
+    further names of the method, `variants` further recipes of the paper, each a function of the world. `mutants` are
+    wrong versions of its mechanism beside those that rules make; `equivalent` maps the description of a mutant that no
+    claim can reject to the reason.
     """
 
     paper: str
@@ -223,6 +238,8 @@ class Method:
     base: Callable[..., Recipe] | None = None
     aliases: tuple[str, ...] = ()
     variants: Mapping[str, Callable[..., Recipe]] = field(default_factory=dict)
+    mutants: tuple[Edit, ...] = ()
+    equivalent: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def exact(self) -> tuple[Exact, ...]:

@@ -6,12 +6,12 @@ It is computed from the values, so the list of a method's changes cannot disagre
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
 from assay.core.recipe import Phase, Recipe, Stage
-from assay.core.settings import children, is_schedule, numbered, own_name
+from assay.core.settings import children, is_schedule
 
 
 class Absent:
@@ -68,7 +68,7 @@ def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
         return []
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         pairs = [(name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in {**before, **after}]
-    elif isinstance(before, tuple) and isinstance(after, tuple) and are_parts((*before, *after)):
+    elif isinstance(before, tuple) and isinstance(after, tuple) and all(map(is_dataclass, (*before, *after))):
         pairs = aligned(before, after)
     elif type(before) is type(after) and is_dataclass(before) and children(before):
         mine, theirs = dict(children(before)), dict(children(after))
@@ -79,31 +79,54 @@ def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Returns whether two values are equal. Arrays, whose comparison has no single truth value, are compared by their
-    repr.
-    """
+    """Returns whether two values are equal; arrays, whose comparison has no single truth value, by their repr."""
     try:
         return bool(one == other)
     except (RuntimeError, ValueError):
         return repr(one) == repr(other)
 
 
-def are_parts(items: tuple[Any, ...]) -> bool:
-    """Returns whether the elements of a tuple are parts."""
-    return bool(items) and all(is_dataclass(item) for item in items)
-
-
 def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:
     """Pairs elements of the same name. If each side has exactly one left over, these two are a pair."""
-    mine, theirs = (
-        dict(zip(numbered([own_name(item) for item in items]), items, strict=True)) for items in (before, after)
-    )
+    mine, theirs = dict(children(before)), dict(children(after))
     pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in {**mine, **theirs}]
     lost, new = ([pair for pair in pairs if pair[place] is ABSENT] for place in (2, 1))
     if len(lost) == len(new) == 1:
         both = (new[0][0], lost[0][1], new[0][2])
         pairs = [both if pair is new[0] else pair for pair in pairs if pair is not lost[0]]
     return pairs
+
+
+def taken(node: Any, origin: Any, path: tuple[str, ...]) -> Any:
+    """Returns `node` with the value at `path` as it is in `origin`: swapped, added, or removed if origin has none.
+
+    `path` is that of a `Change` between the two, whichever is the first. With an empty path the result is `origin`.
+    """
+    if not path:
+        return origin
+    name, rest = path[0], path[1:]
+    if isinstance(node, Mapping) and isinstance(origin, Mapping):
+        pairs = [(key, origin.get(key, ABSENT), node.get(key, ABSENT)) for key in {**node, **origin}]
+        kept = {key: taken(mine, other, rest) if key == name else mine for key, other, mine in pairs}
+        return {key: value for key, value in kept.items() if value is not ABSENT}
+    if isinstance(node, tuple) and isinstance(origin, tuple):
+        return taken_in_order(node, origin, name, rest)
+    return replace(node, **{name: taken(getattr(node, name), getattr(origin, name), rest)})
+
+
+def taken_in_order(node: tuple[Any, ...], origin: tuple[Any, ...], name: str, rest: tuple[str, ...]) -> tuple[Any, ...]:
+    """Returns a tuple of parts with the one called `name` as it is in `origin`, an added one at its place there."""
+    found = [pair for pair in aligned(origin, node) if pair[0] == name]
+    if not found:  # the name is that of the other side of a swapped pair
+        found = [(pair[0], pair[2], pair[1]) for pair in aligned(node, origin) if pair[0] == name]
+    (_, other, mine), items = found[0], list(node)
+    value = taken(mine, other, rest) if mine is not ABSENT else other
+    if mine is ABSENT:
+        items.insert(min(len(items), [item is other for item in origin].index(True)), value)
+    else:
+        place = [item is mine for item in node].index(True)
+        items[place : place + 1] = [] if value is ABSENT else [value]
+    return tuple(items)
 
 
 # ---------------------------------------------------------------------------------------------------- text

@@ -20,6 +20,15 @@ from assay.claims.probes.estimators import (
     gradient_variance,
     table_of,
 )
+from assay.claims.probes.formulas import (
+    BOX_SPEC,
+    CHOICE_SPEC,
+    TABLE_SPEC,
+    Seen,
+    formula_gap,
+    sequences,
+    transitions,
+)
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
 from assay.claims.probes.posterior import Posterior, divergence, posterior
@@ -32,6 +41,9 @@ from assay.claims.probes.training import distance_from_posterior, trained_table
 from assay.claims.probes.values import exact_values
 
 __all__ = [
+    "BOX_SPEC",
+    "CHOICE_SPEC",
+    "TABLE_SPEC",
     "AllEpisodes",
     "AllGames",
     "Bias",
@@ -40,6 +52,7 @@ __all__ = [
     "HandedOut",
     "Posterior",
     "Probe",
+    "Seen",
     "Witness",
     "all_games",
     "bandit_episodes",
@@ -60,15 +73,18 @@ __all__ = [
     "expected_game_gradient",
     "expected_gradient",
     "expected_table_gradient",
+    "formula_gap",
     "gradient",
     "gradient_variance",
     "handed_out",
     "loss",
     "posterior",
     "preference_push",
+    "sequences",
     "spelling",
     "table_of",
     "token_episodes",
     "trained_table",
+    "transitions",
     "witness",
 ]

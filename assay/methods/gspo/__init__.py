@@ -23,6 +23,19 @@ def distance_from_grpo_on_policy() -> torch.Tensor:
     return (ours - theirs).norm()
 
 
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data, present_B = seen.experience, seen.experience.mask.any(1)
+    reward_B = (data.reward * data.mask).sum(1)
+    mine_B = torch.zeros_like(reward_B)
+    for group in range(4):
+        rows = (data.group == group) & present_B
+        mine_B[rows] = (reward_B[rows] - reward_B[rows].mean()) / (reward_B[rows].std() + 1e-4)
+    mean_log_ratio = ((seen.logp() - data.logp) * data.mask).sum(1) / data.mask.sum(1).clamp(min=1)
+    ratio = mean_log_ratio.exp()
+    cut = ratio.clamp(1 - 3e-4, 1 + 4e-4)
+    return -torch.minimum(ratio * mine_B, cut * mine_B)[present_B].mean()
+
+
 METHOD = Method(
     paper="arXiv:2507.18071",
     recipe=recipes.gspo,
@@ -32,6 +45,11 @@ METHOD = Method(
     base=recipes.grpo,
     departures=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
     claims=(
+        Exact(
+            "off-policy its gradient is that of the formula",
+            lambda: probes.formula_gap(recipes.gspo(), probes.sequences(), loss_by_hand),
+            at_most=1e-9,
+        ),
         Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
         Measured(
             "cuts off a larger share of tokens than grpo",

@@ -1,0 +1,193 @@
+"""The gradient of a recipe against an independent formula, on random experience. Axes: B sequences, T decisions.
+
+    Exact("its gradient is the formula's", lambda: formula_gap(recipe(TABLE), sequences(), loss), at_most=1e-9)
+
+`sequences` and `transitions` hold what hides mistakes: other log-probabilities than the policy's, masked columns and
+rows, terminal and truncated ends, unequal lengths, rewards on several decisions. All models are float64 with random
+weights, target networks and references differ from their models, so a mixed-up model changes the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from assay.claims.probes.gradients import Witness, witness
+from assay.core.recipe import Recipe
+from assay.core.record import Experience, Progress
+from assay.core.slots.scene import ALONE
+from assay.core.spaces import Box, Discrete, Spec, Vocabulary
+from assay.engine.engine import StageView
+from assay.models.bodies.table import Table
+from assay.models.model import Critic, Policy
+
+TABLE_SPEC = Spec(Discrete(5), Discrete(4), horizon=6)
+"""The task of `sequences`: 5 states, 4 actions, at most 6 decisions."""
+LOGITS_SA = torch.randn(5, 4, generator=torch.Generator().manual_seed(7), dtype=torch.float64)
+"""The policy of table tasks: `sequences` were sampled near it."""
+BOX_SPEC = Spec(Box((-3.0,) * 3, (3.0,) * 3), Box((-2.0, -1.0), (2.0, 0.5)), horizon=20)
+"""A continuous task of `transitions`: 3 observations, 2 actions with uneven bounds."""
+CHOICE_SPEC = Spec(Box((-3.0,) * 3, (3.0,) * 3), Discrete(4), horizon=20)
+"""A task of `transitions` with 4 discrete actions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a formula may use: the experience as gathered, all models, and the random numbers of the update."""
+
+    experience: Experience
+    models: Mapping[str, Any]
+    engine: Witness
+
+    def logp(self, model: str = "actor") -> Tensor:
+        """Returns the log-probability of each recorded decision under a table of logits, 0 where masked."""
+        logits = self.models[model].body.table[self.experience.context["state"]]
+        chosen = logits.log_softmax(-1).gather(-1, self.experience.action.unsqueeze(-1)).squeeze(-1)
+        return torch.where(self.experience.mask, chosen, 0.0)
+
+    def value(self, model: str = "value") -> Tensor:
+        """Returns the value of each column's state in a table, [B, T]."""
+        found: Tensor = self.models[model].body.table[self.experience.context["state"]].squeeze(-1)
+        return found
+
+    def uniform(self, *shape: int, tag: int) -> Tensor:
+        """Returns the uniform numbers that a loss draws under this tag, [B, *shape]."""
+        rows = self.experience.add({"row": torch.arange(len(self.experience))})
+        engine = self.engine
+        return StageView(engine.models, rows, frozenset(), engine.draw.at(engine.updates)).uniform(
+            (len(rows), *shape), tag
+        )
+
+
+def sequences(seed: int = 0, num: int = 16, group_size: int = 4, dtype: torch.dtype = torch.float64) -> Experience:
+    """Returns random sequences of a table task in groups: a masked first column (a prompt), lengths 1 to 5, one row
+    without any decision (an infrastructure fault), ends that are terminal and truncated, rewards on every decision,
+    log-probabilities of another policy, and arbitrary numbers wherever the mask is false.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    length_B = torch.arange(num) * 3 % 5 + 1
+    column_T = torch.arange(7)
+    mask = (column_T >= 1) & (column_T <= length_B.unsqueeze(1))
+    mask[num - 1] = False
+    last = mask & (column_T == length_B.unsqueeze(1))
+    cut_B = (torch.arange(num) % 3 == 1).unsqueeze(1)
+    state, action = (torch.randint(0, top, mask.shape, generator=draw) for top in LOGITS_SA.shape)
+    ends = torch.randn(num, 1, generator=draw, dtype=dtype)
+    reward = 0.1 * torch.randn(mask.shape, generator=draw, dtype=dtype) + ends * last
+    row = torch.arange(num)
+    # From nearly on-policy, inside every trust region, to far outside of it.
+    distance = torch.tensor([0.5, 1e-4, 0.05, 0.2])[(row + row // 4) % 4].unsqueeze(1)
+    moved = distance * torch.randn(mask.shape, generator=draw, dtype=dtype)
+    chosen = LOGITS_SA.to(dtype).log_softmax(-1)[state, action]
+    logp = (chosen + moved).clamp(max=-0.01)
+    columns = {"start": row // group_size, "sample": row % group_size, "score": (reward * mask).sum(1)}
+    return Experience(
+        {"state": state},
+        action,
+        mask,
+        logp,
+        reward,
+        last & ~cut_B,
+        last & cut_B,
+        group=row // group_size,
+        extra=columns,
+    )
+
+
+def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch.dtype = torch.float64) -> Experience:
+    """Returns random transitions, two columns each, the second masked: half of them go on, some are terminal, some
+    truncated, one is both, one has no decision; observations exceed their bounds a little.
+    """
+    draw = torch.Generator().manual_seed(seed)
+    row = torch.arange(num)
+    mask = torch.stack((row != num - 1, torch.zeros(num, dtype=torch.bool)), 1)
+    ends, cuts = ((which == row.unsqueeze(1)).any(1) for which in (torch.tensor([[1, 4]]), torch.tensor([[2, 4]])))
+    terminal, truncated = (torch.stack((one & mask[:, 0], torch.zeros_like(one)), 1) for one in (ends, cuts))
+    context: dict[str, Tensor]
+    if isinstance(spec.observation, Discrete):
+        context = {"state": torch.randint(0, spec.observation.n, (num, 2), generator=draw)}
+    else:
+        context = {"observation": torch.randn(num, 2, spec.observation.size, generator=draw, dtype=dtype)}
+    reward = torch.randn(num, 2, generator=draw, dtype=dtype)
+    logp = -torch.rand(num, 2, generator=draw, dtype=dtype)
+    return Experience(context, random_actions(spec, draw, num, dtype), mask, logp, reward, terminal, truncated)
+
+
+def random_actions(spec: Spec, draw: torch.Generator, num: int, dtype: torch.dtype) -> Tensor:
+    """Returns random actions of two columns, inside the bounds."""
+    if isinstance(spec.action, Discrete | Vocabulary):
+        return torch.randint(
+            0, spec.action.n if isinstance(spec.action, Discrete) else spec.action.size, (num, 2), generator=draw
+        )
+    low, high = (torch.tensor(side, dtype=dtype) for side in (spec.action.low, spec.action.high))
+    return low + (high - low) * (0.05 + 0.9 * torch.rand(num, 2, len(low), generator=draw, dtype=dtype))
+
+
+def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
+    """Returns a witness of the recipe in float64 with random weights in every model, copies included.
+
+    Tasks with numbered states have tables for the actor and for critics of states, whatever the recipe's networks.
+    """
+    tabular = spec == TABLE_SPEC
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        actor: nn.Module = (Policy(Table()) if tabular else recipe.actor).build(spec)
+        critics = {
+            name: (Critic(Table()) if tabular and name == "value" else critic).build(spec).double()
+            for name, critic in recipe.critics.items()
+        }
+        engine = witness(recipe, actor.double(), critics, spec=spec)
+        for model in engine.models.values():
+            for tensor in model.parameters():
+                tensor.data.add_(0.3 * torch.randn_like(tensor))
+        if tabular:
+            engine.model("actor").body.table.data.copy_(LOGITS_SA)
+    engine.updates = 1  # a run's first update also checks for leaks
+    return engine
+
+
+def prepared(recipe: Recipe, engine: Witness, experience: Experience) -> Experience:
+    """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
+    models, credit, constraints.
+    """
+    scene = ALONE.given(models=engine)
+    later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
+    for part in (*later, *((recipe.select,) if recipe.select else ())):
+        experience = part(experience, scene)
+    experience = engine.annotate(experience, recipe.needs)
+    for part in (*recipe.credit, *recipe.constraints):
+        experience = part(experience, scene)
+    return experience
+
+
+Formula = Callable[[Seen], "Tensor | Mapping[str, Tensor]"]
+"""A loss by hand, with gradient into `seen.models`; one for each stage by name if there are several."""
+
+
+def formula_gap(
+    recipe: Recipe, experience: Experience, formula: Formula, spec: Spec = TABLE_SPEC, seed: int = 0
+) -> float:
+    """Returns the largest difference between the recipe's gradient and the formula's, over the largest entry.
+
+    Compares every parameter of every stage that the formula has a loss for. The recipe runs with its own settings, at
+    the beginning of its schedules; 0 if both are the same function, 1 or more if they have nothing in common.
+    """
+    recipe = recipe.at(Progress())
+    engine = built(recipe, spec, seed)
+    losses = formula(Seen(experience, engine.models, engine))
+    named = losses if isinstance(losses, Mapping) else {recipe.stages[0].name: losses}
+    batch, worst = prepared(recipe, engine, experience), [0.0]
+    for stage in recipe.stages:
+        if stage.name not in named:
+            continue
+        found = engine.gradient(stage, batch)
+        tensors = [tensor for model in stage.trains for tensor in engine.flats[model].tensors]
+        right = torch.autograd.grad(named[stage.name], tensors, allow_unused=True, materialize_grads=True)
+        gap = torch.stack([(mine - other).abs().max() for mine, other in zip(found.values(), right, strict=True)]).max()
+        largest = torch.stack([other.abs().max() for other in right]).max()
+        worst.append(float((gap / largest).nan_to_num(torch.inf)))
+    return max(worst)

@@ -1,0 +1,170 @@
+"""Runs the exact claims of a method against its mutants.
+
+A mutant is caught if an exact claim fails or raises. One that passes all claims survives if it changes the weights of
+a short training run; if that run stops with an error, the mutant is stopped; otherwise it has no effect there (a
+metric, a message, a branch that the run does not take).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from assay.claims.claim import Exact, Method
+from assay.core.errors import AssayError
+from assay.proof import stamps
+from assay.proof.mutants.find import Mutant, mutants
+from assay.runs import catalogue
+
+CAUGHT, SURVIVED, STOPPED, NO_EFFECT, EQUIVALENT = "caught", "survived", "stopped", "no effect", "equivalent"
+SECONDS = 20
+"""A mutant whose claims take longer is caught: it does not end."""
+
+
+class Overtime(Exception):
+    """Raised if the claims of a mutant do not end in time."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a mutant, and the claim that caught it."""
+
+    rule: str
+    name: str
+    outcome: str
+    claim: str = ""
+
+
+@contextmanager
+def limited(seconds: int) -> Iterator[None]:
+    """Raises Overtime in the block after this many seconds; without effect outside the main thread."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise Overtime
+
+    try:
+        before = signal.signal(signal.SIGALRM, stop)
+    except ValueError:
+        yield
+        return
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def broken_claim(claims: Sequence[Exact]) -> str | None:
+    """Returns the name of the first claim that does not hold, None if all hold."""
+    for claim in claims:
+        try:
+            with limited(SECONDS):
+                holds = claim.run().holds
+        except (Exception, Overtime):
+            return claim.name
+        if not holds:
+            return claim.name
+    return None
+
+
+def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs: bool = True) -> Iterator[Result]:
+    """Yields the result of every chosen mutant of a method; AssayError if a claim fails without any mutant.
+
+    Code that the short training run does not reach is not mutated. Without `runs` it is, and a mutant that passes the
+    claims counts as survived whether it has an effect or not: much cheaper.
+    """
+    _, method = catalogue.find_method(key)
+    broken = broken_claim(method.exact)
+    if broken is not None:
+        raise AssayError(f"the exact claim '{broken}' of {key} fails without a mutant. Fix it first: assay claim {key}")
+    claims, found = list(method.exact), mutants(key, method)
+    if runs:
+        with traced() as reached:
+            plain = trained(method)
+        found = [one for one in found if one.code is None or one.code in reached]
+    for mutant in chosen(found):
+        if mutant.name in method.equivalent:
+            yield Result(mutant.rule, mutant.name, EQUIVALENT, method.equivalent[mutant.name])
+            continue
+        with mutant.install():
+            broken = broken_claim(claims)
+        if broken is not None:
+            # The claim that caught one mutant often catches the next: it goes first.
+            claims.sort(key=lambda claim, name=broken: claim.name != name)  # type: ignore[misc]
+            yield Result(mutant.rule, mutant.name, CAUGHT, broken)
+            continue
+        if not runs:
+            yield Result(mutant.rule, mutant.name, SURVIVED)
+            continue
+        with mutant.install():
+            changed = trained(method)
+        outcome = STOPPED if changed is None else NO_EFFECT if changed == plain else SURVIVED
+        yield Result(mutant.rule, mutant.name, outcome)
+
+
+@contextmanager
+def traced() -> Iterator[set[CodeType]]:
+    """Collects the code of all Python functions that are called in the block."""
+    reached: set[CodeType] = set()
+    sys.setprofile(lambda frame, event, argument: reached.add(frame.f_code) if event == "call" else None)
+    try:
+        yield reached
+    finally:
+        sys.setprofile(None)
+
+
+def trained(method: Method) -> list[float] | None:
+    """Returns numbers of a short training run of the method on its default task; None if it stops with an error."""
+    try:
+        with limited(3 * SECONDS):
+            return stamps.behaviour(method.recipe(method.worlds[0]), catalogue.find_task(method.default_task))
+    except (Exception, Overtime):
+        return None
+
+
+# ---------------------------------------------------------------------------------------------------- files
+FILE = "mutants.json"
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Returns what is kept of a trial: how many were made and caught, and the names of those that were not."""
+    counts = Counter(result.outcome for result in results)
+    passed = {one.name: one.outcome for one in results if one.outcome != CAUGHT}
+    return {"made": len(results), "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed}
+
+
+def write(key: str, results: Sequence[Result]) -> Path:
+    """Writes the summary of a trial into the method's folder."""
+    path = catalogue.folder_of(key) / FILE
+    path.write_text(json.dumps(summary(results), indent=1, sort_keys=True) + "\n")
+    return path
+
+
+def read(key: str) -> dict[str, Any] | None:
+    """Returns the kept summary of a method; None without a file."""
+    path = catalogue.folder_of(key) / FILE
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def sample(key: str, most: int) -> Callable[[list[Mutant]], list[Mutant]]:
+    """Returns a choice of mutants for a quick check: all of the base, all written ones, and of the others that were
+    caught before at most `most`, spread evenly over the code.
+    """
+    known = set((read(key) or {}).get("not_caught", ()))
+
+    def chosen(found: list[Mutant]) -> list[Mutant]:
+        sure = [one for one in found if one.rule in ("base", "written") and one.name not in known]
+        rest = [one for one in found if one.rule not in ("base", "written") and one.name not in known]
+        stride = max(1, -(-len(rest) // most))
+        return [*sure, *rest[::stride]]
+
+    return chosen
