@@ -63,16 +63,16 @@ CURVES = (
     Curve("bc", "logged-tree:coverage=1", "stitching", (1, 2, 4), 20),
     Curve("cql", "logged-tree:coverage=1", "stitching", (1, 4), 40),
     Curve("cql", "logged-tree:coverage=0.3", "corruption", (0, 0.4), 40),
-    Curve("ppo", "lq-tracker", "noise", (0, 0.5), 4),
+    Curve("ppo", "lq-tracker", "noise", (0, 0.2), 4),
     Curve("ppo", "lq-tracker", "price", (1, 10), 4),
     Curve("ppo", "cost-corridor", "budget", (5, 10, 20), 12, "within_budget", metric=within_budget),
     Curve("safe-rl-review", "cost-corridor", "budget", (5, 10, 20), 12, "evaluation_cost", "Multiplier.limit"),
     Curve("bc", "double-well", "separation", (0.2, 0.5, 0.9), 60),
     Curve("reinflow:flow-matching", "double-well", "separation", (0.2, 0.5, 0.9), 40),
     Curve("zero-shot-rl", "torus-maze", "size", (5, 10), 20),
-    Curve("ppo", "mass-family", "spread", (1.5, 6), 4, "evaluation_worst"),
-    Curve("ppo", "coded-rule", "cardinality", (2, 4, 8), 10),
-    Curve("gbrl", "coded-rule", "cardinality", (2, 4, 8), 10),
+    Curve("ppo", "mass-family", "spread", (1.5, 6), 3, "evaluation_worst"),
+    Curve("ppo", "coded-rule", "cardinality", (2, 6), 10),
+    Curve("gbrl", "coded-rule", "cardinality", (2, 6), 10),
 )
 
 
