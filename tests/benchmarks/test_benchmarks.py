@@ -127,7 +127,8 @@ def test_real_model_writes_answers_and_a_table(
 ) -> None:
     """The runs themselves are those of tests of pretrained models; here the tasks, the order and the table."""
     for task in real_model.TASKS:
-        rows = [json.loads(line) for line in real_model.problems(task, tmp_path / f"{task}.jsonl", 50).read_text().splitlines()]
+        lines = real_model.problems(task, tmp_path / f"{task}.jsonl", 50).read_text().splitlines()
+        rows = [json.loads(line) for line in lines]
         numbers = [[int(one) for one in real_model.NUMBER.findall(row["prompt"])] for row in rows]
         made = [sum(some) if task == "addition" else min(some) for some in numbers]
         assert made == [int(row["answer"]) for row in rows]
