@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.core.slots import Task
 from assay.recipes.defaults import Defaults
 
 
@@ -154,6 +155,14 @@ def values_of(curves: Curves, metric: str) -> list[float]:
     return values
 
 
+@runtime_checkable
+class OfPolicy(Protocol):
+    """A metric of a trained policy on its task, for `Measured.metric` in place of a metric of curves."""
+
+    def of(self, policy: Any, task: Task) -> float:
+        """Returns the number."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """A comparison on paired seeds whose decision rule is stated in advance.
@@ -170,7 +179,7 @@ class Measured:
     task: str
     ours: Recipe | Callable[[int], float]
     theirs: Recipe | Callable[[int], float] | float
-    metric: Callable[[Curves], float] = Final()
+    metric: Callable[[Curves], float] | OfPolicy = Final()
     expect: Expect = Expect.ABOVE
     margin: float = 0.0
     seeds: int = 10

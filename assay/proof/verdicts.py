@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from assay.claims.claim import Curves, Expect, Finding, Measured, Method
+from assay.claims.claim import Curves, Expect, Finding, Measured, Method, OfPolicy
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
@@ -27,6 +27,7 @@ from assay.proof import stamps
 from assay.proof.stamps import SIDES
 from assay.runs import catalogue
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.run import loaded
 
 # ---------------------------------------------------------------------------------------------------- measuring
 Watch = Callable[[int, int, Sequence[Child]], None]
@@ -89,7 +90,10 @@ def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
 
 
 def score(claim: Measured, result: Result) -> float:
-    """Returns the metric of a run."""
+    """Returns the metric of a run: of its curves, or of the policy that it trained."""
+    if isinstance(claim.metric, OfPolicy):
+        plan = result.job.plan()
+        return float(claim.metric.of(loaded(plan, result.job.folder)[0], plan.task))
     curves: Curves = result.curves
     return float(claim.metric(curves))
 
@@ -220,13 +224,15 @@ def problems(method: str, path: Path) -> list[str]:
     if verdict.get("digest") != digest(verdict):
         wrong.append(f"{path} was edited after it was written. {again}")
     entries = entries_of(verdict)
-    for claim in found.claims:
+    for claim in found.measured:
         if claim.name not in entries:
             wrong.append(f"{path} lacks the claim '{claim.name}'. {again}")
-        elif isinstance(claim, Measured):
+        else:
             wrong += [f"{path}: '{claim.name}' {what}. {again}" for what in entry_problems(entries[claim.name])]
-    known = {claim.name for claim in found.claims}
-    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in entries if name not in known]
+    # Exact claims are run at every commit and on demand; the file keeps them only for display.
+    known = {claim.name for claim in found.measured}
+    measured = [name for name, one in entries.items() if one.get("kind") != "exact"]
+    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in measured if name not in known]
     return wrong
 
 
@@ -274,7 +280,7 @@ def state(method: str, verdict: Mapping[str, Any]) -> str:
 
 
 def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = None) -> dict[str, str]:
-    """Stamps the measured claims of a verdict for this machine kind, and returns their states.
+    """Stamps the measured claims of a verdict for this machine kind, runs the exact ones, and returns the states.
 
     A claim without a stamp for it gets one: the caller must know that the recipes are those that were measured. A claim
     whose recipes differ from its stamp is marked stale and keeps its stamp; one whose recipes match it again loses the
@@ -284,6 +290,9 @@ def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = No
     if wrong := problems(method, path):
         raise AssayError(wrong[0])
     verdict, here = read(method, path), stamps.machine_kind()
+    measured = [one for one in verdict["claims"] if one.get("kind") != "exact"]
+    verdict["claims"] = [*measured, *(exact_entry(one.run()) for one in catalogue.find_method(method)[1].exact)]
+    verdict["verdict"] = overall(verdict["claims"])
     entries, found = entries_of(verdict), {}
     for claim in catalogue.find_method(method)[1].measured:
         one = entries[claim.name]

@@ -18,7 +18,7 @@ from assay.claims.claim import Edit, Exact, Expect, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe, Stage
 from assay.core.record import Experience
-from assay.parts.credit.players import AlignAdvantages, LeaveOneOutToGo
+from assay.methods.advantage_alignment_llm.credit import AlignAdvantages, LeaveOneOutToGo
 from assay.parts.credit.temporal import Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust

@@ -18,9 +18,9 @@ from assay.claims.claim import Exact, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Experience
+from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
 from assay.methods.self_redteam.rollout import FixedOpponents, SelfPlay
 from assay.parts.credit.outcome import OutcomeCredit
-from assay.parts.credit.players import PlayerDeviation, PlayerMean
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.policy import PolicyGradient

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 
@@ -15,8 +14,6 @@ from assay.core.slots import Reward, Scene
 @dataclass(frozen=True)
 class TaskCost(Reward):
     """States that costs are the task's own, and changes nothing. A task without costs is refused when a run begins."""
-
-    stochastic: ClassVar[bool] = False
 
     def init(self, scene: Scene) -> State:
         """Returns an empty state; raises AssayError if the task gives no costs."""
@@ -39,7 +36,6 @@ class LengthCost(Reward):
     """
 
     limit: int = 64
-    stochastic: ClassVar[bool] = False
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Adds the channel."""
