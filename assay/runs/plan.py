@@ -23,7 +23,6 @@ from assay.core.settings import describe, settings
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data
-from assay.engine import evaluation
 from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
@@ -147,8 +146,6 @@ def make_plan(
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
-    if recipe.certificate is not None:
-        evaluation.certified_starts(found, recipe.certificate.num_starts)
     budget = recipe.steps if steps is None else steps
     if budget < 1:
         raise AssayError(f"steps is {budget}. Use at least 1.")
@@ -185,10 +182,7 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     from assay.tasks.adapters.pretrained import with_model
 
     if not isinstance(task, PromptTask | PairsTask | DialogueTask):
-        raise AssayError(
-            f"--model needs prompts, pairs or dialogues, which can be written in a model's tokens; '{task.name}' has "
-            "observations or an alphabet of its own. Try --task countdown."
-        )
+        raise AssayError(f"--model needs prompts, pairs or dialogues; '{task.name}' has none. Try --task countdown.")
     actor = pinned(model)
     return actor, with_model(task, actor)
 

@@ -30,6 +30,7 @@ from assay.parts.rewards.cost import LengthCost, TaskCost
 from assay.proof.laws.rollout import built, small_actor
 from assay.recipes.defaults import CONTROL, LANGUAGE
 from assay.runs.plan import make_plan
+from assay.runs.run import execute
 from assay.tasks.control.hazards import hazards
 from assay.tasks.language.addition import addition
 
@@ -112,7 +113,8 @@ def test_a_file_with_few_held_out_prompts_is_refused_before_anything_is_computed
     file = tmp_path / "sums.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(AssayError, match=r"0 held-out prompts besides the .* a certificate needs at least 30"):
-        make_plan("hc-rlhf:certified-length", str(file))
+        execute(make_plan("hc-rlhf:certified-length", str(file)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_task_without_costs_is_refused() -> None:

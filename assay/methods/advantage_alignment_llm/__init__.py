@@ -10,14 +10,11 @@ ends in mutual defection; answering good with good and bad with bad makes cooper
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Expect, Measured, Method
-from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe, Stage
-from assay.core.record import Experience
+from assay.methods.advantage_alignment_llm import claims
 from assay.methods.advantage_alignment_llm.credit import AlignAdvantages, LeaveOneOutToGo
 from assay.parts.credit.temporal import Whiten
 from assay.parts.objectives.policy import PolicyGradient
@@ -26,9 +23,6 @@ from assay.parts.regularizers.divergence import EntropyBonus
 from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
 from assay.tasks.games.repeated import LEVELS
 from assay.tasks.tabular.bandit import bandit
-
-GAMES = probes.all_games(((-1.0, -3.0), (0.0, -2.0)), rounds=3)
-LOGITS_SA = torch.linspace(-1.0, 1.0, 10, dtype=torch.float64).view(5, 2)
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, discount: float = 0.96) -> Recipe:
@@ -40,44 +34,6 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, discount: float = 0.96
 
 
 SMALL = recipe().set("actor.width", 32).set("rollout.num_starts", 8).set("learning_rate", 1e-3)
-
-
-def rounds() -> Experience:
-    """Returns games of two players in groups of four; a round is up to two decisions, and some games are shorter."""
-    data, row = probes.sequences(num=32), torch.arange(32)
-    turn = (torch.arange(data.num_columns) - 1).clamp(min=0) // 2
-    data = replace(data, player=row % 2, episode=row // 2, group=row // 8 * 2 + row % 2)
-    return replace(data, turn=turn.expand(data.mask.shape))
-
-
-def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    data, own, aligned = seen.experience, {}, torch.zeros_like(seen.experience.reward)
-    assert data.group is not None
-    assert data.turn is not None
-    to_go: dict[tuple[int, int], torch.Tensor] = {}
-    for row, mask in enumerate(data.mask):
-        for turn in data.turn[row][mask].unique().tolist():
-            later = mask & (data.turn[row] >= turn)
-            to_go[row, turn] = (data.reward[row] * 0.96 ** (data.turn[row] - turn).double())[later].sum()
-    for (row, turn), value in to_go.items():
-        others = [to_go[b, r] for b, r in to_go if r == turn and b != row and data.group[b] == data.group[row]]
-        own[row, turn] = value - sum(others) / max(1, len(others))
-    for (row, turn), value in own.items():
-        past = sum(0.96 ** (turn - k) * own[row, k] for k in range(turn))
-        shaped = value + 0.96 * past * own.get((row + 1 - 2 * (row % 2), turn), 0.0)
-        aligned[row, data.mask[row] & (data.turn[row] == turn)] = shaped
-    aligned = aligned / (aligned[data.mask].std() + 1e-8)
-    return -by_hand.mean_of_decisions(aligned * seen.logp() + 0.02 * by_hand.entropy(seen), data)
-
-
-def bias_of_base() -> torch.Tensor:
-    found = probes.expected_game_gradient(recipe(beta=0.0, discount=1.0).credit[:2], GAMES, LOGITS_SA)
-    return (found - probes.exact_game_gradient(GAMES, LOGITS_SA)).norm()
-
-
-def push_to_cooperate(beta: float, state: int) -> torch.Tensor:
-    """Returns the uniform policy's expected gradient; state 1 follows mutual cooperation, 4 mutual defection."""
-    return probes.expected_game_gradient(recipe(beta=beta).credit[:2], GAMES, 0 * LOGITS_SA)[state, 0]
 
 
 METHOD = Method(
@@ -95,14 +51,17 @@ METHOD = Method(
         "one plain policy-gradient step a batch; credit scaled to deviation 1, entropy bonus 0.02, no KL term",
     ),
     claims=(
-        Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), rounds(), loss_by_hand),
+        Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), claims.rounds(), claims.loss_by_hand),
               at_most=1e-9),
         Exact("a task with one player is refused", lambda: probes.is_refused(recipe(TABLE), bandit())
               and not probes.is_refused(recipe(TABLE), LEVELS["prisoners-dilemma"]()), equals=1.0),
-        Exact("with beta 0 the gradient is each player's own, exactly", bias_of_base, equals=0.0, tolerance=1e-10),
-        Exact("naive: defect after mutual cooperation", lambda: push_to_cooperate(0.0, 1), at_most=-1e-3),
-        Exact("aligned: cooperate there", lambda: push_to_cooperate(1.0, 1), at_least=1e-3),
-        Exact("aligned: defect after mutual defection", lambda: push_to_cooperate(1.0, 4), at_most=-1e-3),
+        Exact("with beta 0 the gradient is each player's own, exactly", lambda: claims.bias_of_base(recipe),
+              equals=0.0, tolerance=1e-10),
+        Exact("naive: defect after mutual cooperation", lambda: claims.push_to_cooperate(recipe, 0.0, 1),
+              at_most=-1e-3),
+        Exact("aligned: cooperate there", lambda: claims.push_to_cooperate(recipe, 1.0, 1), at_least=1e-3),
+        Exact("aligned: defect after mutual defection", lambda: claims.push_to_cooperate(recipe, 1.0, 4),
+              at_most=-1e-3),
         Measured("a higher payoff in self-play than naive learning", "prisoners-dilemma", recipe(TABLE),
                  recipe(TABLE, beta=0.0), margin=0.3, seeds=5, minutes=1.0, steps=150),
         Measured("a defector leaves it what mutual defection pays", "prisoners-dilemma-against-defectors",

@@ -13,8 +13,8 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
-from assay.claims.probes import by_hand
 from assay.core.recipe import Copy, Recipe
+from assay.methods.kl_bayes import claims
 from assay.methods.kl_bayes.credit import PosteriorWeight
 from assay.parts.credit.shaping import KlInReward
 from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
@@ -32,21 +32,6 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
 
 def matching(world: Defaults = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
     return replace(recipe(world), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
-
-
-def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    data = seen.experience
-    moved = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0)
-    advantage = by_hand.against_others(replace(data, reward=data.reward - 0.1 * moved))
-    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), data)
-
-
-def matching_by_hand(seen: probes.Seen) -> torch.Tensor:
-    data = seen.experience
-    moved = torch.where(data.mask, seen.logp("reference").detach() - data.logp, 0.0).sum(1)
-    log_weight = moved + by_hand.outcome(data) / 0.1
-    advantage = by_hand.in_groups(log_weight, data, lambda one: one.exp() / one.exp().mean() - 1.0)
-    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), data)
 
 
 def bias_of_kl_rl() -> torch.Tensor:
@@ -84,9 +69,9 @@ METHOD = Method(
     departures=("the paper is theory: rloo is our choice of estimator; Z of `matching` is estimated in each group",),
     claims=(
         Exact("its gradient is that of rloo with the KL in its reward",
-              lambda: probes.formula_gap(recipe(), probes.sequences(), loss_by_hand), at_most=1e-9),
+              lambda: probes.formula_gap(recipe(), probes.sequences(), claims.loss_by_hand), at_most=1e-9),
         Exact("that of matching has the posterior's weight as credit",
-              lambda: probes.formula_gap(matching(), probes.sequences(), matching_by_hand), at_most=1e-9),
+              lambda: probes.formula_gap(matching(), probes.sequences(), claims.matching_by_hand), at_most=1e-9),
         Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),
         Exact("matching is the gradient of KL(pi* || pi)", bias_of_matching, equals=0.0),
         Exact("at pi* no group moves matching", matching_at_the_posterior, equals=0.0),

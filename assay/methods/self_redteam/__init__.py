@@ -46,8 +46,8 @@ def recipe(world: Defaults = LANGUAGE, kl: float = 0.01, supervised: int = 0) ->
     episodes = world.episodes
     assert isinstance(episodes, Episodes)
     rollout = SelfPlay(episodes.num_starts, episodes.group_size)
-    parts = {"rollout": rollout, "credit": credit, "copies": {"reference": Copy(of="actor")}, "stages": stages}
-    return replace(recipes.grpo(world), name="self-redteam", **parts)
+    base = replace(recipes.grpo(world), name="self-redteam", rollout=rollout, copies={"reference": Copy(of="actor")})
+    return replace(base, credit=credit, stages=stages)
 
 
 SMALL = recipe().set("actor.width", 64).set("rollout.num_starts", 16)
