@@ -29,6 +29,7 @@ from assay.claims.probes.formulas import (
     formula_gap,
     fragments,
     sequences,
+    source_gap,
     transitions,
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
@@ -85,6 +86,7 @@ __all__ = [
     "posterior",
     "preference_push",
     "sequences",
+    "source_gap",
     "spelling",
     "table_of",
     "token_episodes",

@@ -70,10 +70,11 @@ class DropHighCovariance(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Rewrites `advantage` and writes `dropped`."""
+        """Rewrites `advantage`, writes `dropped`, and logs the share of decisions in the band, which may be 0."""
         covariance = covariance_of(experience)
         in_band = (covariance > self.low) & (covariance < self.high) & experience.mask
         dropped = smallest(lots(experience), in_band, num_of(self.share, experience))
+        scene.log("in_band", float(in_band.sum()), float(experience.mask.sum()))
         advantage = experience.column("advantage") * (experience.mask & ~dropped)
         return experience.add({"advantage": advantage, "dropped": dropped})
 

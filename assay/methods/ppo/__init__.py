@@ -11,7 +11,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
+from assay.claims.claim import DecisionsTo, Edit, Exact, Expect, Measured, Method
 from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
@@ -44,6 +44,11 @@ METHOD = Method(
             lambda: probes.formula_gap(recipes.ppo(), probes.fragments(), losses_by_hand),
             at_most=1e-9,
         ),
+        Exact(
+            "a step is three epochs of four minibatches",
+            lambda: probes.source_gap(recipes.ppo(), probes.fragments(), batches=12, epochs=3),
+            equals=0.0,
+        ),
         Measured(
             "reaches 475 on CartPole in fewer decisions than a2c",
             "cartpole",
@@ -54,5 +59,13 @@ METHOD = Method(
             seeds=10,
             minutes=6,
         ),
+    ),
+    mutants=(
+        Edit("one epoch", recipes.ppo, "source=world.reuse", "source=world.once"),
+        Edit("a higher upper clip", recipes.ppo, "Clip(0.2, 0.2)", "Clip(0.2, 0.28)"),
+        Edit("no clip", recipes.ppo, "Clip(0.2, 0.2)", "NoTrust()"),
+        Edit("no entropy bonus", recipes.ppo, "EntropyBonus(world.entropy)", "EntropyBonus(0.0)"),
+        Edit("advantages are not whitened", recipes.ppo, "(world.gae, Whiten())", "(world.gae,)"),
+        Edit("the critic learns advantages", recipes.ppo, "Td(Column(), ", 'Td(Column(name="advantage"), '),
     ),
 )
