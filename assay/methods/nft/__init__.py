@@ -67,7 +67,7 @@ METHOD = Method(
         ),
         Exact(
             "positives-only is the formula without wrong answers",
-            lambda: probes.formula_gap(METHOD.variants["positives-only"](), DATA, partial(loss_by_hand, negative=0.0)),
+            lambda: probes.formula_gap(recipe(negative=0.0), DATA, partial(loss_by_hand, negative=0.0)),
             at_most=1e-9,
         ),
         Measured(

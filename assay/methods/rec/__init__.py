@@ -39,9 +39,9 @@ def recipe(
     return replace(base, stages=(stage,), credit=(*drop, OutcomeCredit(GroupMean(), scale)))
 
 
-def gap(variant: str = "", **settings: bool) -> float:
+def gap(variant: str = "", formula: probes.Formula = loss_by_hand) -> float:
     ours = METHOD.variants[variant]() if variant else recipe()
-    return probes.formula_gap(ours, probes.sequences(num=128), partial(loss_by_hand, **settings))
+    return probes.formula_gap(ours, probes.sequences(num=128), formula)
 
 
 VARIANTS = (recipe(), recipe(weight=Importance()), recipe(keeps=EveryDecision()))
@@ -62,9 +62,9 @@ METHOD = Method(
     departures=("dropped samples leave the mean over tokens too", "stale: one rollout in 16 minibatches, not 20"),
     claims=(
         Exact("off-policy its gradient is the formula's", gap, at_most=1e-9),
-        Exact("so is that of rec-is", lambda: gap("rec-is", weighted=True), at_most=1e-9),
-        Exact("so is that of opmd", lambda: gap("opmd", bounded=False), at_most=1e-9),
-        Exact("so is that of red-drop", lambda: gap("red-drop", dropped=True), at_most=1e-9),
+        Exact("so is that of rec-is", lambda: gap("rec-is", partial(loss_by_hand, weighted=True)), at_most=1e-9),
+        Exact("so is that of opmd", lambda: gap("opmd", partial(loss_by_hand, bounded=False)), at_most=1e-9),
+        Exact("so is that of red-drop", lambda: gap("red-drop", partial(loss_by_hand, dropped=True)), at_most=1e-9),
         Measured(
             "with 16 updates a batch importance weights do not help: at most 0.05 worse without them",
             "sorting-5", OURS, WEIGHED, margin=-0.05, seeds=5, minutes=5.0, steps=100, warmup=60,
