@@ -12,7 +12,8 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import probes
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, Scored
+from assay.core.record import Draw, Experience, Need, Scored
+from assay.core.slots import Credit, Prepare, Scene
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
@@ -35,7 +36,7 @@ from assay.methods.rec.objectives import (
 )
 from assay.methods.rover.objectives import UniformLogp, UniformValue, uniform_logp
 from assay.models.heads.categorical import SoftmaxTable
-from assay.parts.credit.outcome import GroupMean, OutcomeCredit
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, OutcomeCredit
 from assay.parts.objectives.trust import Clip
 from assay.parts.regularizers.behaviour import KlToBehaviour, KlWhereMarked, forward
 from assay.proof.laws.cases import CHOICES, RAGGED, TOKENS, build
@@ -144,6 +145,18 @@ def test_which_negatives_are_dropped_differs_between_starts() -> None:
     share = kept[:, 1:].double().mean(0)
     assert float(share.min()) > 0.1
     assert float(share.max()) < 0.6
+
+
+@pytest.mark.parametrize(("part", "column"), [(DropSurplusNegatives(), "mask"), (DropHighCovariance(0.05), "dropped")])
+def test_which_decisions_are_dropped_differs_between_seeds_and_steps(part: Credit | Prepare, column: str) -> None:
+    batch = probes.sequences(num=64, spread=8.0)
+    batch = OutcomeCredit(GroupMean(), GroupDeviation())(batch)
+    draws = (Draw(0, (1,)), Draw(0, (1,)), Draw(1, (1,)), Draw(0, (2,)))
+    found = [part(batch, Scene(draw=draw)) for draw in draws]
+    dropped = [one.mask if column == "mask" else one.column(column) for one in found]
+    assert torch.equal(dropped[0], dropped[1])
+    assert not torch.equal(dropped[0], dropped[2])
+    assert not torch.equal(dropped[0], dropped[3])
 
 
 @pytest.mark.parametrize("reward", [[0.1, 0.1, 0.1], [1.0, 1.0, 1.0]])

@@ -67,7 +67,7 @@ METHOD = Method(
                  Average("entropy", 0.2), seeds=5, steps=100, warmup=60),
     ),
     mutants=(
-        Edit("the largest instead of random ones", DropHighCovariance.apply, "lots(experience)", "-covariance"),
+        Edit("the largest ones", DropHighCovariance.apply, "lots(experience, scene.draw)", "-covariance"),
         Edit("a share of the band", DropHighCovariance.apply,
              "num_of(self.share, experience)", "max(1, int(self.share * int(in_band.sum())))"),
         Edit("the size of the covariance", DropHighCovariance.apply,

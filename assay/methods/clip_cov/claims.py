@@ -11,7 +11,8 @@ import torch
 from assay.claims import probes
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience
+from assay.core.record import Experience
+from assay.core.slots.scene import ALONE
 from assay.ops import random
 
 DATA = probes.sequences(num=128, spread=12.0)
@@ -28,7 +29,7 @@ def credit_by_hand(data: Experience) -> tuple[torch.Tensor, torch.Tensor]:
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
     data, (advantage, covariance) = seen.experience, credit_by_hand(seen.experience)
     in_band = data.mask & (covariance > 1.0) & (covariance < 5.0)
-    lots = random.uniform(Draw(0, (7,)), *np.ix_(range(32), range(4), range(data.num_columns)))
+    lots = random.uniform(ALONE.draw, *np.ix_(range(32), range(4), range(data.num_columns)))
     lot = torch.from_numpy(lots).view_as(covariance)
     num = int(0.01 * int(data.mask.sum()))
     dropped = in_band & (lot <= lot[in_band].sort().values[num - 1])

@@ -9,7 +9,8 @@ import torch
 
 from assay.claims import probes
 from assay.claims.probes import by_hand
-from assay.core.record import Draw, Experience
+from assay.core.record import Experience
+from assay.core.slots.scene import ALONE
 from assay.ops import random
 
 
@@ -30,7 +31,7 @@ def loss_by_hand(
 def without_surplus(data: Experience) -> Experience:
     """Returns the data with as many rows below their group's mean as there are others: those with the smallest lots."""
     mask, reward, row = data.mask.clone(), by_hand.outcome(data), np.arange(len(data))
-    lot = random.uniform(Draw(0, (8,)), row // 4, row % 4)
+    lot = random.uniform(ALONE.draw, row // 4, row % 4)
     for group in row.reshape(-1, 4).tolist():
         present = [one for one in group if data.mask[one].any()]
         bad = sorted((one for one in present if reward[one] < reward[present].mean()), key=lambda one: lot[one])
