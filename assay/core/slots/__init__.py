@@ -22,6 +22,7 @@ from assay.core.slots.models import (
     Packing,
     PathActor,
     Sampled,
+    SharedBody,
     View,
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
@@ -29,8 +30,10 @@ from assay.core.slots.policies import Certificate, Choice, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     CostlyTask,
+    CountedTask,
     DemonstratedTask,
     GameTask,
+    LoggedTask,
     PairedTask,
     PresetTask,
     PromptedTask,
@@ -43,7 +46,6 @@ from assay.core.slots.tasks import (
     Task,
     TextTask,
     UncertainTask,
-    VerifiedTask,
 )
 from assay.core.slots.terms import (
     Aggregation,
@@ -82,6 +84,7 @@ __all__ = [
     "Choice",
     "Constraint",
     "CostlyTask",
+    "CountedTask",
     "Credit",
     "CriticHead",
     "CriticLoss",
@@ -95,6 +98,7 @@ __all__ = [
     "Grower",
     "Grown",
     "Layered",
+    "LoggedTask",
     "ModelSpec",
     "Models",
     "Objective",
@@ -121,6 +125,7 @@ __all__ = [
     "Schedule",
     "ScriptedTask",
     "Select",
+    "SharedBody",
     "Simulation",
     "Source",
     "Steady",
@@ -133,7 +138,6 @@ __all__ = [
     "Transform",
     "TrustRegion",
     "UncertainTask",
-    "VerifiedTask",
     "View",
     "Wrapper",
     "frame_of",

@@ -15,10 +15,10 @@ from assay.claims.claim import Average, Edit, Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.clip_cov.claims import DATA, kl_cov_by_hand, loss_by_hand, strays
 from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
+from assay.methods.clip_cov.regularizers import KlWhereMarked
 from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Unclipped
-from assay.parts.regularizers.behaviour import KlWhereMarked
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
