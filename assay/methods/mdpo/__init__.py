@@ -76,6 +76,8 @@ METHOD = Method(
     claims=(
         Exact("off-policy its gradients are the formula's", lambda: gap_after(0.0), at_most=1e-9),
         Exact("so they are with a smaller step, late in a run", lambda: gap_after(0.75), at_most=1e-9),
+        Exact("a step is three epochs of four minibatches",
+              lambda: probes.source_gap(recipe(), probes.fragments(), batches=12, epochs=3), equals=0.0),
         Exact("the loss is stationary at pi_old exp(step A) / Z", slope_at_solution, equals=0.0),
         Measured("several steps an iteration score higher than one", "cartpole", recipe(),
                  replace(recipe(), source=FreshSequences()), seeds=5, minutes=3.0),
@@ -83,6 +85,7 @@ METHOD = Method(
                  metric=Average("evaluation"), margin=-25.0, seeds=5, minutes=3.0),
     ),
     mutants=(
+        Edit("one update a step", recipe, "base, name", "base, source=world.once, name"),
         Edit("a constant step size", recipe, "MirrorDescent(step_size)", "MirrorDescent(1.0)"),
         Edit("ppo's entropy bonus stays", recipe, "regularizers=()", "regularizers=base.stages[0].regularizers"),
         Edit("the other KL", MirrorDescent.__call__, "ratio * bounded - ratio + 1.0", "ratio - 1.0 - bounded"),

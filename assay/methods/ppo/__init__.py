@@ -7,18 +7,20 @@ Schulman et al. 2017. The same credit and objective parts serve control and lang
 a terminated one does not.
 """
 
+from functools import partial
+
 import torch
 
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import DecisionsTo, Edit, Exact, Expect, Measured, Method
 from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.recipes.defaults import EVERY, LANGUAGE
 
 
-def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
+def losses_by_hand(seen: probes.Seen, discount: float = 0.98, gae_lambda: float = 0.9) -> dict[str, torch.Tensor]:
     data, value = seen.experience, seen.value()
-    advantage = by_hand.gae(data, value, discount=0.98, gae_lambda=0.9)
+    advantage = by_hand.gae(data, value, discount, gae_lambda)
     gain = by_hand.clipped(by_hand.ratio(seen), by_hand.whitened(advantage, data), low=0.2, high=0.2)
     error = value - (advantage + value).detach()
     return {
@@ -42,6 +44,13 @@ METHOD = Method(
         Exact(
             "off-policy its gradients are the formula's",
             lambda: probes.formula_gap(recipes.ppo(), probes.fragments(), losses_by_hand),
+            at_most=1e-9,
+        ),
+        Exact(
+            "with tokens they are those of discount 1 and lambda 0.95",
+            lambda: probes.formula_gap(
+                recipes.ppo(LANGUAGE), probes.fragments(), partial(losses_by_hand, discount=1.0, gae_lambda=0.95)
+            ),
             at_most=1e-9,
         ),
         Exact(
