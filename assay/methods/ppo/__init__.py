@@ -9,25 +9,11 @@ a terminated one does not.
 
 from functools import partial
 
-import torch
-
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import DecisionsTo, Edit, Exact, Expect, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY, LANGUAGE
-
-
-def losses_by_hand(seen: probes.Seen, discount: float = 0.98, gae_lambda: float = 0.9) -> dict[str, torch.Tensor]:
-    data, value = seen.experience, seen.value()
-    advantage = by_hand.gae(data, value, discount, gae_lambda)
-    gain = by_hand.clipped(by_hand.ratio(seen), by_hand.whitened(advantage, data), low=0.2, high=0.2)
-    error = value - (advantage + value).detach()
-    return {
-        "policy": -by_hand.mean_of_decisions(gain + 0.003 * by_hand.entropy(seen), data),
-        "value": by_hand.mean_of_decisions(error.square() / 2, data),
-    }
-
+from assay.methods.ppo.claims import losses_by_hand, losses_of_torques
+from assay.recipes.defaults import CONTINUOUS, EVERY, LANGUAGE
 
 METHOD = Method(
     paper="arXiv:1707.06347",
@@ -50,6 +36,13 @@ METHOD = Method(
             "with tokens they are those of discount 1 and lambda 0.95",
             lambda: probes.formula_gap(
                 recipes.ppo(LANGUAGE), probes.fragments(), partial(losses_by_hand, discount=1.0, gae_lambda=0.95)
+            ),
+            at_most=1e-9,
+        ),
+        Exact(
+            "with continuous actions they are those of a Gaussian",
+            lambda: probes.formula_gap(
+                recipes.ppo(CONTINUOUS), probes.transitions(num=64), losses_of_torques, probes.BOX_SPEC
             ),
             at_most=1e-9,
         ),
