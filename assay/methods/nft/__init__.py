@@ -25,9 +25,9 @@ from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
 DATA = probes.sequences(num=24, spread=2.0)
-RIGHT = torch.tensor([1, 0, 0, 0, 1, 0, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]).unsqueeze(1)
-DATA = replace(DATA, reward=torch.where(DATA.mask, RIGHT * (DATA.terminal | DATA.truncated), DATA.reward))
-"""Six prompts; pass rates 1/4, 3/4, 1/2, all right, all wrong, and 2/3 where one row has no decision."""
+SCORE = torch.tensor([1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]).unsqueeze(1)
+DATA = replace(DATA, reward=torch.where(DATA.mask, SCORE * (DATA.terminal | DATA.truncated), DATA.reward))
+"""Six prompts; pass rates 1/4, 3/4 (scores -1 and 0), 1/2, all right, all wrong, and 2/3 where one row is empty."""
 
 
 def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
@@ -37,7 +37,7 @@ def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
 
 def loss_by_hand(seen: probes.Seen, negative: float = 1.0) -> torch.Tensor:
     data, ratio = seen.experience, by_hand.ratio(seen)
-    right = by_hand.outcome(data)
+    right = by_hand.in_groups(by_hand.outcome(data), data, lambda one: (one > one.mean()).double())
     rate = by_hand.in_groups(right, data, lambda one: one.mean().expand_as(one)).clamp(1e-9, 1 - 1e-9).unsqueeze(1)
     wrong = (1 - rate * ratio) / (1 - rate)
     # The logarithm of at least 1, with the slope of the plain logarithm at the clipped point.
