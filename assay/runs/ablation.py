@@ -48,7 +48,6 @@ class Factor:
         """The places of the factor, as `assay diff` shows them."""
         return " + ".join(dict.fromkeys(".".join(path[-2:] if path[0] == "stages" else path) for path in self.paths))
 
-
     @property
     def short(self) -> str:
         """The last word of each place: clip range `high`, `aggregate`, `select`."""
