@@ -25,10 +25,12 @@ from assay.claims.probes.formulas import (
     BOX_SPEC,
     CHOICE_SPEC,
     TABLE_SPEC,
+    Formula,
     Seen,
     formula_gap,
     fragments,
     sequences,
+    source_gap,
     transitions,
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
@@ -50,6 +52,7 @@ __all__ = [
     "AllGames",
     "Bias",
     "CostlyBandit",
+    "Formula",
     "Given",
     "HandedOut",
     "Posterior",
@@ -85,6 +88,7 @@ __all__ = [
     "posterior",
     "preference_push",
     "sequences",
+    "source_gap",
     "spelling",
     "table_of",
     "token_episodes",
