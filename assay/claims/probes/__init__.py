@@ -35,6 +35,7 @@ from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
+from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, credited, decision_weights, loss
 from assay.claims.probes.training import distance_from_posterior, trained_table
@@ -77,9 +78,11 @@ __all__ = [
     "gradient",
     "gradient_variance",
     "handed_out",
+    "history",
     "loss",
     "posterior",
     "preference_push",
+    "schedule_gap",
     "sequences",
     "spelling",
     "table_of",
