@@ -31,6 +31,7 @@ from assay.claims.probes.formulas import (
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
+from assay.claims.probes.offline import foreign_rows
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
@@ -74,6 +75,7 @@ __all__ = [
     "expected_game_gradient",
     "expected_gradient",
     "expected_table_gradient",
+    "foreign_rows",
     "formula_gap",
     "gradient",
     "gradient_variance",

@@ -5,13 +5,20 @@
 Pomerleau 1988. The same objective part as sft; a deterministic actor makes it least squares.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import torch
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.claims.probes import by_hand
-from assay.claims.claim import Exact, Measured, Method
+from assay.core.record import Experience
+from assay.core.slots import ALONE
+from assay.parts.objectives.imitation import LogLikelihood
 from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
+from assay.tasks.tabular.table import gridworld
 
 
 def likelihood(seen: probes.Seen) -> torch.Tensor:
@@ -27,14 +34,16 @@ def least_squares(seen: probes.Seen) -> torch.Tensor:
 
 def not_cloned() -> float:
     """Returns how many decisions of the expert's episodes a step leaves out, repeats or changes."""
-    task: Any = GridWorld()
-    source: Any = recipes.bc(TABLE).source
+    task, source = gridworld(), recipes.bc(TABLE).source
     scene = ALONE.given(task=task)
     batches = list(source(scene, source.init(scene)))
-    shown = task.demonstrate(np.arange(8), 0)
-    wanted = [(int(s), int(a)) for s, a in zip(shown.context["state"][shown.mask], shown.action[shown.mask], strict=True)]
-    found = [(int(s), int(a)) for one in batches for s, a in zip(one.context["state"][one.mask], one.action[one.mask], strict=True)]
-    return abs(len(batches) - 16) + float(sorted(wanted) != sorted(found))
+    rows = [decisions(batches), decisions([task.demonstrate(np.arange(8), 0)])]
+    return abs(len(batches) - 16) + float(rows[0] != rows[1])
+
+
+def decisions(batches: Sequence[Experience]) -> list[list[int]]:
+    """Returns the states and actions of all decisions, sorted."""
+    return sorted(torch.cat([torch.stack((b.context["state"], b.action), -1)[b.mask] for b in batches]).tolist())
 
 
 METHOD = Method(
@@ -47,6 +56,9 @@ METHOD = Method(
     aliases=(
         "behaviour-cloning",
         "behavior-cloning",
+    ),
+    mutants=(
+        Edit("the log-likelihood of the other sign", LogLikelihood.__call__, "-view.scored.logp * ", "view.scored.logp * "),
     ),
     departures=("expert episodes come from the task's scripted expert unless a dataset is the task",),
     claims=(

@@ -19,6 +19,7 @@ from assay.parts.critics.conservative import Conservative
 from assay.parts.sources.logged import Log
 from assay.recipes.conservative import conservative_sac, cql
 from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
+from assay.tasks.control.cartpole import cartpole
 
 NARROW = Log(20, noise=0.1)
 
@@ -92,6 +93,8 @@ METHOD = Method(
         Exact("discrete: the target network is a copy made every 128 updates", lambda: schedule_gap(CONTROL),
               equals=0.0),
         Exact("continuous: target critics follow at rate 0.005", lambda: schedule_gap(CONTINUOUS), at_most=1e-7),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(cql(CONTROL, Log(20)), cartpole()), equals=0.0),
         Measured("on an expert's log it works where double DQN does not", "cartpole", cql(CONTROL, NARROW),
                  cql(CONTROL, NARROW, weight=0.0), seeds=5, minutes=2.0, steps=150),
     ),

@@ -16,6 +16,7 @@ from assay.parts.sources.logged import Log
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.conservative import iql
 from assay.recipes.defaults import CONTINUOUS, CONTROL, TABLE
+from assay.tasks.tabular.table import gridworld
 
 SPEC = probes.CHOICE_SPEC
 RANDOM = Log(50, noise=1.0)
@@ -61,6 +62,8 @@ METHOD = Method(
         Exact("its gradients are those of the formulas",
               lambda: probes.formula_gap(iql(), probes.transitions(SPEC, num=64), losses_by_hand, SPEC), at_most=1e-9),
         Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(iql(TABLE, RANDOM), gridworld()), equals=0.0),
         Measured("from random walks it finds the way, cloning does not", "gridworld", iql(TABLE, RANDOM),
                  iql(TABLE, RANDOM, sharpness=0.0), seeds=5, minutes=1.0, steps=120),
     ),

@@ -15,6 +15,7 @@ from assay.methods.td3_bc.base import td3_bc
 from assay.methods.td3_bc.objectives import ValueSize
 from assay.parts.sources.logged import Log
 from assay.recipes.defaults import CONTINUOUS
+from assay.tasks.control.pendulum import pendulum
 
 EXPERT = Log(20, noise=0.1, reward_scale=0.1)
 
@@ -55,8 +56,10 @@ METHOD = Method(
     ),
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
-              td3_bc(), probes.transitions(num=256), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
+              td3_bc(), probes.transitions(num=512), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
         Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(td3_bc(log=Log(3)), pendulum()), equals=0.0),
         Measured("on an expert's log it works where TD3 does not", "pendulum", td3_bc(log=EXPERT),
                  td3_bc(log=EXPERT).set("NearRecorded.coefficient", 0.0), seeds=5, minutes=4, steps=150),
     ),
