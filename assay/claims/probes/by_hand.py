@@ -76,6 +76,23 @@ def squashed(model: Any, observation: Tensor, uniform: Tensor) -> tuple[Tensor, 
     return CENTRE + HALF * latent.tanh(), logp.sum(-1)
 
 
+def decoded(logits: Tensor, low: float, high: float) -> Tensor:
+    """Returns the mean of a distribution over equal bins between `low` and `high`, given its logits [..., M]."""
+    width = (high - low) / logits.shape[-1]
+    return logits.softmax(-1) @ torch.arange(low + width / 2, high, width, dtype=logits.dtype)
+
+
+def gae_return(seen: Seen, value: Tensor, discount: float, gae_lambda: float) -> Tensor:
+    """Returns GAE's targets of a critic with these values [B, T]: advantage + value, 0 where masked."""
+    data, advantage = seen.experience, torch.zeros(len(seen.experience), dtype=torch.float64)
+    found, over = torch.zeros_like(value), data.terminal | data.truncated
+    for t in reversed(range(value.shape[1] - 1)):
+        delta = data.reward[:, t] + discount * value[:, t + 1] * ~data.terminal[:, t] - value[:, t]
+        advantage = torch.where(data.mask[:, t], delta + discount * gae_lambda * advantage * ~over[:, t], 0.0)
+        found[:, t] = (advantage + value[:, t]) * data.mask[:, t]
+    return found.detach()
+
+
 def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
     """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B].
 

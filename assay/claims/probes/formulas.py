@@ -10,7 +10,7 @@ weights, target networks and references differ from their models, so a mixed-up 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from assay.claims.probes.gradients import Witness, witness
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Progress
-from assay.core.slots.scene import ALONE
+from assay.core.slots import ALONE, ModelSpec
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
@@ -139,7 +139,7 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
         torch.manual_seed(seed)
         actor: nn.Module = (Policy(Table()) if tabular else recipe.actor).build(spec)
         critics = {
-            name: (Critic(Table()) if tabular and name == "value" else critic).build(spec).double()
+            name: (tabulated(critic) if tabular and name == "value" else critic).build(spec).double()
             for name, critic in recipe.critics.items()
         }
         engine = witness(recipe, actor.double(), critics, spec=spec)
@@ -150,6 +150,11 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
             engine.model("actor").body.table.data.copy_(LOGITS_SA)
     engine.updates = 1  # a run's first update also checks for leaks
     return engine
+
+
+def tabulated(critic: ModelSpec) -> Critic:
+    """Returns a critic of states as a table, with its own head."""
+    return replace(critic, body=Table()) if isinstance(critic, Critic) else Critic(Table())
 
 
 def prepared(recipe: Recipe, engine: Engine, experience: Experience) -> Experience:

@@ -56,7 +56,7 @@ METHOD = Method(
     ),
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
-              td3_bc(), probes.transitions(num=512), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
+              td3_bc(), probes.transitions(num=2048), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
         Exact("actor and target networks move every second update", schedule_gap, at_most=1e-7),
         Exact("a step's batches are rows of the dataset",
               lambda: probes.foreign_rows(td3_bc(log=Log(3)), pendulum()), equals=0.0),
