@@ -203,12 +203,15 @@ def dense_weights() -> float:
     """Returns how many units of new networks have more or fewer inputs than a tenth (at least one), weights beyond
     1 / sqrt(inputs) or a bias.
     """
-    wrong = 0.0
-    for model in (stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC)):
+    wrong, signs = 0.0, set()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        models = (stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC))
+    for model in models:
         for layer in (one for one in model.body.inner.modules() if isinstance(one, nn.Linear)):
             num = layer.weight.shape[1]
             kept = {3: 1, 32: 3}[num]
             wrong += float(((layer.weight != 0).sum(1) != kept).sum() + (layer.bias != 0).sum())
-            wrong += float((layer.weight.abs() > num**-0.5).sum() + (layer.weight.std() < 0.05 * num**-0.5))
-            wrong += float(layer.weight.min() >= 0) + float(layer.weight.max() <= 0)
-    return wrong
+            wrong += float((layer.weight.abs() > num**-0.5).sum())
+            signs |= set(layer.weight.sign().flatten().tolist())
+    return wrong + float(signs != {-1.0, 0.0, 1.0})
