@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.core.record import Experience
 from assay.core.slots import ALONE
 from assay.parts.objectives.imitation import LogLikelihood
@@ -27,8 +27,8 @@ def likelihood(seen: probes.Seen) -> torch.Tensor:
 
 def least_squares(seen: probes.Seen) -> torch.Tensor:
     """Returns the loss of a Gaussian with mean f(s) and one deviation, without its constant."""
-    step, actor = by_hand.step_of(seen), seen.models["actor"]
-    error = (step.action - by_hand.output(actor, step.now)) / actor.log_std.exp()
+    step, actor = steps.step_of(seen), seen.models["actor"]
+    error = (step.action - steps.output(actor, step.now)) / actor.log_std.exp()
     return step.mean((error.square() / 2 + actor.log_std).sum(-1))
 
 

@@ -13,7 +13,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.core.recipe import Recipe
 from assay.parts.critics.conservative import Conservative
 from assay.parts.sources.logged import Log
@@ -25,7 +25,7 @@ NARROW = Log(20, noise=0.1)
 
 
 def discrete_by_hand(seen: probes.Seen) -> torch.Tensor:
-    step, out = by_hand.step_of(seen), by_hand.output
+    step, out = steps.step_of(seen), steps.output
     row, q = torch.arange(len(step.reward)), out(seen.models["actor"], step.now)
     best = out(seen.models["actor"], step.after).argmax(-1)
     error = q[row, step.action] - step.target(0.99, out(seen.models["target"], step.after)[row, best])
@@ -33,19 +33,19 @@ def discrete_by_hand(seen: probes.Seen) -> torch.Tensor:
 
 
 def continuous_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    step, models, out = by_hand.step_of(seen), seen.models, by_hand.output
-    next_action, _ = by_hand.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    step, models, out = steps.step_of(seen), seen.models, steps.output
+    next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
     recorded = out(models["q"], step.now, step.action)
     error = recorded - step.target(0.99, out(models["q_target"], step.after, next_action).amin(0))
     proposals = []
     for k in range(10):
         for tag, place in ((4, step.now), (5, step.after)):
-            proposals.append(by_hand.squashed(models["actor"], place, seen.uniform(1, 10, 2, tag=tag)[:, 0, k]))
-        anything = by_hand.LOW + (by_hand.HIGH - by_hand.LOW) * seen.uniform(1, 10, 2, tag=6)[:, 0, k]
+            proposals.append(steps.squashed(models["actor"], place, seen.uniform(1, 10, 2, tag=tag)[:, 0, k]))
+        anything = steps.LOW + (steps.HIGH - steps.LOW) * seen.uniform(1, 10, 2, tag=6)[:, 0, k]
         proposals.append((anything, torch.tensor(-math.log(4.0 * 1.5))))
     values = [out(models["q"], step.now, action.detach()) - logp.detach() for action, logp in proposals]
     critic = step.mean(error.square() / 2 + torch.stack(values).logsumexp(0) - recorded)
-    return {"critic": critic, "actor": by_hand.sac_actor(seen, lambda s, a: out(models["q"], s, a).amin(0))}
+    return {"critic": critic, "actor": steps.sac_actor(seen, lambda s, a: out(models["q"], s, a).amin(0))}
 
 
 def schedule_gap(world: Defaults) -> float:

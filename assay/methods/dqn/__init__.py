@@ -10,13 +10,13 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.parts.targets.one_step import DoubleQ
 from assay.recipes.defaults import CONTROL
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    step, q = by_hand.step_of(seen), by_hand.output
+    step, q = steps.step_of(seen), steps.output
     row = torch.arange(len(step.reward))
     best = q(seen.models["actor"], step.after).argmax(-1)
     target = step.target(0.99, q(seen.models["target"], step.after)[row, best])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.core.record import Experience
 from assay.core.slots import ModelSpec
 from assay.core.spaces import Box, Context, Spec
@@ -47,30 +47,30 @@ def cross_entropy_by_hand(logits: Tensor, target: Tensor, reach: float) -> Tenso
 
 def dqn_by_hand(seen: probes.Seen) -> Tensor:
     """Returns double DQN's loss over 101 bins between -110 and 110."""
-    step, out, row = by_hand.step_of(seen), by_hand.output, torch.arange(len(seen.experience))
-    best = by_hand.decoded(out(seen.models["actor"], step.after), -110.0, 110.0).argmax(-1)
-    target = step.target(0.99, by_hand.decoded(out(seen.models["target"], step.after)[row, best], -110.0, 110.0))
+    step, out, row = steps.step_of(seen), steps.output, torch.arange(len(seen.experience))
+    best = steps.decoded(out(seen.models["actor"], step.after), -110.0, 110.0).argmax(-1)
+    target = step.target(0.99, steps.decoded(out(seen.models["target"], step.after)[row, best], -110.0, 110.0))
     return step.mean(cross_entropy_by_hand(out(seen.models["actor"], step.now)[row, step.action], target, 110.0))
 
 
 def sac_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns SAC's losses with critics over 201 bins between -1800 and 1800."""
-    step, models = by_hand.step_of(seen), seen.models
+    step, models = steps.step_of(seen), seen.models
 
     def q(name: str, observation: Tensor, action: Tensor) -> Tensor:
-        return by_hand.decoded(by_hand.output(models[name], observation, action), -1800.0, 1800.0)
+        return steps.decoded(steps.output(models[name], observation, action), -1800.0, 1800.0)
 
-    action, logp = by_hand.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    action, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
     soft = q("q_target", step.after, action).amin(0) - models["temperature"].log_value.exp() * logp
-    logits = by_hand.output(models["q"], step.now, step.action)
+    logits = steps.output(models["q"], step.now, step.action)
     critic = step.mean(cross_entropy_by_hand(logits, step.target(0.99, soft), 1800.0))
-    return {"critic": critic, "actor": by_hand.sac_actor(seen, lambda s, a: q("q", s, a).amin(0))}
+    return {"critic": critic, "actor": steps.sac_actor(seen, lambda s, a: q("q", s, a).amin(0))}
 
 
 def ppo_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns PPO's critic loss over 101 bins between -110 and 110."""
     logits = seen.models["value"].body.table[seen.experience.context["state"]]
-    target = by_hand.gae_return(seen, by_hand.decoded(logits, -110.0, 110.0), 0.99, 0.95)
+    target = steps.gae_return(seen, steps.decoded(logits, -110.0, 110.0), 0.99, 0.95)
     mask = seen.experience.mask
     return {"value": (cross_entropy_by_hand(logits, target, 110.0) * mask).sum() / mask.sum()}
 

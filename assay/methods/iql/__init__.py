@@ -10,7 +10,7 @@ import torch
 
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.sources.logged import Log
 from assay.parts.targets.recorded import RecordedAction
@@ -23,7 +23,7 @@ RANDOM = Log(50, noise=1.0)
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    step, models, out = by_hand.step_of(seen), seen.models, by_hand.output
+    step, models, out = steps.step_of(seen), seen.models, steps.output
     value = out(models["value"], step.now)
     gain = out(models["q_target"], step.now, step.action).amin(0).detach() - value
     logp = out(models["actor"], step.now).log_softmax(-1)[torch.arange(len(step.reward)), step.action]

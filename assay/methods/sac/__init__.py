@@ -11,17 +11,17 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.parts.targets.one_step import SoftTwin
 from assay.recipes.defaults import CONTINUOUS
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    step, models, q = by_hand.step_of(seen), seen.models, by_hand.output
-    next_action, logp = by_hand.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    step, models, q = steps.step_of(seen), seen.models, steps.output
+    next_action, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
     soft = q(models["q_target"], step.after, next_action).amin(0) - models["temperature"].log_value.exp() * logp
     error = q(models["q"], step.now, step.action) - step.target(0.99, soft)
-    actor = by_hand.sac_actor(seen, lambda now, action: q(models["q"], now, action).amin(0))
+    actor = steps.sac_actor(seen, lambda now, action: q(models["q"], now, action).amin(0))
     return {"critic": step.mean(error.square()) / 2, "actor": actor}
 
 

@@ -11,20 +11,20 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.parts.targets.one_step import SmoothedTwin
 from assay.recipes.defaults import CONTINUOUS
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    step, models, q = by_hand.step_of(seen), seen.models, by_hand.output
-    noise = (0.2 * by_hand.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * by_hand.HALF
-    noisy = by_hand.bounded(models["actor_target"], step.after) + noise
-    next_action = torch.minimum(torch.maximum(noisy, by_hand.LOW), by_hand.HIGH)
+    step, models, q = steps.step_of(seen), seen.models, steps.output
+    noise = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
+    noisy = steps.bounded(models["actor_target"], step.after) + noise
+    next_action = torch.minimum(torch.maximum(noisy, steps.LOW), steps.HIGH)
     error = q(models["q"], step.now, step.action) - step.target(
         0.99, q(models["q_target"], step.after, next_action).amin(0)
     )
-    climbed = q(models["q"], step.now, by_hand.bounded(models["actor"], step.now))[0]
+    climbed = q(models["q"], step.now, steps.bounded(models["actor"], step.now))[0]
     return {"critic": step.mean(error.square()) / 2, "actor": -step.mean(climbed)}
 
 

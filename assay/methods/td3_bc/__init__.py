@@ -10,7 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims.probes import steps
 from assay.methods.td3_bc.base import td3_bc
 from assay.methods.td3_bc.objectives import ValueSize
 from assay.parts.sources.logged import Log
@@ -21,14 +21,14 @@ EXPERT = Log(20, noise=0.1, reward_scale=0.1)
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    step, models, q = by_hand.step_of(seen), seen.models, by_hand.output
-    noise = (0.2 * by_hand.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * by_hand.HALF
-    noisy = by_hand.bounded(models["actor_target"], step.after) + noise
-    next_value = q(models["q_target"], step.after, torch.minimum(torch.maximum(noisy, by_hand.LOW), by_hand.HIGH))
-    recorded, decided = q(models["q"], step.now, step.action), by_hand.bounded(models["actor"], step.now)
+    step, models, q = steps.step_of(seen), seen.models, steps.output
+    noise = (0.2 * steps.normal(seen.uniform(1, 2, tag=2)[:, 0])).clamp(-0.5, 0.5) * steps.HALF
+    noisy = steps.bounded(models["actor_target"], step.after) + noise
+    next_value = q(models["q_target"], step.after, torch.minimum(torch.maximum(noisy, steps.LOW), steps.HIGH))
+    recorded, decided = q(models["q"], step.now, step.action), steps.bounded(models["actor"], step.now)
     error = recorded - step.target(0.99, next_value.amin(0))
     scaled = q(models["q"], step.now, decided)[0] / step.mean(recorded[0].abs()).detach()
-    near = ((decided - step.action) / by_hand.HALF).square().mean(-1)
+    near = ((decided - step.action) / steps.HALF).square().mean(-1)
     return {"critic": step.mean(error.square()) / 2, "actor": step.mean(near - 2.5 * scaled)}
 
 
