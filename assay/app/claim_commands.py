@@ -11,6 +11,7 @@ from assay.app.report import claims as claim_tables
 from assay.app.report import tables
 from assay.core.errors import AssayError
 from assay.proof import stamps, verdicts
+from assay.proof.mutants import trial
 from assay.runs import catalogue
 
 
@@ -24,6 +25,8 @@ def claim(options: argparse.Namespace) -> int:
         return stamp_verdicts(options)
     if not options.name and not options.all:
         raise AssayError("no method is named. Name one, or use --all; assay list shows the methods.")
+    if options.mutants:
+        return try_mutants(options)
     if options.budget is not None and not options.budget > 0:
         raise AssayError(f"--budget is {options.budget:g}. Use a positive number of minutes.")
     deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
@@ -74,6 +77,24 @@ def claim_one(name: str, options: argparse.Namespace, deadline: float | None) ->
         entries.append(found)
     path = verdicts.write(name, entries, options.verdicts)
     return verdicts.read(name, path) | {"file": str(path)}
+
+
+def try_mutants(options: argparse.Namespace) -> int:
+    """`assay claim --mutants`: exit code 1 if a mutant survives the exact claims."""
+    out, found = tables.console(), {}
+    for key in [options.name] if options.name else catalogue.methods():
+        results: list[trial.Result] = []
+        with out.status(f"{key}: mutants") as status:
+            for result in trial.trials(key):
+                results.append(result)
+                status.update(f"{key}: {len(results)} mutants, {result.name}")
+        path, found[key] = trial.write(key, results), trial.summary(results)
+        if not options.json:
+            out.print(claim_tables.mutant_table(key, results, shows_caught=bool(options.name)))
+            out.print(f"written to {path}", style="dim", markup=False)
+    if options.json:
+        print(json.dumps(found, indent=2))
+    return int(any(one["survived"] for one in found.values()))
 
 
 # ---------------------------------------------------------------------------------------------------- files

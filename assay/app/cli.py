@@ -57,6 +57,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("file", type=Path, help="Python file that defines it")
     add_claim_options(command("claim", "test the claims of a method and write its verdict"))
     add_compare_options(command("compare", "train several methods on the same tasks and seeds, and compare them"))
+    add_ablate_options(command("ablate", "find which parts carry the difference between two methods"))
     add_tune_options(command("tune", "search hyperparameters on some seeds, report the score on fresh seeds"))
     add_data_commands(commands.add_parser("data", help="make, convert and describe offline datasets"))
     one = command("report", "write an HTML page of runs: curves, tables, samples")
@@ -202,6 +203,21 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
 
 
+def add_ablate_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of `ablate`."""
+    one.add_argument("first", metavar="A", help="method or METHOD:VARIANT")
+    one.add_argument("second", metavar="B", help="the method to compare with, e.g. the base of A")
+    one.add_argument("--task", required=True, help="task")
+    add_run_options(one)
+    one.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
+    one.add_argument(
+        "--decisions", type=int, metavar="N", help="environment steps per run, the same for all, instead of --steps"
+    )
+    one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
+    one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
+    one.add_argument("--dry", action="store_true", help="only list the parts that would be swapped, and the runs")
+
+
 def add_tune_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `tune`."""
     one.add_argument("name", help="method")
@@ -248,6 +264,11 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
     )
     one.add_argument(
         "--stamp", action="store_true", help="compute stamps from short runs on this machine; mark stale verdicts"
+    )
+    one.add_argument(
+        "--mutants",
+        action="store_true",
+        help="run the exact claims against wrong versions of the method; writes mutants.json beside its verdict",
     )
     one.add_argument("--replay", action="store_true", help="renew a stale verdict if seed 0 reproduces its scores")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="stop after this time; run again to resume")

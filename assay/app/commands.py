@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from assay.app import claim_commands, data_commands
+from assay.app.ablate_command import ablate
+from assay.app.options import parsed_settings
 from assay.app.report import claims as claim_tables
 from assay.app.report import comparison as comparison_tables
 from assay.app.report import methods, page, tables
@@ -67,19 +68,6 @@ def diff(options: argparse.Namespace) -> int:
     else:
         methods.print_difference(before, after, changes)
     return 0
-
-
-def parsed_settings(words: Sequence[str]) -> dict[str, str]:
-    """Parses `--set a.b=c` into a dict."""
-    settings: dict[str, str] = {}
-    for word in words:
-        path, sign, value = word.partition("=")
-        if not sign or not path or not value:
-            raise AssayError(
-                f"--set {word} is not of the form part.field=value. Example: --set optimizer.learning_rate=0.001"
-            )
-        settings[path.strip()] = value.strip()
-    return settings
 
 
 def default_task(name: str) -> str:
@@ -295,6 +283,6 @@ def watch(options: argparse.Namespace) -> int:
 
 COMMANDS = {
     "list": list_methods, "show": show_method, "diff": diff, "train": train, "resume": resume, "evaluate": evaluate,
-    "export": export, "check": check, "claim": claim_commands.claim, "compare": compare, "tune": tune, "data": data,
-    "report": report, "watch": watch,
+    "export": export, "check": check, "claim": claim_commands.claim, "compare": compare, "ablate": ablate, "tune": tune,
+    "data": data, "report": report, "watch": watch,
 }  # fmt: skip

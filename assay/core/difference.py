@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from assay.core.recipe import Phase, Recipe, Stage
-from assay.core.settings import children, is_schedule, numbered, own_name
+from assay.core.settings import children, is_schedule
 
 
 class Absent:
@@ -68,7 +68,7 @@ def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
         return []
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         pairs = [(name, before.get(name, ABSENT), after.get(name, ABSENT)) for name in {**before, **after}]
-    elif isinstance(before, tuple) and isinstance(after, tuple) and are_parts((*before, *after)):
+    elif isinstance(before, tuple) and isinstance(after, tuple) and all(map(is_dataclass, (*before, *after))):
         pairs = aligned(before, after)
     elif type(before) is type(after) and is_dataclass(before) and children(before):
         mine, theirs = dict(children(before)), dict(children(after))
@@ -79,25 +79,16 @@ def below(path: tuple[str, ...], before: Any, after: Any) -> list[Change]:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Returns whether two values are equal. Arrays, whose comparison has no single truth value, are compared by their
-    repr.
-    """
+    """Returns whether two values are equal; arrays, whose comparison has no single truth value, by their repr."""
     try:
         return bool(one == other)
     except (RuntimeError, ValueError):
         return repr(one) == repr(other)
 
 
-def are_parts(items: tuple[Any, ...]) -> bool:
-    """Returns whether the elements of a tuple are parts."""
-    return bool(items) and all(is_dataclass(item) for item in items)
-
-
 def aligned(before: tuple[Any, ...], after: tuple[Any, ...]) -> list[tuple[str, Any, Any]]:
     """Pairs elements of the same name. If each side has exactly one left over, these two are a pair."""
-    mine, theirs = (
-        dict(zip(numbered([own_name(item) for item in items]), items, strict=True)) for items in (before, after)
-    )
+    mine, theirs = dict(children(before)), dict(children(after))
     pairs = [(name, mine.get(name, ABSENT), theirs.get(name, ABSENT)) for name in {**mine, **theirs}]
     lost, new = ([pair for pair in pairs if pair[place] is ABSENT] for place in (2, 1))
     if len(lost) == len(new) == 1:

@@ -120,10 +120,6 @@ class ObGD(Optimizer):
     learning_rate: float | Schedule = 1.0
     clip_norm: ClassVar[float] = 0.0
 
-    def init(self, values: Sequence[Tensor]) -> State:
-        """Returns an empty state."""
-        return {}
-
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """Takes one bounded step, in place."""
         delta, decisions = total(sums, "td_error")
@@ -143,10 +139,6 @@ class Descent(Optimizer):
 
     learning_rate: float | Schedule = 1.0
     clip_norm: float = 0.0
-
-    def init(self, values: Sequence[Tensor]) -> State:
-        """Returns an empty state."""
-        return {}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """Takes one step, in place."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -10,7 +10,17 @@ from assay.core.columns import is_given, writers_of
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.record import Need, Progress
-from assay.core.settings import changed, coerced, find_setting, followed, has_schedule, models_read, read, resolved
+from assay.core.settings import (
+    changed,
+    children,
+    coerced,
+    find_setting,
+    followed,
+    has_schedule,
+    models_read,
+    read,
+    resolved,
+)
 from assay.core.slots import (
     Annotation,
     Certificate,
@@ -27,7 +37,9 @@ from assay.core.slots import (
     Reward,
     Rollout,
     Select,
+    SharedBody,
     Source,
+    Target,
     TaskChange,
     Term,
     Transform,
@@ -66,6 +78,19 @@ class Stage:
     def needs(self) -> frozenset[Need | Annotation]:
         """Columns and scores that its terms declare."""
         return frozenset().union(*(term.needs for term in self.terms))
+
+
+def united(stages: Sequence[Stage]) -> Stage:
+    """Returns one stage with the models and terms of several, under the name and optimizer of the first."""
+    if len(stages) == 1:
+        return stages[0]
+    return replace(
+        stages[0],
+        trains=tuple(name for stage in stages for name in stage.trains),
+        objective=tuple(term for stage in stages for term in stage.objective),
+        regularizers=tuple(term for stage in stages for term in stage.regularizers),
+        critic=tuple(term for stage in stages for term in stage.critic),
+    )
 
 
 @dataclass(frozen=True)
@@ -114,9 +139,7 @@ class Feed:
     stages: tuple[Stage, ...]
 
     def needs(self, recipe: Recipe) -> frozenset[Need | Annotation]:
-        """Returns what a batch must contain; for the recipe's own source this includes what credit and constraints
-        read.
-        """
+        """Returns what a batch must contain; for the recipe's own source also what credit and constraints read."""
         own = frozenset().union(*(stage.needs for stage in self.stages))
         return recipe.needs if self.source == recipe.source else own
 
@@ -163,6 +186,21 @@ class Recipe:
     def models(self) -> set[str]:
         """Names of its models, target networks included."""
         return {"actor", *self.critics, *self.copies}
+
+    @property
+    def shared(self) -> dict[str, SharedBody]:
+        """Bodies of the critics that read the actor's hidden states, by the critic's name."""
+        bodies = {name: getattr(critic, "body", None) for name, critic in self.critics.items()}
+        return {name: body for name, body in bodies.items() if isinstance(body, SharedBody) and body.shared}
+
+    def together(self, stages: Sequence[Stage]) -> list[tuple[Stage, ...]]:
+        """Returns the stages in their order, each by itself, but those of critics on the actor's hidden states with the
+        first that trains the actor: they share its forward and backward pass.
+        """
+        shared = self.shared
+        lender = next((stage for stage in stages if "actor" in stage.trains), None) if shared else None
+        taken = [] if lender is None else [stage for stage in stages if shared.keys() >= set(stage.trains)]
+        return [(stage, *taken) if stage is lender else (stage,) for stage in stages if stage not in taken]
 
     @property
     def feeds(self) -> tuple[Feed, ...]:
@@ -218,54 +256,55 @@ class Recipe:
 
     def check(self) -> None:
         """Raises AssayError for combinations that cannot work, before compute is spent."""
-        models = self.models
         self.check_phases()
         self.check_slots()
         self.check_columns()
-        for name, copy in self.copies.items():
-            if copy.of not in models - set(self.copies):
-                raise AssayError(
-                    f"copies.{name} copies '{copy.of}', which is not a model of this recipe "
-                    f"({', '.join(sorted(models))})"
-                )
-        if self.behaviour not in models:
-            raise AssayError(
-                f"behaviour is '{self.behaviour}', which is not a model of this recipe ({', '.join(sorted(models))})"
-            )
-        for stage in self.stages:
-            for name in stage.trains:
-                if name not in models - set(self.copies):
-                    raise AssayError(
-                        f"stage '{stage.name}' trains '{name}', which is not a model of this recipe "
-                        f"({', '.join(sorted(models))})"
-                    )
         self.check_models()
+        self.check_shared()
         if Need.VALUE in self.needs and "value" not in self.critics:
             raise AssayError(
                 "a part needs state values, but the recipe has no critic 'value'. Add critics={'value': ...}"
             )
-        for need in self.needs:
-            if not isinstance(need, Need) and need.model not in models:
-                raise AssayError(
-                    f"the column '{need.column}' is computed by the model '{need.model}', which is not a model of this "
-                    f"recipe ({', '.join(sorted(models))})"
-                )
         if Need.REFERENCE in self.needs and "reference" not in self.copies:
             raise AssayError("a part needs a reference policy. Add copies={'reference': Copy(of='actor')}")
 
     def check_models(self) -> None:
-        """Raises AssayError if a part reads a model that the recipe lacks."""
+        """Raises AssayError if a part reads or trains a model that the recipe lacks."""
+        own = self.models - set(self.copies)
+        trained = [(f"stage '{stage.name}' trains", name) for stage in self.stages for name in stage.trains]
+        trained += [(f"copies.{name} copies", copy.of) for name, copy in self.copies.items()]
         parts = [(f"{type(term).__name__} in stage '{one.name}'", term) for one in self.stages for term in one.terms]
-        reads = [(where, name) for where, term in parts for name in models_read(term)]
+        reads = [(f"{where} reads", name) for where, term in parts for name in models_read(term)]
         select = (self.select,) if self.select else ()
         transforms = (*self.rewards, *select, *self.credit, *self.constraints)
-        reads += [(type(part).__name__, name) for part in transforms for name in part.models]
-        for where, name in (*reads, *(("wrapper", name) for name in (self.wrapper.reads if self.wrapper else ()))):
-            if name not in self.models:
-                raise AssayError(
-                    f"{where} reads '{name}', which is not a model of this recipe ({', '.join(sorted(self.models))}). "
-                    "Add it to critics or copies, or set the part to another model's name"
-                )
+        reads += [(f"{type(part).__name__} reads", name) for part in transforms for name in part.models]
+        reads += [("wrapper reads", name) for name in (self.wrapper.reads if self.wrapper else ())]
+        reads += [(f"the column '{n.column}' is computed by", n.model) for n in self.needs if not isinstance(n, Need)]
+        lost = [pair for pair in (*trained, ("behaviour is", self.behaviour), *reads) if pair[1] not in self.models]
+        for where, name in (*(pair for pair in trained if pair[1] not in own), *lost):
+            raise AssayError(
+                f"{where} '{name}', which is not a model of this recipe ({', '.join(sorted(self.models))}). Add it to "
+                "critics or copies, or use another model's name"
+            )
+
+    def check_shared(self) -> None:
+        """Raises AssayError if a critic cannot share the actor's network."""
+        groups = [group for feed in self.feeds for group in self.together(feed.stages)]
+        for name, body in self.shared.items():
+            body.check_shared(self.actor, cast(Any, self.critics[name]).head)
+            where, remedy = f"critics.{name} shares the actor's network", f"Set critics.{name}.body.shared=false"
+            copies = [own for own, copy in self.copies.items() if copy.of == name]
+            if copies:
+                raise AssayError(f"{where}, but the target network '{copies[0]}' needs a network of its own. {remedy}")
+            inner = [part for stage in self.stages for term in stage.critic for _, part in children(term)]
+            targets = [part for part in inner if Target in type(part).__mro__ and name in models_read(part)]
+            if targets:
+                what = f"{type(targets[0]).__name__} bootstraps from its values, which exist at decisions only"
+                raise AssayError(f"{where}, but {what}. {remedy}")
+            trained = [{one for stage in group for one in stage.trains} for group in groups]
+            if body.body_gradient and not any({"actor", name} <= names for names in trained):
+                what = "no stage trains the actor on the same batches, so that its gradient cannot reach the network"
+                raise AssayError(f"{where}, but {what}. Set critics.{name}.body.body_gradient=0")
 
     def check_slots(self) -> None:
         """Raises AssayError if a part is in a slot that it does not inherit."""

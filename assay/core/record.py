@@ -188,9 +188,7 @@ class Experience:
         return self if self.mask.device.type == "cpu" else self.to("cpu")
 
     def per_decision(self) -> Iterator[tuple[str, Tensor]]:
-        """Returns names and tensors of all columns with the axis T, those of mappings prefixed by 'context.' and
-        'extra.'.
-        """
+        """Returns names and tensors of all columns with the axis T, with 'context.' and 'extra.' before their keys."""
         for f in fields(self):
             value = getattr(self, f.name)
             if f.name in ("context", "extra"):
@@ -205,9 +203,7 @@ class Experience:
         return self.map(lambda column: column[:, start:stop] if column.dim() >= 2 else column)
 
     def trim(self) -> Experience:
-        """Returns the record without trailing columns in which no sequence has a context (column `valid`, else `mask`
-        and one after).
-        """
+        """Returns the record without trailing columns outside of every context (`valid`, else `mask` and one after)."""
         if "valid" in self.context:
             used = self.context["valid"].any(0)
         else:
@@ -241,16 +237,13 @@ def concatenate(parts: Sequence[Experience]) -> Experience:
 
 def pad(experience: Experience, num_columns: int) -> Experience:
     """Returns the same decisions with T = num_columns: zeros and mask false at the end."""
-    missing = num_columns - experience.num_columns
-    if missing == 0:
-        return experience
+    return experience.map(lambda column: widen(column, num_columns))
 
-    def lengthen(column: Tensor) -> Tensor:
-        if column.dim() < 2:
-            return column
-        return torch.cat([column, column.new_zeros(column.shape[0], missing, *column.shape[2:])], 1)
 
-    return experience.map(lengthen)
+def widen(column: Tensor, num_columns: int) -> Tensor:
+    """Returns [B, T, ...] with zeros at the end up to T = num_columns; a column without the axis T unchanged."""
+    missing = num_columns - column.shape[1] if column.dim() > 1 else 0
+    return torch.cat([column, column.new_zeros(len(column), missing, *column.shape[2:])], 1) if missing else column
 
 
 # ---------------------------------------------------------------------------------------------------- results of parts
@@ -294,9 +287,7 @@ class Certified:
 
 @dataclass(frozen=True)
 class Scored:
-    """The actor's scores of the recorded decisions under its current parameters; None for those that were not
-    requested.
-    """
+    """The actor's scores of the recorded decisions under its current parameters; None if not requested."""
 
     logp: Tensor
     entropy: Tensor | None = None

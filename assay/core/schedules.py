@@ -37,9 +37,7 @@ class WarmUp(Schedule):
 
 @dataclass(frozen=True)
 class Delayed(Schedule):
-    """0 during the first `share` of the run, then `value`: for example a policy that is frozen until its critics are
-    trained.
-    """
+    """0 during the first `share` of the run, then `value`: a policy that is frozen until its critics are trained."""
 
     value: float
     share: float = 0.2

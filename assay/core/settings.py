@@ -48,9 +48,7 @@ def model_name(default: str | tuple[str, ...]) -> Any:
 
 
 def models_read(part: Any) -> list[str]:
-    """Returns the names of all models that a part and the parts inside it read by their settings; in order, each
-    once.
-    """
+    """Returns the names of all models that a part and the parts inside it read by their settings, each once."""
     own = [one.name for one in fields(part) if one.metadata.get("names_models")] if is_dataclass(part) else []
     found: list[str] = []
     for name, value in children(part):
@@ -111,9 +109,7 @@ def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
 
 
 def why_unknown(recipe: Any, words: list[str], known: Iterable[tuple[str, ...]]) -> str:
-    """Returns the error text for a path that is not a setting: it is a part, a similar setting exists, or how to list
-    all settings.
-    """
+    """Returns the error text for a path that is not a setting: a part, a similar setting, or how to list them."""
     path = ".".join(words)
     inner = [full for full in inner_paths(recipe) if full[-1] == words[-1] and is_subsequence(words, full)]
     if inner:

@@ -84,16 +84,8 @@ def by_reach(batch: Experience, together: frozenset[str], tokens: int, rows: int
     return [torch.tensor(some) for some in found]
 
 
-def widen(column: Tensor, num_columns: int) -> Tensor:
-    """Returns [b, t, ...] padded with zeros to `num_columns`; a column without the axis T is returned unchanged."""
-    missing = num_columns - column.shape[1] if column.dim() > 1 else 0
-    return torch.cat([column, column.new_zeros(len(column), missing, *column.shape[2:])], 1) if missing else column
-
-
 def whole_units(batch: Experience, together: frozenset[str], size: int) -> Iterator[Tensor]:
-    """Returns row indices of micro-batches of about `size` rows that keep equal values of the named columns in one
-    part.
-    """
+    """Returns row indices of micro-batches of about `size` rows; equal values of the named columns stay together."""
     label = units(batch, together)
     start: list[Tensor] = []
     held = 0

@@ -9,24 +9,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from assay.core.errors import AssayError
-from assay.core.recipe import Copy, Recipe, Stage
-from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums
-from assay.core.slots import Annotation, Grower, Steady, Term, View
+from assay.core.recipe import Copy, Recipe, Stage, united
+from assay.core.record import Draw, Experience, Fit, Loss, Need, Scored, State, Sums, widen
+from assay.core.slots import Annotation, Grower, ModelSpec, SharedBody, Steady, Term, View
 from assay.core.spaces import Spec
-from assay.engine.batching import by_length, by_reach, whole_units, widen
+from assay.engine.batching import by_length, by_reach, whole_units
 from assay.engine.flat import Flat, Gradient, fits_of, merged, share_frozen
-from assay.engine.placement import Placement as Placement
-from assay.engine.placement import arrange
-from assay.engine.updates import Update as Update
+from assay.engine.placement import Placement, arrange
+from assay.engine.updates import Update
 from assay.ops import random
 from assay.ops.bfloat16 import prepare_bfloat16, uses_bfloat16
 
@@ -62,9 +61,7 @@ class StageView:
 
     def model(self, name: str) -> Any:
         """Returns a model by name."""
-        if name not in self.models:
-            raise AssayError(f"a term asks for the model '{name}', but this recipe has only {', '.join(self.models)}")
-        return self.models[name]
+        return named(self.models, name)
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Returns uniform numbers of this update and tag; a row has the same numbers in every micro-batch split."""
@@ -80,7 +77,7 @@ class Engine:
 
     def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
-        self.placement, self.at_once = placement, placement.at_once
+        self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
         self.models: dict[str, nn.Module] = {}
@@ -88,7 +85,7 @@ class Engine:
             # Every model has its own seed: one more critic leaves the actor's initial weights unchanged.
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(random.seed_for_torch(Draw(seed, (6, index))))
-                self.models[name] = model.build(spec).to(placement.device)
+                self.models[name] = self.on_actor(model, recipe.shared.get(name)).build(spec).to(placement.device)
         for name, copy in recipe.copies.items():
             with torch.random.fork_rng(devices=[]):
                 built = share_frozen(specs[copy.of].build(spec), self.models[copy.of])
@@ -105,12 +102,17 @@ class Engine:
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
             self.check_growth(stage)
-        self.optimizers = {
-            stage.name: stage.optimizer.init([self.flats[name].values for name in stage.trains])
-            for stage in recipe.stages
-        }
+        self.optimizers = {stage.name: stage.optimizer.init(self.pieces(stage)) for stage in recipe.stages}
         self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
         self.updates = 0
+
+    def on_actor(self, critic: ModelSpec, body: SharedBody | None) -> ModelSpec:
+        """Returns the critic with the actor's network as its body if `body` shares it; else as it is."""
+        return critic if body is None else replace(cast(Any, critic), body=body.on(self.models["actor"]))
+
+    def pieces(self, stage: Stage) -> list[Tensor]:
+        """Returns the flat tensors of the models that a stage trains."""
+        return [piece for name in stage.trains for piece in self.flats[name].pieces]
 
     def check_growth(self, stage: Stage) -> None:
         """Raises AssayError if a stage's model grows but its optimizer only updates parameters."""
@@ -151,7 +153,7 @@ class Engine:
             flat = self.flats[name]
             if name in copies:
                 flat.follow(self.flats[copies[name].of], 1.0)
-            for own, place in zip(flat.names, flat.split(flat.values), strict=True):
+            for own, place in zip(flat.names, flat.split(*flat.pieces), strict=True):
                 given = weights.get(f"{name}.{own}")
                 if given is not None and given.shape != place.shape:
                     raise AssayError(
@@ -185,9 +187,7 @@ class Engine:
 
     def model(self, name: str) -> Any:
         """Returns the model called `name`."""
-        if name not in self.models:
-            raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(self.models)}")
-        return self.models[name]
+        return named(self.models, name)
 
     @torch.no_grad()
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
@@ -201,9 +201,7 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------------ one step
     def micro_batches(self, batch: Experience, together: frozenset[str] | None) -> Iterator[Experience]:
-        """Returns parts of at most `micro_batch` rows, on the models' device; rows that belong together are not
-        separated.
-        """
+        """Returns parts of at most `micro_batch` rows, on the models' device; rows that belong together stay so."""
         size = self.placement.micro_batch
         if self.at_once:
             index = self.split(batch, together or frozenset(), self.at_once, size)
@@ -219,16 +217,23 @@ class Engine:
         yield from [part.to(self.placement.device) for part in parts] if is_elsewhere else parts
 
     def update(self, stage: Stage, batch: Experience) -> Update:
-        """Takes one optimizer step of a stage: gradient of sum over terms of (sum / count), clipped, checked,
-        applied.
+        """Takes one optimizer step of a stage by the gradient of sum over terms of (sum / count), clipped."""
+        return self.update_together((stage,), batch)[0]
+
+    def update_together(self, stages: Sequence[Stage], batch: Experience) -> list[Update]:
+        """Takes one optimizer step of each stage, from one forward and backward pass of the sum of their losses;
+        critics on the actor's hidden states are trained with the actor.
         """
-        result = Update(stage.name, batch)
-        gradients, fits = self.slopes(stage, batch, result)
-        if gradients:
-            self.apply(stage, gradients, result, fits)
-        if not gradients or not gradients[0].is_cuda:
-            result.settle()  # nothing to wait for
-        return result
+        results = [Update(stage.name, batch) for stage in stages]
+        gradients, fits = self.slopes(united(stages), batch, results[0])
+        rest = iter(gradients)
+        for stage, result in zip(stages, results, strict=True):
+            if gradients:
+                own = [next(rest) for _ in self.pieces(stage)]
+                self.apply(stage, own, result, [fit for fit in fits if fit.name in stage.trains])
+            if not gradients or not gradients[0].is_cuda:
+                result.settle()  # nothing to wait for
+        return results
 
     def slopes(self, stage: Stage, batch: Experience, result: Update) -> tuple[list[Tensor], list[Fit]]:
         """Returns the gradient of each trained model as one flat tensor, summed over micro-batches, and the fits of
@@ -269,6 +274,8 @@ class Engine:
         view = self.view(stage, part)
         total: Tensor | None = None
         with self.autocast():
+            if self.lends(stage):  # the critic then needs no forward pass of its own
+                part = part.with_columns(context={**part.context, "hidden": view.scored.hidden})
             for term, count in zip(stage.terms, counts, strict=True):
                 value = self.value(term, part, view)
                 share = value.sum / count.clamp(min=1)
@@ -293,7 +300,12 @@ class Engine:
 
     def view(self, stage: Stage, part: Experience) -> StageView:
         """Returns the view of the stage's terms on one micro-batch."""
-        return StageView(self.models, part, stage.needs, self.draw.at(self.updates))
+        needs = stage.needs | {Need.HIDDEN} if self.lends(stage) else stage.needs
+        return StageView(self.models, part, needs, self.draw.at(self.updates))
+
+    def lends(self, stage: Stage) -> bool:
+        """Returns whether a stage trains the actor and a critic on its hidden states."""
+        return "actor" in stage.trains and not self.shared.isdisjoint(stage.trains)
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
         """Clips and steps with one flat gradient per model. A gradient that is not finite becomes NaN everywhere,
@@ -306,7 +318,7 @@ class Engine:
                 return
         with torch.no_grad():
             state = self.optimizers[stage.name]
-            stage.optimizer.step([self.flats[name].values for name in stage.trains], gradients, result.sums, state)
+            stage.optimizer.step(self.pieces(stage), gradients, result.sums, state)
             if fits:
                 assert isinstance(stage.optimizer, Grower)
                 stage.optimizer.grow(fits, state)
@@ -321,9 +333,7 @@ class Engine:
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> Sums:
-        """Updates the target networks that are due and counts the update; logs the share of a gated one that was
-        updated.
-        """
+        """Updates the target networks that are due and counts the update; logs how much of a gated one was updated."""
         sums: Sums = {}
         for name, copy in copies.items():
             if copy.rate and self.updates % copy.every == 0:
@@ -341,6 +351,13 @@ class Engine:
         if self.placement.precision is None:
             return contextlib.nullcontext()
         return torch.autocast(torch.device(self.placement.device).type, dtype=self.placement.precision)
+
+
+def named(models: Mapping[str, nn.Module], name: str) -> nn.Module:
+    """Returns a model by name; raises AssayError with the names of the existing models if it is missing."""
+    if name not in models:
+        raise AssayError(f"a part asks for the model '{name}', but this recipe has only {', '.join(models)}")
+    return models[name]
 
 
 def clip_scale(norm: Tensor, limit: float) -> Tensor:

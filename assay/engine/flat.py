@@ -11,14 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from assay.core.optimizers import widened
 from assay.core.record import Fit, State
 from assay.core.slots import Grown
 
 
 class Flat:
-    """A model's trained parameters as views into one tensor, so that optimizers, clipping and target networks need
-    one operation each; and its modules that grow, which have no parameters. Frozen parameters (those below an
-    adapter) stay where they are: they are not stepped, copied to target networks, or saved.
+    """A model's trained parameters as views into one tensor for each dtype (`pieces`), so that optimizers, clipping and
+    target networks need one operation each; and its modules that grow, which have no parameters. Frozen parameters
+    (those below an adapter) stay where they are: they are not stepped, copied to target networks, or saved.
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -26,31 +27,42 @@ class Flat:
         self.num_parameters = sum(tensor.numel() for tensor in model.parameters())
         self.names, self.tensors = tuple(named), tuple(named.values())
         device = next(chain(self.tensors, model.buffers()), torch.empty(0)).device
-        self.values = joined([tensor.detach() for tensor in self.tensors], device)
+        kinds = list(dict.fromkeys(tensor.dtype for tensor in self.tensors)) or [torch.float32]
+        self.piece_of = [kinds.index(tensor.dtype) for tensor in self.tensors]
+        self.pieces = [joined([own.detach() for own in self.tensors if own.dtype == kind], device) for kind in kinds]
         self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
-        for tensor, place in zip(self.tensors, self.split(self.values), strict=True):
+        for tensor, place in zip(self.tensors, self.split(*self.pieces), strict=True):
             tensor.data = place  # through .data the parameter stays the same leaf for modules and autograd
 
-    def split(self, values: Tensor) -> list[Tensor]:
-        """Returns views of a flat tensor, one for each parameter."""
-        parts = values.split([tensor.numel() for tensor in self.tensors])
-        return [part.view_as(tensor) for part, tensor in zip(parts, self.tensors, strict=True)]
+    @property
+    def values(self) -> Tensor:
+        """All parameters in one flat tensor: the parameters themselves, or a copy if they have several dtypes."""
+        return self.pieces[0] if len(self.pieces) == 1 else torch.cat(self.pieces)
+
+    def split(self, *pieces: Tensor) -> list[Tensor]:
+        """Returns views of flat tensors that are laid out as `pieces`, one for each parameter."""
+        sizes: list[list[int]] = [[] for _ in pieces]
+        for tensor, place in zip(self.tensors, self.piece_of, strict=True):
+            sizes[place].append(tensor.numel())
+        rest = [iter(piece.split(some)) for piece, some in zip(pieces, sizes, strict=True)]
+        return [next(rest[place]).view_as(own) for own, place in zip(self.tensors, self.piece_of, strict=True)]
 
     def snapshot(self) -> State:
         """Returns parameters and growth by name."""
         growth = {name: module.growth() for name, module in self.grown.items()}
-        return {**dict(zip(self.names, self.split(self.values), strict=True)), **growth}
+        return {**dict(zip(self.names, self.split(*self.pieces), strict=True)), **growth}
 
     def restore(self, state: State) -> None:
         """Overwrites the parameters in place and restores the growth."""
-        for name, place in zip(self.names, self.split(self.values), strict=True):
+        for name, place in zip(self.names, self.split(*self.pieces), strict=True):
             place.copy_(state[name])
         for name, module in self.grown.items():
             module.regrow(state[name])
 
     def follow(self, other: Flat, rate: float) -> None:
         """Updates this model towards another of the same kind: values <- values + rate * (other - values)."""
-        self.values.lerp_(other.values, rate)  # one kernel for all parameters; exactly the other's at rate 1
+        for own, piece in zip(self.pieces, other.pieces, strict=True):
+            own.lerp_(piece, rate)  # one kernel for all parameters; exactly the other's at rate 1
         for mine, theirs in zip(self.grown.values(), other.grown.values(), strict=True):
             mine.follow(theirs, rate)
 
@@ -68,9 +80,7 @@ class Flat:
 
 
 def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
-    """Returns the model with the frozen parameters of another of the same kind in place of its own: they never
-    differ.
-    """
+    """Returns the model with the frozen parameters of another of its kind in place of its own, which are equal."""
     # Otherwise a target network of a model with adapters would hold the whole base model a second time.
     for mine, theirs in zip(model.parameters(), other.parameters(), strict=True):
         if not theirs.requires_grad:
@@ -79,21 +89,19 @@ def share_frozen(model: nn.Module, other: nn.Module) -> nn.Module:
 
 
 class Gradient:
-    """The gradient of several models, one flat tensor each, accumulated over micro-batches in float32 or wider,
-    because sums in bfloat16 would lose small terms. Parameters without a gradient have zeros.
+    """The gradient of several models, one flat tensor for each of their pieces, accumulated over micro-batches in
+    float32 or wider, because sums in bfloat16 would lose small terms. Parameters without a gradient have zeros.
     """
 
     def __init__(self, models: Sequence[Flat]) -> None:
-        kinds = [torch.promote_types(model.values.dtype, torch.float32) for model in models]
-        self.flat = [torch.zeros_like(model.values, dtype=kind) for model, kind in zip(models, kinds, strict=True)]
-        both = zip(models, self.flat, strict=True)
-        self.places = [place for model, flat in both for place in model.split(flat)]
+        by_model = [[torch.zeros_like(piece, dtype=widened(piece)) for piece in model.pieces] for model in models]
+        self.flat = [piece for pieces in by_model for piece in pieces]
+        both = zip(models, by_model, strict=True)
+        self.places = [place for model, pieces in both for place in model.split(*pieces)]
         self.is_empty = True
 
     def add(self, gradients: Sequence[Tensor | None]) -> None:
-        """Adds the gradients of one micro-batch, one per parameter; the first are copied, so that they keep their
-        bits.
-        """
+        """Adds the gradients of one micro-batch, one per parameter; copies the first, so that they keep their bits."""
         there = [(place, own) for place, own in zip(self.places, gradients, strict=True) if own is not None]
         if there:
             # One call for all parameters: small models spend more time on launching kernels than in them.
@@ -103,9 +111,7 @@ class Gradient:
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Returns copies of everything a model has learned, parameters and growth, by full names; frozen parameters next
-    to trained ones are excluded.
-    """
+    """Returns copies of what a model has learned, parameters and growth, by full names; no frozen ones beside these."""
     named = dict(model.named_parameters())
     learned = {name: tensor for name, tensor in named.items() if tensor.requires_grad} or named
     growth = {

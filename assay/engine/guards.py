@@ -50,20 +50,23 @@ class Moment:
 
 
 class Watch(Protocol):
-    """A guard: `gathered` sees fresh experience before credit, `updated` sees the step's metrics."""
+    """A guard: `gathered` sees fresh experience before credit, `updated` the step's metrics. Default: no check."""
 
     def init(self) -> State:
         """Returns the guard's initial state."""
+        return {}
 
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks fresh experience."""
+        return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks the step's updates."""
+        return []
 
 
 @dataclass(frozen=True)
-class SampledEqualsTrained:
+class SampledEqualsTrained(Watch):
     """Checks that log-probabilities recorded when sampling equal those that training computes from the same weights.
 
     Checked on `rows` sequences at every step, on eight times as many at step 0. A gap means stale weights, another
@@ -76,10 +79,6 @@ class SampledEqualsTrained:
     mean_limit: float = 1e-3
     largest_limit: float = 5e-2
     narrow: float = 20.0
-
-    def init(self) -> State:
-        """Returns an empty state."""
-        return {}
 
     @torch.no_grad()
     def gathered(self, moment: Moment, state: State) -> list[Alarm]:
@@ -101,18 +100,13 @@ class SampledEqualsTrained:
         text = (
             f"sampled and trained log-probabilities differ by {mean:.2g} on average, {largest:.2g} at most, at step "
             f"{moment.progress.step}: the sampler does not use the trainer's weights or settings. Check weight "
-            "transfer, "
-            "temperature, top-p, masks and dtype of the actor"
+            "transfer, temperature, top-p, masks and dtype of the actor"
         )
         return [Alarm("sampled equals trained", text, stop=True)]
 
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks nothing."""
-        return []
-
 
 @dataclass(frozen=True)
-class SaneRewards:
+class SaneRewards(Watch):
     """Checks that rewards are finite, one for each decision, and not constant for `patience` steps in a row."""
 
     patience: int = 5
@@ -127,44 +121,28 @@ class SaneRewards:
         if fresh is None:
             return []
         if fresh.reward.shape != fresh.mask.shape:
-            text = (
-                f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}. Return one "
-                f"reward for each decision"
-            )
-            return [Alarm("sane rewards", text, stop=True)]
+            text = f"rewards have shape {tuple(fresh.reward.shape)}, decisions {tuple(fresh.mask.shape)}"
+            return [Alarm("sane rewards", f"{text}. Return one reward for each decision", stop=True)]
         bad = ~torch.isfinite(fresh.reward) & fresh.mask
         if bool(bad.any()):
             rows = bad.any(1).nonzero().squeeze(1)[:5].tolist()
-            return [
-                Alarm(
-                    "sane rewards",
-                    f"rewards of rows {rows} are NaN or infinite at step {moment.progress.step}. "
-                    "Fix the reward function",
-                    stop=True,
-                )
-            ]
+            text = f"rewards of rows {rows} are NaN or infinite at step {moment.progress.step}"
+            return [Alarm("sane rewards", f"{text}. Fix the reward function", stop=True)]
         outcome = groups.outcome(fresh)[fresh.mask.any(1)]
         constant = len(outcome) > 1 and bool((outcome == outcome[0]).all()) and len(moment.recipe.credit) > 0
         state["constant"] = state["constant"] + 1 if constant else 0
         if state["constant"] and state["constant"] % self.patience == 0:
             text = (
-                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: "
-                "nothing can be learnt. "
-                "Check the verifier, or start from an easier level or a longer warm-up"
+                f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: nothing "
+                "can be learnt. Check the verifier, or start from an easier level or a longer warm-up"
             )
             return [Alarm("sane rewards", text)]
         return []
 
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks nothing."""
-        return []
-
 
 @dataclass(frozen=True)
-class LiveGroups:
-    """Checks that at least `least` of the groups have an advantage that is not zero; else raises an alarm after
-    `patience` steps in a row.
-    """
+class LiveGroups(Watch):
+    """Checks that `least` of the groups have an advantage; else raises an alarm after `patience` steps in a row."""
 
     least: float = 0.05
     patience: int = 5
@@ -172,10 +150,6 @@ class LiveGroups:
     def init(self) -> State:
         """Returns the number of steps in a row below the limit, 0."""
         return {"below": 0}
-
-    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks nothing."""
-        return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks the share of groups without advantage."""
@@ -187,27 +161,16 @@ class LiveGroups:
             return []
         text = (
             f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, "
-            "too hard or solved. "
-            "Change its level, raise the group size, or stop"
+            "too hard or solved. Change its level, raise the group size, or stop"
         )
         return [Alarm("live groups", text)]
 
 
 @dataclass(frozen=True)
-class EffectiveSamples:
-    """Checks that (sum ratio)^2 / (n * sum ratio^2) stays above `least`: below it a few decisions dominate the
-    update.
-    """
+class EffectiveSamples(Watch):
+    """Checks that (sum ratio)^2 / (n * sum ratio^2) stays above `least`: below, a few decisions dominate an update."""
 
     least: float = 0.3
-
-    def init(self) -> State:
-        """Returns an empty state."""
-        return {}
-
-    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks nothing."""
-        return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks the ratios of the step's updates."""
@@ -215,26 +178,17 @@ class EffectiveSamples:
         if share is None or share >= self.least:
             return []
         text = (
-            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy "
-            "has moved far from the one that "
-            "sampled. Use fewer epochs, a smaller learning rate, or fresher data"
+            f"the effective sample size is {share:.0%} of the batch at step {moment.progress.step}: the policy has "
+            "moved far from the one that sampled. Use fewer epochs, a smaller learning rate, or fresher data"
         )
         return [Alarm("effective samples", text)]
 
 
 @dataclass(frozen=True)
-class InsideBins:
+class InsideBins(Watch):
     """Checks that at most `most` of a classifying critic's targets lie beyond its bins, where they are clipped."""
 
     most: float = 0.2
-
-    def init(self) -> State:
-        """Returns an empty state."""
-        return {}
-
-    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks nothing."""
-        return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks the targets of the step's updates."""
@@ -243,13 +197,14 @@ class InsideBins:
             return []
         text = (
             f"{share:.0%} of the critic's targets lie beyond its bins at step {moment.progress.step}, so that their "
-            "values cannot be learned. Set the range to that of the task's returns: --set bins.low=... --set bins.high=..."
+            "values cannot be learned. Set the range to that of the task's returns: --set bins.low=... --set "
+            "bins.high=..."
         )
         return [Alarm("inside bins", text)]
 
 
 @dataclass(frozen=True)
-class WeightsMove:
+class WeightsMove(Watch):
     """Checks that the sampling weights change after an update with a gradient, do not change at learning rate 0, and
     are finite: a finite gradient times a step size may still overflow.
     """
@@ -271,7 +226,7 @@ class WeightsMove:
         trained = [
             stage.name
             for stage in moment.recipe.stages
-            if "actor" in stage.trains and not is_zero(stage.optimizer.learning_rate)
+            if "actor" in stage.trains and stage.optimizer.learning_rate != 0
         ]
         norms = [moment.metrics.get(f"gradient_norm/{name}", 0.0) for name in trained]
         after = checksum(moment.actor)
@@ -287,11 +242,6 @@ class WeightsMove:
         return [Alarm("weights move", text, stop=True)]
 
 
-def is_zero(value: Any) -> bool:
-    """Returns whether a setting is the number 0."""
-    return isinstance(value, int | float) and value == 0
-
-
 def checksum(actor: Any) -> float:
     """Returns a number that changes with the weights and with everything that has grown."""
     grown = [tensor for module in actor.modules() if isinstance(module, Grown) for tensor in module.growth().values()]
@@ -304,7 +254,7 @@ def checksum(actor: Any) -> float:
 
 
 @dataclass(frozen=True)
-class FiniteSteps:
+class FiniteSteps(Watch):
     """Counts updates skipped because of a gradient that is not finite; stops the run after `patience` in a row."""
 
     patience: int = 3
@@ -312,10 +262,6 @@ class FiniteSteps:
     def init(self) -> State:
         """Returns the skipped updates in a row and in total, 0."""
         return {"in_a_row": 0, "total": 0}
-
-    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks nothing."""
-        return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Counts skipped updates."""
@@ -330,16 +276,8 @@ class FiniteSteps:
 
 
 @dataclass(frozen=True)
-class MaskedDecisions:
+class MaskedDecisions(Watch):
     """Checks that no loss has a gradient at a masked decision: prompts, padding, tool output, other players."""
-
-    def init(self) -> State:
-        """Returns an empty state."""
-        return {}
-
-    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks nothing."""
-        return []
 
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks the result of the first update's test."""

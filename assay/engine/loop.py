@@ -133,7 +133,9 @@ class Loop:
         """Counts the step and runs the guards on its metrics and the faults of its updates."""
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
-        self.watch(recipe, step, "updated", fresh, faults, leaks)
+        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks)
+        for guard, state in zip(self.guards, self.states["guards"], strict=True):
+            step.alarms += guard.updated(moment, state)
 
     def gather(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
         """Returns fresh, rewarded experience; gathers again while the recipe's selection asks for more.
@@ -157,7 +159,9 @@ class Loop:
             with step.timed("sample"):
                 fresh = recipe.rollout(here, self.states["rollout"])
             fresh = unmarked(fresh) if peeks else reward(fresh)
-            self.watch(recipe, step, "gathered", fresh, actor=who)
+            moment = Moment(recipe, step.progress, who, fresh, step.metrics)
+            for guard, state in zip(self.guards, self.states["guards"], strict=True):
+                step.alarms += guard.gathered(moment, state)
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
@@ -196,22 +200,6 @@ class Loop:
         step.metrics.update(credit_metrics(fresh))
         return fresh
 
-    def watch(
-        self,
-        recipe: Recipe,
-        step: Step,
-        when: str,
-        fresh: Experience | None,
-        faults: tuple[str, ...] = (),
-        leaks: tuple[str, ...] = (),
-        actor: Any = None,
-    ) -> None:
-        """Runs every guard on the moment; `actor` is the policy that gathered, if it is not the actor."""
-        who = self.actor if actor is None else actor
-        moment = Moment(recipe, step.progress, who, fresh, step.metrics, faults, leaks)
-        for guard, state in zip(self.guards, self.states["guards"], strict=True):
-            step.alarms += getattr(guard, when)(moment, state)
-
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:
         """Returns the whole state of the run, as a tree of plain values."""
@@ -245,10 +233,11 @@ def learn(
         copies = feed.copies(recipe)
         # The first feed has the step's own draw: recipes with one source keep their numbers if a second one is added.
         for batch in batches(place, feed, draw.at(8, place) if place else draw):
-            for stage in feed.stages:
-                if engine.updates % stage.every == 0:
-                    updates.append(engine.update(stage, batch))
-                    found.append(updates[-1].sums)
+            due = [stage for stage in feed.stages if engine.updates % stage.every == 0]
+            for stages in recipe.together(due):
+                done = engine.update_together(stages, batch)
+                updates += done
+                found += [update.sums for update in done]
             found.append(engine.follow(copies))
     for update in updates:
         update.settle()  # the host waits for the device here, once a step

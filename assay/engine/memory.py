@@ -95,9 +95,7 @@ def whole_numbers(part: Any, names: tuple[str, ...]) -> dict[str, int]:
 
 # ---------------------------------------------------------------------------------------------------- models
 def layer_sizes(part: Any, spec: Spec) -> dict[str, Any]:
-    """Returns the settings that determine the size of a model's layers: of a transformer for tokens, else of a
-    perceptron.
-    """
+    """Returns the settings that determine a model's size: of a transformer for tokens, else of a perceptron."""
     if isinstance(spec.action, Vocabulary):
         sizes = whole_numbers(part, ("width", "layers"))
         return sizes if len(sizes) == 2 else {}
@@ -107,9 +105,7 @@ def layer_sizes(part: Any, spec: Spec) -> dict[str, Any]:
 
 
 def num_weights(sizes: dict[str, Any], spec: Spec) -> int:
-    """Returns the number of matrix weights: 12 W² per layer and W per word in a transformer; products of neighbours
-    in a perceptron.
-    """
+    """Returns the number of matrix weights; of a transformer 12 W² per layer and W per word."""
     if "hidden" in sizes:
         widths = (numbers(spec.observation), *sizes["hidden"])
         return sum(before * after for before, after in zip(widths, widths[1:], strict=False))
@@ -124,9 +120,7 @@ def numbers(space: Space) -> int:
 
 
 def column_bytes(spec: Spec) -> int:
-    """Returns the bytes of one decision in a record: float32 vectors, int64 actions, reward, log-probability and
-    flags.
-    """
+    """Returns the bytes of one decision in a record: float32 vectors, int64 actions, reward, logp and flags."""
     spaces = [spec.observation, spec.action] + ([spec.goal, spec.goal] if spec.goal is not None else [])
     return FLAGS + sum(4 * space.size if isinstance(space, Box) else 8 for space in spaces)
 

@@ -12,9 +12,7 @@ LOG_TWO = math.log(2.0)
 
 
 def categorical_sample(logits_NV: Tensor, uniform_N: Tensor) -> Tensor:
-    """Returns the category whose interval of the cumulative distribution contains `uniform`; never one of probability
-    0.
-    """
+    """Returns the category whose interval of the cumulative distribution contains `uniform`; none of probability 0."""
     cumulative = logits_NV.softmax(-1).cumsum(-1)
     # Scaling by the last entry makes the total exactly one, whatever the rounding of the sum.
     point = uniform_N.to(cumulative.dtype).unsqueeze(-1) * cumulative[..., -1:]

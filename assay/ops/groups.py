@@ -48,9 +48,7 @@ def mean(value: Tensor, groups: Groups) -> Tensor:
 
 
 def mean_of_others(value: Tensor, groups: Groups) -> Tensor:
-    """Returns the mean over the other episodes of the group, [B]; 0 for a group of one. Rows of one episode have one
-    value.
-    """
+    """Returns the mean over the group's other episodes, [B]; 0 for a group of one. An episode's rows have one value."""
     share = groups.share.to(value.dtype)
     others = total(share, groups)[groups.index] - 1
     rest = total(value * share, groups)[groups.index] - value
@@ -66,9 +64,7 @@ def deviation(value: Tensor, groups: Groups) -> Tensor:
 
 
 def differs(value: Tensor, groups: Groups) -> Tensor:
-    """Returns bool [B]: whether the group's episodes have different values. Exact, while a deviation may round to
-    above 0.
-    """
+    """Returns bool [B]: whether the group's episodes have different values; exact, unlike a deviation above 0."""
     there = groups.share > 0
     largest, smallest = (
         value.new_full((groups.num,), -torch.inf).scatter_reduce(0, groups.index, one, "amax")
@@ -88,9 +84,7 @@ def row_groups(experience: Experience) -> Groups:
 
 
 def episode_label(experience: Experience) -> Tensor | None:
-    """Returns labels [B], equal for the rows of one episode and, in a game, of one player: rewards of players are not
-    added up.
-    """
+    """Returns labels [B], equal for rows of one episode and player: rewards of players are not added up."""
     if experience.episode is None or experience.player is None:
         return experience.episode
     _, episode = torch.unique(experience.episode, return_inverse=True)

@@ -86,9 +86,7 @@ def measured(hidden: Tensor, weight: Tensor, token: Tensor, with_entropy: bool) 
 
 
 def by_tokens(hidden: Tensor, weight: Tensor, about: About, with_weight: bool) -> tuple[Tensor, Tensor | None]:
-    """Returns gradients of hidden states and weights, a chunk of tokens at a time; those of weights are summed in
-    float32 or wider.
-    """
+    """Returns gradients of hidden states and weights by chunks of tokens; those of weights are summed in float32."""
     wide = torch.promote_types(hidden.dtype, torch.float32)
     d_hidden = torch.empty_like(hidden)
     d_weight = torch.zeros_like(weight, dtype=wide) if with_weight else None

@@ -65,9 +65,7 @@ class Reach:
 
 
 def reach(tokens_BT: Tensor, mask_BT: Tensor, group_B: Tensor | None) -> Reach:
-    """Computes `Reach` of rows on the CPU; the first column is never a decision, and without a group nothing is
-    shared.
-    """
+    """Computes `Reach` of rows on the CPU; column 0 is never a decision, and without a group nothing is shared."""
     tokens, mask = tokens_BT.numpy(), mask_BT.numpy().copy()
     mask[:, :1] = False
     decides = mask.any(1)

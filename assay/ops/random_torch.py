@@ -48,9 +48,7 @@ def marks(num: int, device: torch.device | str) -> Tensor:
 
 
 def words(seeds: Sequence[int], path: Sequence[int | Tensor], device: torch.device | str) -> Tensor:
-    """Returns the words of Draw(seed, path) of each seed, [..., S]; coordinates that are tensors come before the axis
-    S.
-    """
+    """Returns the words of Draw(seed, path) of each seed, [..., S]; axes of tensor coordinates come before S."""
     word = torch.tensor([signed(mix_plain((seed + PLAIN_GOLDEN) & ONES)) for seed in seeds], device=device)
     for coordinate in path:
         word = folded(word, coordinate if isinstance(coordinate, int) else coordinate.unsqueeze(-1))

@@ -14,7 +14,7 @@ from assay.core.spaces import Vocabulary
 from assay.ops import random
 from assay.ops.decoded import Stop, Written
 from assay.playing import text
-from assay.playing.decoding import decode_together, neighbours
+from assay.playing.decoding import decode_together, neighbours, same_texts
 from assay.playing.narrowing import LOGP_MODEL
 
 
@@ -47,9 +47,8 @@ def complete(
 
 def of_one_prompt(prompts: Sequence[Sequence[int]], starts: np.ndarray) -> np.ndarray:
     """Labels rows, equal if start and prompt are; the start itself if all rows of a start share a prompt."""
-    names: dict[tuple[int, ...], int] = {}
-    same = [names.setdefault((int(start), *row), len(names)) for start, row in zip(starts, prompts, strict=True)]
-    return starts if len(names) == len(np.unique(starts)) else np.array(same)
+    same = same_texts(starts, prompts)
+    return starts if len(np.unique(same)) == len(np.unique(starts)) else same
 
 
 @torch.no_grad()
@@ -78,9 +77,7 @@ def continued(
     is_over = torch.tensor([row[-1] == vocabulary.eos or done for row, done in zip(given, stopped, strict=True)])
     room = (max_tokens - elapsed).clamp(0, limit).masked_fill(is_over, 0)
     longest = max(1, int(room.max()))
-    names: dict[Any, int] = {}
-    same = [names.setdefault((start, *row), len(names)) for start, row in zip(starts.tolist(), given, strict=True)]
-    order, distinct, repeats = neighbours(np.array(same))
+    order, distinct, repeats = neighbours(same_texts(starts, given))
     times = elapsed.numpy()[:, None] + np.arange(longest)[None]
     uniform = random.as_open_float32(random.uniform(draw, starts[:, None], samples[:, None], times))
     shown = [given[i] for i in distinct]

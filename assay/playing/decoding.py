@@ -70,12 +70,8 @@ def decode(
     done = torch.zeros(len(rows), dtype=torch.bool)
     has_ended = done.clone()
     for time in range(max_tokens):
-        logits = decoder.logits().float()
-        if uniform_BN is None:
-            chosen = logits.argmax(-1)
-        else:
-            chosen = distributions.categorical_sample(logits, uniform_BN[rows, time].to(logits.device))
-        chosen_logp, chosen_here = distributions.categorical_logp(logits, chosen).cpu(), chosen.cpu()
+        chosen, chosen_logp = drawn(decoder, None if uniform_BN is None else uniform_BN[rows, time])
+        chosen_here = chosen.cpu()
         live = rows[~done]
         tokens[live, time], logp[live, time] = chosen_here[~done], chosen_logp[~done]
         if model is not None:
@@ -96,11 +92,27 @@ def decode(
     return Written(tokens, logp, length, has_ended, model)
 
 
+def drawn(decoder: Any, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Returns each row's next token, the likeliest without uniform numbers, and on the CPU its log-probability."""
+    logits = decoder.logits().float()
+    if uniform_N is None:
+        chosen = logits.argmax(-1)
+    else:
+        chosen = distributions.categorical_sample(logits, uniform_N.to(logits.device))
+    return chosen, distributions.categorical_logp(logits, chosen).cpu()
+
+
 def stopped(stop: Stop, tokens_NT: Tensor, said: Sequence[Sequence[int]]) -> Tensor:
     """Returns whether the last token of each row completes a stop string, [N]; `said` are the tokens before."""
     tails = tokens_NT[:, -stop.reach :].tolist()
     whole = [[*before[-stop.reach :], *tail] for before, tail in zip(said, tails, strict=True)] if said else tails
     return torch.tensor([stop.first(row, len(row) - 1) is not None for row in whole])
+
+
+def same_texts(starts: np.ndarray, rows: Sequence[Sequence[int]]) -> np.ndarray:
+    """Labels rows, equal if start and tokens are, in the order in which they first occur."""
+    names: dict[tuple[int, ...], int] = {}
+    return np.array([names.setdefault((start, *row), len(names)) for start, row in zip(starts, rows, strict=True)])
 
 
 def neighbours(starts: np.ndarray) -> tuple[list[int], list[int], list[int]]:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from assay.core.record import Draw, Experience
 from assay.core.spaces import Vocabulary
-from assay.ops import distributions, random
+from assay.ops import random
 from assay.playing import decoding
-from assay.playing.decoding import COMPACT_BELOW, neighbours
+from assay.playing.decoding import COMPACT_BELOW, drawn, neighbours, same_texts
 from assay.playing.narrowing import LOGP_MODEL, NarrowedDecoder, Narrowing, unwrapped
 from assay.playing.turns import Answer, Conversations, Limits, utterances
 
@@ -54,9 +54,7 @@ def converse(
         was_told = told[row, there].tolist()
         said = utterances(given[-1], was_told, begun.turn[row, there].tolist())
         talks.begin(row, said, not was_told[-1], answer)
-    names: dict[Any, int] = {}
-    same = [names.setdefault((start, *row), len(names)) for start, row in zip(starts.tolist(), given, strict=True)]
-    order, distinct, repeats = neighbours(np.array(same))
+    order, distinct, repeats = neighbours(same_texts(starts, given))
     shown, rows = [given[i] for i in distinct], torch.tensor(order)
     times = np.arange(limits.turns * limits.tokens)[None]
     numbers = random.uniform(draw, starts[:, None], samples[:, None], times)
@@ -134,19 +132,15 @@ def talked(
 
 def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conversations, answer: Answer) -> Since:
     """Plays all turns of the decoder's rows, whose indices in the results are `rows`, token by token."""
-    columns = talks.limits.columns
-    since = Since(len(rows), columns, isinstance(decoder, NarrowedDecoder))
-    for time in range(columns):
+    limits = talks.limits
+    since = Since(len(rows), limits.columns, isinstance(decoder, NarrowedDecoder))
+    for time in range(limits.columns):
         done = talks.done[rows]
         if bool(done.all()):
             break
-        logits = decoder.logits().float()
-        if uniform_BN is None:
-            chosen = logits.argmax(-1)
-        else:
-            number = uniform_BN[rows, talks.elapsed[rows].clamp(max=uniform_BN.shape[1] - 1)]
-            chosen = distributions.categorical_sample(logits, number.to(logits.device))
-        chosen_logp, chosen_here = distributions.categorical_logp(logits, chosen).cpu(), chosen.cpu()
+        times = talks.elapsed[rows].clamp(max=limits.turns * limits.tokens - 1)
+        chosen, chosen_logp = drawn(decoder, None if uniform_BN is None else uniform_BN[rows, times])
+        chosen_here = chosen.cpu()
         live = rows[~done]
         since.turn[live, time] = talks.turn[live]
         token, is_mine = talks.advance(live, chosen_here[~done], answer)
@@ -156,9 +150,9 @@ def decoded(decoder: Any, rows: Tensor, uniform_BN: Tensor | None, talks: Conver
         pushed, done = chosen_here.masked_scatter(~done, token), talks.done[rows]
         if float((~done).float().mean()) < COMPACT_BELOW and not bool(done.all()):
             keep = (~done).nonzero().squeeze(1)
-            decoder.keep(keep.to(logits.device))
+            decoder.keep(keep.to(chosen.device))
             rows, pushed = rows[keep], pushed[keep]
-        decoder.push(pushed.to(logits.device))
+        decoder.push(pushed.to(chosen.device))
     return since
 
 

@@ -5,6 +5,7 @@ A record has one column more than steps: the last one holds the context after th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +14,9 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Draw, Experience
-from assay.core.slots import Simulation
+from assay.core.slots import PathActor, Simulation
 from assay.core.spaces import Context
 from assay.ops import random
-from assay.playing.deciding import deciding
 
 CHUNK = 64
 
@@ -30,9 +30,7 @@ class Recorder:
     costs: list[Tensor] = field(default_factory=list)
 
     def add(self, context: Context, row: tuple[Tensor, ...], cost: Tensor | None) -> None:
-        """Appends one column: its context and (action, mask, logp, reward, terminal, truncated), with a path at the
-        end.
-        """
+        """Appends one column: context, (action, mask, logp, reward, terminal, truncated), and a path, if any."""
         self.contexts.append(context)
         self.rows.append(row)
         if cost is not None:
@@ -68,7 +66,11 @@ class Uniforms:
         return self.block[time - first]
 
 
-@torch.no_grad()
+def deciding(actor: Any) -> Callable[[Context, Tensor | None], tuple[Tensor, ...]]:
+    """Returns the function that decides for a recorder: (action, logp), and the path of an actor that has one."""
+    return actor.walk if isinstance(actor, PathActor) else actor.act
+
+
 def play_episodes(
     actor: Any,
     simulation: Simulation,
@@ -80,20 +82,46 @@ def play_episodes(
     greedy: bool,
 ) -> Experience:
     """Plays one whole episode in every instance; a finished instance is masked until the others finish."""
-    context = simulation.reset(seeds)
+    nothing = torch.zeros(len(seeds), 0, dtype=torch.bool)
+    return played(actor, simulation, seeds, (starts, samples), draw, horizon, greedy, nothing, nothing, horizon)[0]
+
+
+@torch.no_grad()
+def played(
+    actor: Any,
+    simulation: Simulation,
+    seeds: np.ndarray,
+    rows: tuple[np.ndarray, np.ndarray],
+    draw: Draw,
+    horizon: int,
+    greedy: bool,
+    given: Tensor,
+    action_given: Tensor,
+    limit: int,
+) -> tuple[Experience, Tensor]:
+    """Returns episodes of (starts, samples) = `rows`, and which columns are their decisions [N, T]: first the decisions
+    that are `given` [N, t], which are replayed as context, then at most `limit` of the actor's.
+    """
+    context, length, told = simulation.reset(seeds), given.sum(1), []
     alive = torch.ones(len(seeds), dtype=torch.bool)
-    uniforms = Uniforms(draw, (starts, samples), actor.num_draws)
+    uniforms = Uniforms(draw, rows, actor.num_draws)
     recorder, decide = Recorder(), deciding(actor)
     for time in range(horizon):
         action, logp, *path = decide(context, None if greedy else uniforms.at(time))
+        if time < given.shape[1]:
+            repeats = given[:, time].view(-1, *[1] * (action.dim() - 1))
+            action = torch.where(repeats, action_given[:, time].to(action.dtype), action)
         after, reward, terminal, truncated, cost = simulation.step(action)
-        live = alive.to(reward.dtype)
-        row = (action, alive, logp * live, reward * live, terminal & alive, truncated & alive, *path)
+        alive = alive & (time < length + limit)
+        mine = alive & (time >= length)
+        live = mine.to(reward.dtype)
+        row = (action, mine, logp * live, reward * live, terminal & mine, truncated & mine, *path)
         recorder.add(context, row, None if cost is None else cost * live.unsqueeze(1))
+        told.append(alive)
         alive = alive & ~(terminal | truncated)
         context = after
         if not alive.any():
             break
-    start = torch.from_numpy(starts)
-    record = recorder.finish(context).with_columns(group=start)
-    return record.add({"start": start, "sample": torch.from_numpy(samples)})
+    start, sample = map(torch.from_numpy, rows)
+    record = recorder.finish(context).with_columns(group=start).add({"start": start, "sample": sample})
+    return record, torch.stack([*told, torch.zeros_like(alive)], 1)

@@ -15,8 +15,7 @@ from torch import Tensor
 from assay.core.record import Draw, Experience
 from assay.core.slots import Simulation
 from assay.core.spaces import Box, Context, Spec
-from assay.playing.deciding import deciding
-from assay.playing.episodes import Recorder, Uniforms
+from assay.playing.episodes import played
 
 
 def nothing_done(context: Context, spec: Spec, starts: np.ndarray) -> Experience:
@@ -47,7 +46,6 @@ def first_decisions(experience: Experience, num_B: Tensor) -> Experience:
     return replace(experience, context=context, mask=mask, source=None).add({"answer": mask})
 
 
-@torch.no_grad()
 def play_on(
     actor: Any,
     simulation: Simulation,
@@ -59,29 +57,6 @@ def play_on(
     limit: int,
 ) -> Experience:
     """Replays the decisions of `begun`, then plays at most `limit` of the actor's; see `ResumableTask.resume`."""
-    given = begun.extra.get("answer", begun.mask)
-    starts, length = begun.column("start").numpy(), given.sum(1)
-    uniforms = Uniforms(draw, (starts, samples), actor.num_draws)
-    context, recorder, decide = simulation.reset(seeds), Recorder(), deciding(actor)
-    alive, answer = torch.ones(len(begun), dtype=torch.bool), []
-    for time in range(horizon):
-        action, logp, *path = decide(context, uniforms.at(time))
-        if time < given.shape[1]:
-            repeats = given[:, time].view(-1, *[1] * (action.dim() - 1))
-            action = torch.where(repeats, begun.action[:, time].to(action.dtype), action)
-        after, reward, terminal, truncated, cost = simulation.step(action)
-        alive = alive & (time < length + limit)
-        mine = alive & (time >= length)
-        live = mine.to(reward.dtype)
-        row = (action, mine, logp * live, reward * live, terminal & mine, truncated & mine, *path)
-        recorder.add(context, row, None if cost is None else cost * live.unsqueeze(1))
-        answer.append(alive)
-        alive = alive & ~(terminal | truncated)
-        context = after
-        if not alive.any():
-            break
-    record = recorder.finish(context)
-    start = torch.from_numpy(starts)
-    told = torch.stack([*answer, torch.zeros_like(alive)], 1)
-    columns = {"start": start, "sample": torch.from_numpy(samples), "answer": told, "elapsed": told.sum(1)}
-    return replace(record, group=start).add(columns)
+    rows, given = (begun.column("start").numpy(), samples), begun.extra.get("answer", begun.mask)
+    record, told = played(actor, simulation, seeds, rows, draw, horizon, False, given, begun.action, limit)
+    return record.add({"answer": told, "elapsed": told.sum(1)})

@@ -38,9 +38,7 @@ def hashed_words(key: str, count: int) -> tuple[int, ...]:
 
 
 def is_held_out(content: str, share: float, seed: int = 0) -> bool:
-    """Returns whether a content belongs to the held-out split: hash / 2^64 < share. 0 holds nothing out, 1
-    everything.
-    """
+    """Returns whether a content is in the held-out split: hash / 2^64 < share. 0 holds nothing out, 1 everything."""
     return hash_of_text(content, seed) < share * 2.0**64
 
 
@@ -133,9 +131,7 @@ class ByteTokenizer:
 
 
 def readable(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    """Returns the text an actor wrote, without eos at the end; other special tokens become U+FFFD, so that no answer
-    can hide one.
-    """
+    """Returns the text an actor wrote, without eos at the end; other special tokens become U+FFFD and cannot hide."""
     vocabulary = tokenizer.vocabulary
     specials = {vocabulary.pad, vocabulary.bos, vocabulary.eos}
     body = ids[:-1] if ids and ids[-1] == vocabulary.eos else ids

@@ -78,6 +78,33 @@ def learning_curve(
     return path
 
 
+def interval_bars(path: Path, rows: Sequence[tuple[str, float, float, float]], *, title: str, subtitle: str) -> Path:
+    """Draws (name, value, low, high) as horizontal bars around 0 with their intervals into `path`; returns it."""
+    require("matplotlib", "plots", "figures as files")
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    with rc_context(STYLE):
+        figure = Figure(figsize=(7.2, 1.5 + 0.42 * len(rows)), dpi=160, facecolor="white")
+        axes = figure.add_subplot()
+        for place, (_, value, low, high) in enumerate(rows):
+            axes.barh(place, value, height=0.55, color=COLOURS[0], alpha=0.85)
+            if math.isfinite(low) and math.isfinite(high):
+                axes.plot([low, high], [place, place], color=INK, linewidth=1.4)
+        axes.axvline(0.0, color=PALE, linewidth=0.8)
+        axes.set_yticks(range(len(rows)), [printable(name, 40) for name, *_ in rows])
+        axes.invert_yaxis()
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+        axes.tick_params(axis="y", length=0)
+        axes.set_title(f"{printable(title, 90)}\n{printable(subtitle, 100)}", loc="left", fontsize=10)
+        figure.tight_layout()
+        stream = io.BytesIO()
+        figure.savefig(stream, format=path.suffix[1:], metadata={"Software": None})
+    replace_file(path, stream.getvalue())
+    return path
+
+
 def frame(axes: Any, x_label: str) -> None:
     """Draws horizontal grid lines and no box."""
     for side in ("top", "right", "left"):

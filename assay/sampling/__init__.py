@@ -103,9 +103,7 @@ def in_common(
 
 
 def session_for(actor: Any, prompts: Sequence[Sequence[int]], repeats: Sequence[int], longest: int) -> Session | None:
-    """Returns a session of the actor's sampler, with room for `longest` tokens after each prompt; None without a
-    sampler.
-    """
+    """Returns a session of the actor's sampler with room for `longest` tokens after each prompt, if it has one."""
     sampler = sampler_for(actor, prompts, repeats, longest)
     return None if sampler is None else Session(sampler)
 

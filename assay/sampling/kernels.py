@@ -20,9 +20,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-BLOCK = 4096
-"""Logits that one program of the sampling kernel reads."""
-
 
 @cache
 def compiled() -> Any:
@@ -128,7 +125,7 @@ def narrowed(logits_NV: Tensor, how: Changed) -> Tensor:
         kept: Tensor = compiled().narrowed(logits_NV, how.temperature, how.top_k, how.top_p, how.min_p)
         return kept
     scaled = (logits_NV - logits_NV.amax(-1, keepdim=True)) * (1.0 / how.temperature)
-    lowest = torch.full_like(scaled[:, :1], log_share(how.min_p))
+    lowest = torch.full_like(scaled[:, :1], math.log(how.min_p) if how.min_p > 0 else -math.inf)
     if 0 < how.top_k < scaled.shape[1]:
         lowest = torch.maximum(lowest, (of_k := scaled.topk(how.top_k).values[:, -1:]))
         scaled = scaled.masked_fill(scaled < of_k, -torch.inf)
@@ -138,11 +135,6 @@ def narrowed(logits_NV: Tensor, how: Changed) -> Tensor:
         last = torch.searchsorted(mass, how.top_p * mass[:, -1:]).clamp(max=scaled.shape[1] - 1)
         lowest = torch.maximum(lowest, ordered.gather(1, last))
     return scaled.masked_fill(scaled < lowest, -torch.inf)
-
-
-def log_share(share: float) -> float:
-    """Returns log share, minus infinity for 0."""
-    return math.log(share) if share > 0 else -math.inf
 
 
 def total_of(logits_NV: Tensor) -> Tensor:
@@ -173,9 +165,7 @@ def choose(logits_NV: Tensor, uniform_N: Tensor | None) -> tuple[Tensor, Tensor]
 
 
 def drawn(logits_NV: Tensor, uniform_N: Tensor | None, how: Changed | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns (token, log-probability under the sampling distribution, under the model): `choose` with the parameters
-    `how`.
-    """
+    """Returns (token, its log-probability as sampled, under the model itself): `choose` with the parameters `how`."""
     if how is None:
         token, logp = choose(logits_NV, uniform_N)
         return token, logp, logp

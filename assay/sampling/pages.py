@@ -12,9 +12,7 @@ from assay.sampling.kernels import Changed
 
 @dataclass(eq=False)
 class Prompt:
-    """Tokens that rows share, their pages, the number of rows that still need them, and how many of these are in the
-    cache.
-    """
+    """Tokens that rows share, their pages, how many rows still need them, and how many of these are in the cache."""
 
     tokens: list[int]
     users: int = 1
@@ -121,9 +119,7 @@ class Ledger:
         row.prompt, row.own = Prompt(row.prompt.tokens + row.own), []
 
     def rest(self, row: Row) -> None:
-        """Keeps the row's text in the cache while it is idle; its last token has not been read yet, and pages beyond
-        are freed.
-        """
+        """Keeps an idle row's text in the cache; its last token has not been read yet, and pages beyond are freed."""
         row.read = row.length = len(row.own) - 1  # a token's keys are computed when the next one is drawn
         held = self.pages_for(row.read)
         self.free += row.pages[held:]
@@ -131,9 +127,7 @@ class Ledger:
         self.resting[row] = None
 
     def cost(self, row: Row, is_new: bool) -> int:
-        """Returns the pages that a row needs to join: for its known and first new tokens, and for its prompt if that
-        is new.
-        """
+        """Returns the pages that a row needs to join: for known and first new tokens, and for its prompt if new."""
         own = self.pages_for(len(row.own)) + 1 - len(row.pages)  # one more: a row must be able to write
         return own + (self.pages_for(len(row.prompt.tokens)) if is_new else 0)
 

@@ -197,9 +197,7 @@ class Sampler:
             active += joining
 
     def make_room(self, active: list[Row], waiting: list[Row], steps: int) -> None:
-        """Takes pages for the tokens of the next steps; if none are left, idle rows lose theirs, and then the
-        youngest rows wait again.
-        """
+        """Takes pages for the next steps; if none are left, idle rows lose theirs, then the youngest rows wait."""
         ledger = self.ledger
         given: list[tuple[Row, int]] = []
         for place in range(len(active)):

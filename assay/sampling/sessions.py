@@ -64,9 +64,7 @@ class Session:
         way: Way,
         stop: Stop | None = None,
     ) -> Written:
-        """Returns a result of each of these distinct rows; first computes only the tokens that a row has not read
-        yet.
-        """
+        """Returns a result of each of these distinct rows; computes only the tokens that a row has not read yet."""
         self.check()
         if len(set(rows)) < len(rows) or not all(self.rows[row].is_kept for row in rows):
             raise AssayError(f"rows {list(rows)} contain a closed or repeated row. Name open rows, each once")

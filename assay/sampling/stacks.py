@@ -22,9 +22,7 @@ STRETCHED = ("dynamic", "longrope")
 
 @dataclass
 class Places:
-    """Where a step's keys and values are stored: pages [pages, page, K, D] of one layer, and each row's page and
-    offset.
-    """
+    """Where a step's keys and values are stored: one layer's pages [pages, page, K, D], each row's page and offset."""
 
     keys: Tensor
     values: Tensor
@@ -219,9 +217,7 @@ def products(state_NW: Tensor, *linears: Any) -> list[Tensor]:
 
 
 def added(linear: Any, inner: Tensor, state: Tensor) -> Tensor:
-    """Returns state + linear(inner), in the state's own memory: the residual is added inside the product, without a
-    copy.
-    """
+    """Returns state + linear(inner) in the state's own memory: the product adds the residual, without a copy."""
     base = base_of(linear)
     whole = state.addmm_(inner, base.weight.t())
     return adapted(whole if base.bias is None else whole.add_(base.bias), linear, inner)
@@ -278,9 +274,7 @@ def is_known(linear: Any) -> bool:
 
 
 def identity_of(network: Any) -> tuple[Any, ...]:
-    """Returns what a recorded step depends on besides the numbers in memory: addresses of weights, and active
-    adapters.
-    """
+    """Returns what a recorded step depends on besides numbers: addresses of weights, and active adapters."""
     places = [weight.data_ptr() for weight in network.parameters()]
     adapters = [one for module in network.modules() for one in adapters_of(module)]
     return (*places, *((one.down_RW.data_ptr(), one.scaling) for one in adapters))

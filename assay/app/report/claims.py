@@ -15,6 +15,7 @@ from rich.text import Text
 from assay.claims.claim import Measured
 from assay.evidence.intervals import Estimate, formatted, number
 from assay.proof import stamps, verdicts
+from assay.proof.mutants import trial
 from assay.runs import catalogue
 from assay.runs.jobs import Child
 from assay.runs.progress import duration
@@ -111,6 +112,37 @@ def metric_words(metric: Any) -> str:
     if metric["part"] == "DecisionsTo":
         return f"decisions to {name} {metric['level']:g}"
     return {"Final": name, "Gain": f"gain in {name}", "Dip": f"dip of {name}"}.get(metric["part"], name)
+
+
+OUTCOMES = {
+    trial.CAUGHT: "green",
+    trial.SURVIVED: "bold red",
+    trial.STOPPED: "yellow",
+    trial.NO_EFFECT: "dim",
+    trial.EQUIVALENT: "dim",
+}
+"""Colours of what becomes of a mutant."""
+
+
+def mutant_table(key: str, results: Sequence[trial.Result], shows_caught: bool) -> Table:
+    """Returns a table of a method's mutants and the claim that catches each; without `shows_caught` only the others."""
+    counts = {outcome: sum(one.outcome == outcome for one in results) for outcome in OUTCOMES}
+    words = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
+    title = Text.assemble((f"mutants of {key}: ", "bold"), f"{len(results)} made, {words}")
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("outcome", "rule", "mutant", "caught by"):
+        table.add_column(heading, overflow="fold")
+    for one in results:
+        if shows_caught or one.outcome == trial.SURVIVED:
+            table.add_row(Text(one.outcome, style=OUTCOMES[one.outcome]), one.rule, Text(one.name), Text(one.claim))
+    return table
+
+
+def mutant_words(kept: Mapping[str, Any] | None) -> str:
+    """Returns the kept summary of a method's mutants in a few words: caught of those with an effect."""
+    if kept is None:
+        return "not tried"
+    return f"{kept['caught']} of {kept['caught'] + kept['survived']}"
 
 
 def print_states(out: Console, states: Mapping[str, Mapping[str, str]]) -> None:

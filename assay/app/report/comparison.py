@@ -200,7 +200,7 @@ def coloured(estimate: Mapping[str, Any] | None) -> Text:
 
 
 # ---------------------------------------------------------------------------------------------------- files
-def save(outcome: Outcome) -> list[Path]:
+def save(outcome: Outcome, ablation: Mapping[str, Any] | None = None) -> list[Path]:
     """Writes the learning curves of each task as .png and .svg, and the page; returns their paths."""
     folder, paths = outcome.setup.folder, []
     for task in outcome.setup.tasks:
@@ -217,7 +217,8 @@ def save(outcome: Outcome) -> list[Path]:
                 break
     if outcome.results:
         folders = [one.job.folder for one in outcome.results]
-        paths.append(page.write(page.gather(folders, comparison=page_facts(outcome)), folder / "report.html"))
+        extra = {"ablation": ablation} if ablation else {}
+        paths.append(page.write(page.gather(folders, comparison=page_facts(outcome) | extra), folder / "report.html"))
     return paths
 
 

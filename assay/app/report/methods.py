@@ -20,6 +20,7 @@ from assay.core.difference import ABSENT, Change, brief, differences
 from assay.core.errors import AssayError
 from assay.core.settings import describe, settings
 from assay.proof import stamps, verdicts
+from assay.proof.mutants import trial
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Defaults
 from assay.runs import catalogue
 
@@ -88,6 +89,7 @@ def method_rows() -> list[dict[str, Any]]:
                 "changes": sorted({slot for change in changes or () for slot in change.slots}),
                 "parts": part_names(method.recipe(method.worlds[0])),
                 "claims": [claim.name for claim in method.claims],
+                "mutants": trial.read(name),
                 "verdict": verdict,
                 "state": None if verdict is None else verdicts.state(name, verdict),
             }
@@ -115,6 +117,7 @@ def method_facts(name: str) -> dict[str, Any]:
         "recipe": describe(recipe),
         "settings": {".".join(path): describe(value) for path, value in settings(recipe).items()},
         "claims": [{"name": claim.name, "kind": type(claim).__name__.lower()} for claim in method.claims],
+        "mutants": trial.read(key.partition(":")[0]),
         "verdict": verdict,
         "states": {} if verdict is None else verdicts.states(key.partition(":")[0], verdict),
     }
@@ -168,7 +171,7 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
     out = console()
     is_wide = out.width >= WIDE
     table = Table(header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("method", "worlds", "verdict", "what it is"):
+    for heading in ("method", "worlds", "verdict", "mutants", "what it is"):
         table.add_column(heading, no_wrap=heading != "what it is")
     for place, row in enumerate(rows):
         is_first = place == 0 or row["family"] != rows[place - 1]["family"]
@@ -176,7 +179,8 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
         if is_wide:
             if is_first:
                 table.add_row(Text(row["family"], style="cyan"))
-            table.add_row(Text(f"  {row['name']}", style="bold"), letters, verdict_word(row), summary(row))
+            name = Text(f"  {row['name']}", style="bold")
+            table.add_row(name, letters, verdict_word(row), mutants_of(row), summary(row))
         else:
             if is_first:
                 out.print(Text(row["family"], style="cyan"))
@@ -190,6 +194,13 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
         out.print(Text.assemble(("tasks  ", "bold"), f"{', '.join(families(tasks))}, {more}"))
     words = "assay show METHOD explains a method, assay diff METHOD shows what it changes, assay train METHOD trains it"
     out.print(Text(words, style="dim"))
+
+
+def mutants_of(row: Mapping[str, Any]) -> Text:
+    """Returns how many wrong versions the exact claims reject: 45 of 45."""
+    kept = row["mutants"]
+    style = "dim" if kept is None else "red" if kept["survived"] else ""
+    return Text("-" if kept is None else claims.mutant_words(kept).replace(" of ", "/"), style=style)
 
 
 def summary(row: Mapping[str, Any]) -> Text:
@@ -213,6 +224,8 @@ def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         meaning.append(f"?: no stamp for {stamps.machine_kind()}, so a change since then would not be noticed")
     out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
     out.print(Text.assemble(("verdicts  ", "bold"), "; ".join(meaning)))
+    words = "wrong versions of the method that its exact claims reject, of those that change a run"
+    out.print(Text.assemble(("mutants  ", "bold"), words))
 
 
 def families(tasks: Sequence[str]) -> list[str]:
@@ -263,6 +276,7 @@ def print_method(facts: Mapping[str, Any], changes: Sequence[Change] | None, eve
                 out.print(f"  {path} = {json.dumps(value)}", markup=False)
     line(out, "departures from the paper", "" if facts["departs"] else "none")
     bullets(out, facts["departs"])
+    line(out, "mutants rejected by its exact claims", claims.mutant_words(facts["mutants"]))
     out.print()
     if facts["verdict"]:
         out.print(claims.verdict_table(facts["verdict"], facts["states"]))

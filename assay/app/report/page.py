@@ -233,7 +233,7 @@ def improvement(scores: Scores) -> dict[str, Any]:
 
 def as_shown(given: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a comparison from outside in the form of `compared`, without the fields that it lacks."""
-    shown = {name: given[name] for name in ("rows", "improvement") if given.get(name)}
+    shown = {name: given[name] for name in ("rows", "improvement", "ablation") if given.get(name)}
     if given.get("profile"):
         shown["profiles"] = [{"task": ""} | given["profile"]]
     return shown

@@ -22,6 +22,7 @@ from assay.core.slots.models import (
     Packing,
     PathActor,
     Sampled,
+    SharedBody,
     View,
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
@@ -43,7 +44,6 @@ from assay.core.slots.tasks import (
     Task,
     TextTask,
     UncertainTask,
-    VerifiedTask,
 )
 from assay.core.slots.terms import (
     Aggregation,
@@ -121,6 +121,7 @@ __all__ = [
     "Schedule",
     "ScriptedTask",
     "Select",
+    "SharedBody",
     "Simulation",
     "Source",
     "Steady",
@@ -133,7 +134,6 @@ __all__ = [
     "Transform",
     "TrustRegion",
     "UncertainTask",
-    "VerifiedTask",
     "View",
     "Wrapper",
     "frame_of",

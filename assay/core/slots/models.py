@@ -31,9 +31,7 @@ class Actor(Protocol):
         """
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        """Returns log-probabilities [B, T] of the recorded decisions, zero where masked, and more only if `needs`
-        asks for it.
-        """
+        """Returns log-probabilities [B, T] of the recorded decisions, zero where masked; more if `needs` asks."""
 
 
 @runtime_checkable
@@ -104,6 +102,28 @@ class Body(Protocol):
         """Returns a module (context, action=None, num=None) -> [..., *shape], or [members, ..., *shape], of which the
         first `num`; raises AssayError if the body cannot read this task or provide these outputs.
         """
+
+
+@runtime_checkable
+class SharedBody(Protocol):
+    """A critic's body that can be the actor's own network (a shared backbone) instead of a network of its own.
+
+    The critic is then its head alone: the network's weights are the actor's, which saves and steps them once.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Whether it is the actor's network."""
+
+    @property
+    def body_gradient(self) -> float:
+        """Factor of the critic loss's gradient into the shared network; 0 detaches it."""
+
+    def check_shared(self, actor: ModelSpec, head: Any) -> None:
+        """Raises AssayError if a critic with this head cannot share the network of this actor."""
+
+    def on(self, actor: nn.Module) -> Body:
+        """Returns the body that reads the hidden states of a built actor."""
 
 
 class ActorHead(Protocol):
@@ -192,9 +212,7 @@ class View(Protocol):
         """(action, logp) sampled from the actor in all columns but the last, with gradient; computed once."""
 
     def model(self, name: str) -> Any:
-        """Returns `actor`, a critic, or a copy such as `reference`. Gradient reaches only the models that the stage
-        trains.
-        """
+        """Returns `actor`, a critic, or a copy. Gradient reaches only the models that the stage trains."""
 
     def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
         """Returns uniform numbers in (0, 1) that belong to this update and this `tag`."""

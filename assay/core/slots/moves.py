@@ -23,9 +23,7 @@ class Gate(Protocol):
         """Returns the state at the start of a run."""
 
     def __call__(self, models: Mapping[str, Any], state: State) -> Tensor:
-        """Returns True where the target network is updated: [] for all of it, [N] for members along the first axis of
-        every parameter.
-        """
+        """Returns True where the target network is updated: [] for all of it, [N] for members on the first axis."""
 
 
 class Optimizer(Protocol):
@@ -42,7 +40,8 @@ class Optimizer(Protocol):
         """The global norm to which gradients are clipped before a step; 0 means no clipping."""
 
     def init(self, values: Sequence[Tensor]) -> State:
-        """Returns the state at the start of a run, for these flat tensors of parameters."""
+        """Returns the state at the start of a run, for these flat tensors of parameters; by default none."""
+        return {}
 
     def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
         """Updates the values and the state in place; `sums` are the metrics of this update's losses."""
@@ -62,9 +61,7 @@ class Grower(Optimizer, Protocol):
     """An optimizer for stages whose models grow; it also updates the parameters these models have."""
 
     def grow(self, fits: Sequence[Fit], state: State) -> None:
-        """Adds to each module a function against its gradient; receives all modules of the stage at once, so that
-        they can share structure.
-        """
+        """Adds to each module a function against its gradient; all modules of a stage at once may share structure."""
 
 
 class Schedule(Protocol):

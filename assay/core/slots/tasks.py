@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, Outcome, State
+from assay.core.record import Draw, Experience, State
 from assay.core.spaces import Context, Spec
 
 
@@ -128,9 +128,7 @@ class RoamingTask(Task, Protocol):
 
     @property
     def distance(self) -> Callable[[Tensor, Tensor], Tensor] | None:
-        """The number of steps of the shortest path from `achieved` to a `goal`; for evaluation, never for training.
-        None if unknown.
-        """
+        """The steps of the shortest path from `achieved` to a `goal`, for evaluation only; None if unknown."""
 
 
 @runtime_checkable
@@ -139,9 +137,7 @@ class CostlyTask(Task, Protocol):
 
     @property
     def reckless(self) -> Callable[[Context], Tensor] | None:
-        """The action of a scripted policy that ignores costs, for each row; None if there are no costs or no such
-        script.
-        """
+        """The action of a scripted policy that ignores costs, for each row; None if there is no such script."""
 
 
 @runtime_checkable
@@ -151,14 +147,6 @@ class ProxyTask(Task, Protocol):
     @property
     def proxy(self) -> Callable[[Context], Tensor] | None:
         """What a decision is worth by the context after it, as far as can be seen; None where the reward is seen."""
-
-
-@runtime_checkable
-class VerifiedTask(Task, Protocol):
-    """Prompts with a verifier."""
-
-    def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Any]) -> list[Outcome]:
-        """Returns one outcome for each completion; never raises because of a completion's text."""
 
 
 @runtime_checkable
@@ -185,9 +173,7 @@ class PromptedTask(TextTask, Protocol):
         """Plays like `play`, from these prompts; rows still belong to their starts, by which they are verified."""
 
     def onto(self, experience: Experience, prompts: Sequence[str]) -> Experience:
-        """Returns the same decisions after other prompts; recorded log-probabilities and all columns per decision
-        stay with their decisions.
-        """
+        """Returns the same decisions, with their log-probabilities and other columns, after other prompts."""
 
 
 @runtime_checkable
@@ -195,9 +181,7 @@ class PairedTask(Task, Protocol):
     """Prompts with a better and a worse completion."""
 
     def pairs(self, starts: np.ndarray, split: int) -> Experience:
-        """Returns rows 2i and 2i + 1 as the chosen and the rejected completion of pair i; column `chosen` is +1 and
-        -1.
-        """
+        """Returns the chosen and the rejected completion of pair i as rows 2i and 2i + 1; `chosen` is +1 and -1."""
 
 
 @runtime_checkable
@@ -218,9 +202,7 @@ class GameTask(Task, Protocol):
     def play_against(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, player: int, split: int
     ) -> Experience:
-        """Plays games in which the task's own fixed opponents take all seats but `player`; returns the rows of that
-        player alone.
-        """
+        """Plays games with the task's own fixed opponents in all seats but `player`; returns that player's rows."""
 
 
 @runtime_checkable

@@ -90,9 +90,7 @@ class Target(Protocol):
         return batch.now
 
     def __call__(self, batch: Experience, view: View) -> Tensor:
-        """Returns the targets of the decisions in `rows`: [B, T], or [N, B, T] with one for each member of an
-        ensemble.
-        """
+        """Returns the targets of the decisions in `rows`: [B, T], or [N, B, T] with one for each member."""
 
 
 class Prediction(Protocol):

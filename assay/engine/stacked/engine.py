@@ -74,14 +74,12 @@ class Holder(nn.Module):
 
 
 class StackedEngine(Engine):
-    """The engines of S seeds of one recipe as one; `engines` give the initial state, `write` copies the learned state
-    back.
-    """
+    """The engines of S seeds of one recipe as one; `engines` give the initial state, `write` copies it back."""
 
     # Not Engine.__init__: nothing is built or drawn here, all state comes from the engines.
     def __init__(self, recipe: Recipe, engines: Sequence[Engine], placement: Placement, graphs: bool = True) -> None:
         check(recipe, engines, placement)
-        self.engines, self.placement, self.at_once = engines, placement, 0
+        self.engines, self.placement, self.at_once, self.shared = engines, placement, 0, frozenset()
         self.seeds = tuple(engine.draw.seed for engine in engines)
         self.holder = Holder(engines[0].models).to(placement.device).requires_grad_(False)
         self.models = dict(self.holder.models.items())
@@ -223,9 +221,7 @@ class StackedEngine(Engine):
             gradient.nan_to_num_(0.0, 0.0, 0.0)
 
     def draws(self) -> Tensor:
-        """Returns the words [S] of this update's random numbers, equal to those of single engines; computed for many
-        updates at once.
-        """
+        """Returns the words [S] of this update's random numbers, those of single engines; computed ahead."""
         chunk, place = divmod(self.updates, AHEAD)
         if chunk not in self.words:
             updates = chunk * AHEAD + torch.arange(AHEAD, device=self.placement.device)
@@ -265,7 +261,11 @@ def check(recipe: Recipe, engines: Sequence[Engine], placement: Placement) -> No
         if not isinstance(stage.optimizer, ELEMENTWISE):
             kind = type(stage.optimizer).__name__
             raise AssayError(f"{kind} of stage '{stage.name}' steps one seed at a time. {ALONE}")
+    for name in recipe.shared:
+        raise AssayError(f"critics.{name} shares the actor's network, which cannot be stacked. {ALONE}")
     for name, flat in engines[0].flats.items():
+        if len(flat.pieces) > 1:
+            raise AssayError(f"the model '{name}' has parameters of several dtypes, which cannot be stacked. {ALONE}")
         if flat.grown:
             raise AssayError(f"the model '{name}' grows, which cannot be stacked. {ALONE}")
         first, *others = (unlearned(engine, name) for engine in engines)

@@ -23,7 +23,8 @@ class StackedFlat(Flat):
     def __init__(self, flats: Sequence[Flat], device: str, trains: bool) -> None:
         self.single, self.names, self.grown = flats[0], flats[0].names, {}
         self.num_parameters = sum(flat.num_parameters for flat in flats)
-        self.values = self.stacked([flat.values for flat in flats]).to(device)
+        self.pieces = [self.stacked([flat.values for flat in flats]).to(device)]
+        self.piece_of = self.single.piece_of
         sizes = [len(flats) * tensor.numel() for tensor in self.single.tensors]
         parts = zip(self.values.split(sizes), self.single.tensors, strict=True)
         # Detached, so that autograd sees leaves and not views of a tensor that optimizers change in place.

@@ -99,9 +99,7 @@ class Replayed:
 
 
 class Replays:
-    """Runs functions by key, each as its own graph for every set of input shapes; without CUDA it calls them
-    directly.
-    """
+    """Runs functions by key, each as its own graph for every set of input shapes; directly without CUDA."""
 
     def __init__(self, captures: bool) -> None:
         self.captures = captures

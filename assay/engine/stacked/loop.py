@@ -77,9 +77,7 @@ class StackedLoop:
         return steps
 
     def batches(self, recipe: Recipe, place: int, feed: Feed, draw: Draw) -> Iterator[Experience]:
-        """Yields the batches of all seeds with the columns that the feed's stages need; fetching and annotating are
-        one graph.
-        """
+        """Yields the batches of all seeds with the columns that the feed's stages need, fetched in one graph."""
         needs, own = feed.needs(recipe), self.feeders[place]
 
         def opened(ticket: Columns) -> Columns:

@@ -41,9 +41,7 @@ def walked(step: Step, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def path_noise(uniform: Tensor | None, num_points: int, size: int, like: Tensor) -> Tensor:
-    """Returns normal numbers [N, num_points, size] by the inverse distribution function; zeros without uniform
-    numbers.
-    """
+    """Returns normal numbers [N, num_points, size] by the inverse distribution function; else zeros."""
     if uniform is None:
         return like.new_zeros(len(like), num_points, size)
     return normal_sample(uniform).view(-1, num_points, size)
@@ -65,8 +63,6 @@ class Timed(nn.Module):
         self.net = vectors(body, "a path to an action").network(num_inputs + NUM_TIMES, ask)
 
     def forward(self, shape: Sequence[int], *parts: Tensor) -> Tensor:
-        """Returns [*shape, out] from parts [..., size] broadcast to `shape`: context features, `time_features`, a
-        point.
-        """
+        """Returns [*shape, out] from parts [..., size] broadcast to `shape`: features of context and time, a point."""
         outputs: Tensor = self.net(torch.cat([part.expand(*shape, part.shape[-1]) for part in parts], -1))
         return outputs

@@ -102,14 +102,10 @@ class Vectors(Body, Protocol):
     """A body that is a network on feature vectors; heads may append features of their own."""
 
     def network(self, num_inputs: int, ask: Ask) -> nn.Module:
-        """Returns a network [..., in] -> [..., out]; with members [R, in] -> [N, R, out], of which the first `num` if
-        given.
-        """
+        """Returns a network [..., in] -> [..., out]; with members [R, in] -> [N, R, out], or the first `num`."""
 
     def outputs(self, spec: Spec, ask: Ask) -> nn.Module:
-        """Returns the network on observation and goal; a continuous action is another input, a discrete one selects
-        among the outputs.
-        """
+        """Returns the network on observation and goal; a continuous action is an input, a discrete one selects."""
         size = feature_size(spec)
         if not ask.action:
             return Rows(self.network(size, ask), ask)

@@ -6,7 +6,7 @@ The same weights are evaluated on whole sequences at once (training) and token b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -51,16 +51,16 @@ class Block(nn.Module):
     def forward(self, x: Tensor, turn: Tensor, allowed: Tensor | None) -> Tensor:
         """Evaluates one layer on whole sequences; `allowed` [B, 1, T, T] replaces the causal mask for packed rows."""
         query, key, value = self.project(x, turn)
-        attended = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=allowed, is_causal=allowed is None
-        )
-        return self.finish(x, attended)
+        return self.finish(x, attend(query, key, value, allowed))
+
+
+def attend(query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Tensor:
+    """Computes attention of whole sequences, causal unless `allowed` says what each query sees: [B, H, T, D]."""
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed, is_causal=allowed is None)
 
 
 def rotate(heads: Tensor, turn: Tensor) -> Tensor:
-    """Applies rotary position embedding (arXiv:2104.09864): neighbouring features are points of the plane, rotated by
-    `turn`.
-    """
+    """Applies rotary position embedding (arXiv:2104.09864): neighbouring features are points, rotated by `turn`."""
     points = torch.view_as_complex(heads.to(turn.real.dtype).unflatten(-1, (-1, 2)))
     return torch.view_as_real(points * turn).flatten(-2).to(heads.dtype)
 
@@ -85,9 +85,7 @@ class Trunk(nn.Module):
         return [block for block in self.blocks if isinstance(block, Block)]
 
     def turn(self, position: Tensor) -> Tensor:
-        """Returns exp(i * position * 10000^(-2k/D)) for every pair k of all queries and keys: complex [..., T,
-        width].
-        """
+        """Returns exp(i * position * 10000^(-2k/D)) for every pair k of queries and keys: complex [..., T, width]."""
         half = self.head_size // 2
         frequency = torch.exp(torch.arange(half, device=position.device) * (-math.log(10000.0) / half))
         angle = (position.unsqueeze(-1) * frequency).to(torch.promote_types(self.norm.dtype, torch.float32))
@@ -111,6 +109,11 @@ class Trunk(nn.Module):
     def width(self) -> int:
         """Size of a hidden state."""
         return self.norm.shape[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights."""
+        return self.norm.dtype
 
     def after(self, context: Context) -> Tensor:
         """Returns the state after each token, [B, T, width]."""
@@ -153,14 +156,22 @@ class Transformer(Sequences):
 
 
 class Cache:
-    """Keys and values of N rows that decode together, and the last hidden state of each.
+    """Decodes N rows token by token: `logits` for the next token of each row, `push` the chosen tokens, `keep` the
+    unfinished rows. Holds their keys and values, and the last hidden state of each, which `output` maps to logits.
 
     Rows are aligned at their ends: shorter prompts have unused slots in front, which are masked, so that all rows
     write the same slot. Rows of one prompt share its prefill.
     """
 
-    def __init__(self, trunk: Trunk, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> None:
-        self.trunk = trunk
+    def __init__(
+        self,
+        trunk: Trunk,
+        output: Callable[[Tensor], Tensor],
+        prompts: Sequence[Sequence[int]],
+        repeats: Sequence[int],
+        num_new: int,
+    ) -> None:
+        self.trunk, self.output = trunk, output
         device = trunk.norm.device
         lengths = torch.tensor([len(prompt) for prompt in prompts])
         longest = int(lengths.max())
@@ -179,17 +190,16 @@ class Cache:
         x, turn = trunk.embedding(tokens), trunk.turn(position)
         for block in trunk.layers():
             query, key, value = block.project(x, turn)
-            x = block.finish(
-                x,
-                functional.scaled_dot_product_attention(
-                    query, key, value, attn_mask=allowed, is_causal=allowed is None
-                ),
-            )
+            x = block.finish(x, attend(query, key, value, allowed))
             self.layers.append((room_for(key[row], num_new), room_for(value[row], num_new)))
         self.hidden = trunk.last_norm(x[:, -1])[row]
         self.used = longest
         self.unused = unused[row]
         self.ragged = allowed is not None
+
+    def logits(self) -> Tensor:
+        """Returns logits [N, V] for the next token."""
+        return self.output(self.hidden)
 
     def push(self, tokens: Tensor) -> None:
         """Appends one token to each row."""

@@ -15,12 +15,11 @@ from assay.models.heads.spaces import bounds, need_box
 from assay.ops import distributions
 
 
-class SquashedPolicy(nn.Module):
-    """a = centre + half_range * tanh(x), x ~ N(mean(s), std(s)); Haarnoja et al. 2018 (arXiv:1812.05905)."""
+class BoundedPolicy(nn.Module):
+    """A policy of actions in centre +- half_range."""
 
     centre: Tensor
     half_range: Tensor
-    log_half_range: Tensor
 
     def __init__(self, body: nn.Module, space: Box) -> None:
         super().__init__()
@@ -28,6 +27,19 @@ class SquashedPolicy(nn.Module):
         centre, half_range = bounds(space)
         self.register_buffer("centre", centre)
         self.register_buffer("half_range", half_range)
+
+    def squash(self, latent: Tensor) -> Tensor:
+        """Returns centre + half_range * tanh(x)."""
+        return self.centre + self.half_range * latent.tanh()
+
+
+class SquashedPolicy(BoundedPolicy):
+    """a = centre + half_range * tanh(x), x ~ N(mean(s), std(s)); Haarnoja et al. 2018 (arXiv:1812.05905)."""
+
+    log_half_range: Tensor
+
+    def __init__(self, body: nn.Module, space: Box) -> None:
+        super().__init__(body, space)
         self.register_buffer("log_half_range", self.half_range.log())
 
     def parameters_of(self, context: Context) -> tuple[Tensor, Tensor]:
@@ -44,10 +56,6 @@ class SquashedPolicy(nn.Module):
         density = (-0.5 * noise.square() - distributions.HALF_LOG_TWO_PI) - log_std
         slope = distributions.log_tanh_slope(latent) + self.log_half_range
         return self.squash(latent), (density - slope).sum(-1)
-
-    def squash(self, latent: Tensor) -> Tensor:
-        """Returns centre + half_range * tanh(x)."""
-        return self.centre + self.half_range * latent.tanh()
 
     def log_density(self, latent: Tensor, mean: Tensor, log_std: Tensor) -> Tensor:
         """Returns log N(x) - sum log |da/dx|."""
@@ -70,22 +78,12 @@ class SquashedPolicy(nn.Module):
         return Scored(logp, entropy)
 
 
-class DeterministicPolicy(nn.Module):
+class DeterministicPolicy(BoundedPolicy):
     """a = centre + half_range * tanh(f(s)); DDPG and TD3. Its log-probability is defined as 0."""
-
-    centre: Tensor
-    half_range: Tensor
-
-    def __init__(self, body: nn.Module, space: Box) -> None:
-        super().__init__()
-        self.num_draws, self.body = space.size, body
-        centre, half_range = bounds(space)
-        self.register_buffer("centre", centre)
-        self.register_buffer("half_range", half_range)
 
     def decide(self, context: Context) -> Tensor:
         """Returns the action, with gradient."""
-        return self.centre + self.half_range * self.body(context).tanh()
+        return self.squash(self.body(context))
 
     def clamp(self, action: Tensor) -> Tensor:
         """Returns the action clamped to the task's bounds."""

@@ -36,9 +36,9 @@ class TokenPolicy(nn.Module):
         """Returns unnormalised log-probabilities; padding and start tokens have probability 0."""
         return self.output(hidden) + self.forbidden
 
-    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Decoder:
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Cache:
         """Returns a decoder of `repeats` rows of each prompt."""
-        return Decoder(self, Cache(self.trunk, prompts, repeats, num_new))
+        return Cache(self.trunk, self.logits, prompts, repeats, num_new)
 
     def release(self) -> None:
         """Frees the memory that decoding on a GPU holds."""
@@ -54,42 +54,13 @@ class TokenPolicy(nn.Module):
         log_prob = logits.log_softmax(-1)
 
         def spread(values: Tensor) -> Tensor:
-            return values.new_zeros(*mask.shape, *values.shape[1:]).masked_scatter(unsqueeze_to(mask, values), values)
+            there = mask.view(*mask.shape, *[1] * (values.dim() - 1))
+            return values.new_zeros(*mask.shape, *values.shape[1:]).masked_scatter(there, values)
 
         logp = spread(log_prob.gather(-1, batch.action[mask].unsqueeze(-1)).squeeze(-1))
         entropy = spread(-(log_prob.exp() * log_prob).sum(-1)) if Need.ENTROPY in needs else None
-        return Scored(
-            logp,
-            entropy,
-            spread(logits) if Need.LOGITS in needs else None,
-            states if Need.HIDDEN in needs else None,
-        )
-
-
-class Decoder:
-    """Decodes token by token: `logits` for the next token of each row, `push` the chosen tokens, `keep` the
-    unfinished rows.
-    """
-
-    def __init__(self, actor: TokenPolicy, cache: Cache) -> None:
-        self.actor, self.cache = actor, cache
-
-    def logits(self) -> Tensor:
-        """Returns logits [N, V] for the next token."""
-        return self.actor.logits(self.cache.hidden)
-
-    def push(self, tokens: Tensor) -> None:
-        """Appends one token to each row."""
-        self.cache.push(tokens)
-
-    def keep(self, rows: Tensor) -> None:
-        """Drops all rows but these."""
-        self.cache.keep(rows)
-
-
-def unsqueeze_to(mask_BT: Tensor, values: Tensor) -> Tensor:
-    """Returns the mask with trailing axes of one, to broadcast against [B, T, ...]."""
-    return mask_BT.view(*mask_BT.shape, *[1] * (values.dim() - 1))
+        known = spread(logits) if Need.LOGITS in needs else None
+        return Scored(logp, entropy, known, states if Need.HIDDEN in needs else None)
 
 
 def token_policy(body: Body, spec: Spec) -> TokenPolicy:

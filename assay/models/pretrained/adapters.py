@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
 from assay.core.errors import AssayError
 from assay.core.extras import require
 
@@ -69,9 +67,7 @@ def adapter_settings(folder: Path) -> dict[str, Any]:
 
 
 def attach_saved(network: Any, folder: Path) -> Any:
-    """Returns the network with the adapter of a folder, to be trained further; raises AssayError if a weight is
-    missing.
-    """
+    """Returns the network with a folder's adapter, to be trained further; raises AssayError if weights are missing."""
     peft = require("peft", "language", "LoRA adapters")
     config = peft.LoraConfig.from_pretrained(str(folder))
     config.inference_mode, config.init_lora_weights = False, True
@@ -94,18 +90,11 @@ def first_line(error: Exception) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------- export
-def has_adapter(network: nn.Module) -> bool:
-    """Returns whether the network has adapters."""
-    return "peft_config" in vars(network)
-
-
 def save(network: Any, tokenizer: Any, folder: Path, base: str, revision: str | None) -> None:
-    """Writes what was trained: an adapter in peft's format with its `base` and revision, or the whole model; and the
-    tokenizer.
-    """
+    """Writes the tokenizer and what was trained: the model, or an adapter in peft's format with its base."""
     folder.mkdir(parents=True)
     tokenizer.save_pretrained(folder)
-    if not has_adapter(network):
+    if "peft_config" not in vars(network):
         network.save_pretrained(folder)
         return
     peft = require("peft", "language", "LoRA adapters")

@@ -32,9 +32,7 @@ LARGEST_GAP_LOW = 0.25  # the same in bfloat16, whose logits have three digits
 
 @contextmanager
 def asking(trouble: str) -> Iterator[Any]:
-    """Silences the progress bars and reports of transformers; turns its exceptions into an AssayError about
-    `trouble`.
-    """
+    """Silences progress bars and reports of transformers; turns its exceptions into an AssayError about `trouble`."""
     library = require("transformers", "language", "pretrained models")
     log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
     log.set_verbosity_error()
@@ -58,9 +56,7 @@ def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:
 
 
 class PretrainedActor(nn.Module):
-    """A policy over the tokens of a pretrained network, with exactly the network's distribution: no token is
-    excluded.
-    """
+    """A policy over the tokens of a pretrained network, with exactly its distribution: no token is excluded."""
 
     num_draws = 1
     has_layers_in_a_row = True
@@ -128,9 +124,7 @@ class PretrainedActor(nn.Module):
         )
 
     def padded_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
-        """Returns (places in the batch [D], states before them [D, W]). Rows are right-padded, so the causal mask is
-        enough.
-        """
+        """Returns (places in the batch [D], states before them [D, W]); right-padded rows need the causal mask only."""
         mask_BT = batch.mask.clone()
         mask_BT[:, 0] = False
         place_D = mask_BT.view(-1).nonzero().squeeze(1)  # the only wait of the host here
@@ -190,6 +184,7 @@ class PretrainedStates(nn.Module):
     def __init__(self, network: Any) -> None:
         super().__init__()
         self.network, self.width = network.base_model, int(network.get_output_embeddings().weight.shape[1])
+        self.dtype: torch.dtype = network.dtype
 
     def layers(self) -> Sequence[nn.Module]:
         """Returns the transformer layers."""
@@ -209,6 +204,35 @@ class PretrainedStates(nn.Module):
         return states
 
 
+class SharedStates(nn.Module):
+    """Hidden states of an actor's own network, for a value head on a shared backbone; has no weights of its own.
+
+    `gradient` is the factor of the head's gradient into the network; 0 detaches the states. A context with `hidden`,
+    the states that the actor computed for the same decisions, needs no forward pass.
+    """
+
+    def __init__(self, network: Any, gradient: float) -> None:
+        super().__init__()
+        # In a list, so that it is not a submodule: the actor owns the weights, saves them and is stepped with them.
+        self.lent, self.gradient = [PretrainedStates(network)], gradient
+
+    @property
+    def width(self) -> int:
+        """Size of a hidden state."""
+        return self.lent[0].width
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the actor's weights."""
+        return self.lent[0].dtype
+
+    def before(self, context: Context) -> Tensor:
+        """Returns the state before each token, [B, T, W]."""
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.gradient > 0):
+            states = context["hidden"] if "hidden" in context else self.lent[0].before(context)
+        return states.detach().lerp(states, self.gradient) if self.gradient else states.detach()
+
+
 def layers_of(network: Any) -> list[nn.Module]:
     """Returns a network's layers; an empty list if it stores them in an unknown place."""
     found = vars(network)["_modules"].get("layers")
@@ -216,9 +240,7 @@ def layers_of(network: Any) -> list[nn.Module]:
 
 
 class Decoder:
-    """Decodes token by token with the network's own cache. Rows of one prompt share its prefill; rows are
-    left-padded.
-    """
+    """Decodes left-padded rows token by token with the network's own cache; rows of one prompt share its prefill."""
 
     def __init__(self, actor: PretrainedActor, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
         self.actor, self.cache = actor, cast(Any, None)

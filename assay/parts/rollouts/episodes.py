@@ -17,8 +17,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
 from assay.core.slots import Explore, Rollout, Scene, SteppingTask
 from assay.ops import random
-from assay.playing.deciding import deciding
-from assay.playing.episodes import Recorder, Uniforms
+from assay.playing.episodes import Recorder, Uniforms, deciding
 
 
 def group_rows(starts: np.ndarray, members: int) -> tuple[np.ndarray, np.ndarray]:

@@ -51,6 +51,8 @@ class Mutant:
     rule: str
     name: str
     install: Callable[[], AbstractContextManager[None]]
+    code: CodeType | None = None
+    """The code that a rule changed, None for other mutants."""
 
 
 def mutants(key: str, method: Method) -> list[Mutant]:
@@ -121,10 +123,14 @@ def edits(key: str, method: Method) -> list[Mutant]:
             tree = tree_of(function)
         except (OSError, TypeError, AssertionError, SyntaxError):
             continue
-        for rule, told, line, changed in variants(tree):
+        names: list[str] = []
+        for rule, told, changed in variants(tree):
             code = compiled(function, changed)
             if code is not None and is_other(code, function.__code__):
-                found.append(Mutant(rule, f"{name}:{line}: {told}", partial(installed, function, code)))
+                names.append(f"{name}: {told}")
+                nth = f" (#{names.count(names[-1])})" if names.count(names[-1]) > 1 else ""
+                install = partial(installed, function, code)
+                found.append(Mutant(rule, names[-1] + nth, install, function.__code__))
     return found
 
 

@@ -29,15 +29,15 @@ Site = tuple[str, str, ast.expr]
 """Rule, description, and the expression to put in place."""
 
 
-def variants(tree: ast.FunctionDef) -> Iterator[tuple[str, str, int, ast.FunctionDef]]:
-    """Yields (rule, description, line, changed tree) for every expression of the body that a rule applies to."""
+def variants(tree: ast.FunctionDef) -> Iterator[tuple[str, str, ast.FunctionDef]]:
+    """Yields (rule, description, changed tree) for every expression of the body that a rule applies to."""
     nodes = list(ast.walk(tree))
     skipped = {id(inner) for node in nodes if isinstance(node, SILENT) for inner in ast.walk(node)}
     skipped |= {id(inner) for one in (*tree.decorator_list, tree.args, tree.returns) if one for inner in ast.walk(one)}
     for place, node in enumerate(nodes):
         if isinstance(node, ast.expr) and id(node) not in skipped:
             for rule, told, new in sites(node):
-                yield rule, told, node.lineno, with_node(tree, place, new)
+                yield rule, told, with_node(tree, place, new)
 
 
 SILENT = (ast.Raise, ast.Assert, ast.JoinedStr, ast.AnnAssign)

@@ -7,11 +7,16 @@ metric, a message, a branch that the run does not take).
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
 
 from assay.claims.claim import Exact, Method
 from assay.core.errors import AssayError
@@ -74,33 +79,47 @@ def broken_claim(claims: Sequence[Exact]) -> str | None:
 def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs: bool = True) -> Iterator[Result]:
     """Yields the result of every chosen mutant of a method; AssayError if a claim fails without any mutant.
 
-    Without `runs` a mutant that passes the claims counts as survived, whether it has an effect or not: a thousand times
-    cheaper.
+    Code that the short training run does not reach is not mutated. Without `runs` it is, and a mutant that passes the
+    claims counts as survived whether it has an effect or not: much cheaper.
     """
     _, method = catalogue.find_method(key)
     broken = broken_claim(method.exact)
     if broken is not None:
         raise AssayError(f"the exact claim '{broken}' of {key} fails without a mutant. Fix it first: assay claim {key}")
-    claims, plain = list(method.exact), None
-    for mutant in chosen(mutants(key, method)):
+    claims, found = list(method.exact), mutants(key, method)
+    if runs:
+        with traced() as reached:
+            plain = trained(method)
+        found = [one for one in found if one.code is None or one.code in reached]
+    for mutant in chosen(found):
         if mutant.name in method.equivalent:
             yield Result(mutant.rule, mutant.name, EQUIVALENT, method.equivalent[mutant.name])
             continue
         with mutant.install():
-            found = broken_claim(claims)
-        if found is not None:
+            broken = broken_claim(claims)
+        if broken is not None:
             # The claim that caught one mutant often catches the next: it goes first.
-            claims.sort(key=lambda claim: claim.name != found)
-            yield Result(mutant.rule, mutant.name, CAUGHT, found)
+            claims.sort(key=lambda claim, name=broken: claim.name != name)  # type: ignore[misc]
+            yield Result(mutant.rule, mutant.name, CAUGHT, broken)
             continue
         if not runs:
             yield Result(mutant.rule, mutant.name, SURVIVED)
             continue
-        plain = plain if plain is not None else trained(method)
         with mutant.install():
             changed = trained(method)
         outcome = STOPPED if changed is None else NO_EFFECT if changed == plain else SURVIVED
         yield Result(mutant.rule, mutant.name, outcome)
+
+
+@contextmanager
+def traced() -> Iterator[set[CodeType]]:
+    """Collects the code of all Python functions that are called in the block."""
+    reached: set[CodeType] = set()
+    sys.setprofile(lambda frame, event, argument: reached.add(frame.f_code) if event == "call" else None)
+    try:
+        yield reached
+    finally:
+        sys.setprofile(None)
 
 
 def trained(method: Method) -> list[float] | None:
@@ -110,3 +129,42 @@ def trained(method: Method) -> list[float] | None:
             return stamps.behaviour(method.recipe(method.worlds[0]), catalogue.find_task(method.default_task))
     except (Exception, Overtime):
         return None
+
+
+# ---------------------------------------------------------------------------------------------------- files
+FILE = "mutants.json"
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Returns what is kept of a trial: how many were made and caught, and the names of those that were not."""
+    counts = Counter(result.outcome for result in results)
+    passed = {one.name: one.outcome for one in results if one.outcome != CAUGHT}
+    return {"made": len(results), "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed}
+
+
+def write(key: str, results: Sequence[Result]) -> Path:
+    """Writes the summary of a trial into the method's folder."""
+    path = catalogue.folder_of(key) / FILE
+    path.write_text(json.dumps(summary(results), indent=1, sort_keys=True) + "\n")
+    return path
+
+
+def read(key: str) -> dict[str, Any] | None:
+    """Returns the kept summary of a method; None without a file."""
+    path = catalogue.folder_of(key) / FILE
+    return json.loads(path.read_text()) if path.is_file() else None
+
+
+def sample(key: str, most: int) -> Callable[[list[Mutant]], list[Mutant]]:
+    """Returns a choice of mutants for a quick check: all of the base, all written ones, and of the others that were
+    caught before at most `most`, spread evenly over the code.
+    """
+    known = set((read(key) or {}).get("not_caught", ()))
+
+    def chosen(found: list[Mutant]) -> list[Mutant]:
+        sure = [one for one in found if one.rule in ("base", "written") and one.name not in known]
+        rest = [one for one in found if one.rule not in ("base", "written") and one.name not in known]
+        stride = max(1, -(-len(rest) // most))
+        return [*sure, *rest[::stride]]
+
+    return chosen

@@ -1,0 +1,205 @@
+"""Which parts carry the difference between two recipes.
+
+A factor is a difference of the two that can be swapped by itself. Swapping factors one at a time from each end, and in
+all combinations if there are at most four, gives arms that are trained on the same seeds:
+
+    added      score(B with the factor of A) - score(B)
+    removed    score(A) - score(A with the factor of B)
+    share      mean of both, or over all orders of adding the factors (Shapley value) if all combinations were trained;
+               then the shares add up to score(A) - score(B)
+    interaction   removed - added: 0 if the factor works alike with and without the others
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from assay.core.difference import Change, brief, differences, taken
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.settings import numbered
+from assay.evidence.intervals import Estimate, mean_interval
+from assay.runs.comparison import Arm, Outcome
+
+MOST = 4
+"""Number of factors up to which all combinations are trained."""
+BUDGET = ("steps", "name")
+"""Fields that are not compared: both ends get the same budget."""
+Chosen = frozenset[int]
+"""Numbers of the factors that are taken from the first recipe."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """A difference that is swapped as one: where it is, and what it is in the first and in the second recipe."""
+
+    paths: tuple[tuple[str, ...], ...]
+    first: str
+    second: str
+
+    @property
+    def name(self) -> str:
+        """The places of the factor, as `assay diff` shows them."""
+        return " + ".join(dict.fromkeys(".".join(path[-2:] if path[0] == "stages" else path) for path in self.paths))
+
+
+    @property
+    def short(self) -> str:
+        """The last word of each place: clip range `high`, `aggregate`, `select`."""
+        return "-".join(dict.fromkeys(path[-1] if path[-1][0].islower() else path[-2] for path in self.paths))
+
+
+# ---------------------------------------------------------------------------------------------------- factors
+def factors_of(first: Recipe, second: Recipe) -> list[Factor]:
+    """Returns the differences that can be swapped one at a time; AssayError if there is none, or if they cannot be
+    separated.
+    """
+    changes = [one for one in differences(second, first) if one.path[0] not in BUDGET]
+    if not changes:
+        raise AssayError(f"{first.name} and {second.name} differ in no part. Name two different methods.")
+    found = joined([grouped(some) for some in by_place(changes)], first, second)
+    if len(found) == 1:
+        reason = broken(first, second, [grouped(some) for some in by_place(changes)]) or "there is only one"
+        raise AssayError(
+            f"the differences between {first.name} and {second.name} cannot be swapped one at a time: {reason}. "
+            "Use assay compare."
+        )
+    return found
+
+
+def by_place(changes: Sequence[Change]) -> list[list[Change]]:
+    """Groups changes that only make sense together: parts that are added and removed in one slot."""
+    places: dict[tuple[str, ...], list[Change]] = {}
+    for change in changes:
+        is_listed = change.is_part and change.path[0] in ("rewards", "credit", "constraints", "before")
+        place = change.path[:1] if is_listed or change.path[0] == "critics" else change.path
+        place = change.path[:3] if change.path[0] == "stages" and len(change.path) == 4 else place
+        places.setdefault(place, []).append(change)
+    return list(places.values())
+
+
+def grouped(changes: Sequence[Change]) -> Factor:
+    """Returns the factor of some changes; several elements of one tuple are taken as the whole tuple."""
+    short = [one.path[:3] if one.path[0] == "stages" else one.path[:1] for one in changes]
+    paths = [one.path for one in changes] if len(changes) == 1 else list(dict.fromkeys(short))
+    mine, theirs = (", ".join(brief(getattr(one, side)) for one in changes) for side in ("after", "before"))
+    return Factor(tuple(paths), mine, theirs)
+
+
+def joined(found: list[Factor], first: Recipe, second: Recipe) -> list[Factor]:
+    """Joins factors until each can be swapped by itself at both ends."""
+    while len(found) > 1:
+        stuck = [one for one in found if broken(first, second, [one])]
+        if not stuck:
+            return found
+        one = stuck[0]
+        pairs = [(other, join(one, other)) for other in found if other is not one]
+        fitting = [pair for pair in pairs if not broken(first, second, [pair[1]])]
+        other, both = (fitting or [pair for pair in pairs if pair[0] in stuck] or pairs)[0]
+        found = [both if each is one else each for each in found if each is not other]
+    return found
+
+
+def join(one: Factor, other: Factor) -> Factor:
+    """Returns two factors as one."""
+    return Factor((*one.paths, *other.paths), f"{one.first}, {other.first}", f"{one.second}, {other.second}")
+
+
+def broken(first: Recipe, second: Recipe, tried: Sequence[Factor]) -> str | None:
+    """Returns why a factor cannot be swapped alone at one of the ends; None if all can."""
+    for one in tried:
+        for node, origin in ((first, second), (second, first)):
+            try:
+                swapped(node, origin, [one]).check()
+            except (AssayError, TypeError, AttributeError, ValueError, IndexError) as error:
+                return f"{node.name} with {one.name} of {origin.name}: {error}"
+    return None
+
+
+def swapped(node: Recipe, origin: Recipe, chosen: Sequence[Factor]) -> Recipe:
+    """Returns `node` with these factors as in `origin`."""
+    for one in chosen:
+        for path in one.paths:
+            node = taken(node, origin, path)
+    return node
+
+
+# ---------------------------------------------------------------------------------------------------- arms
+def designs(num: int) -> list[Chosen]:
+    """Returns the combinations to train: all, or both ends and one swap from each."""
+    everything = frozenset(range(num))
+    if num <= MOST:
+        return [frozenset(some) for size in range(num + 1) for some in itertools.combinations(range(num), size)]
+    singles = [frozenset({place}) for place in range(num)]
+    return [frozenset(), *singles, *(everything - one for one in singles), everything]
+
+
+def arms_of(first: Recipe, second: Recipe, found: Sequence[Factor]) -> dict[Chosen, Arm]:
+    """Returns the arm of each combination: the second recipe with factors of the first."""
+    short, arms = numbered([one.short for one in found]), {}
+    for chosen in designs(len(found)):
+        recipe = swapped(second, first, [found[place] for place in sorted(chosen)])
+        name = arm_name(first.name, second.name, short, chosen)
+        try:
+            recipe.check()
+        except AssayError as error:
+            raise AssayError(f"{name} cannot be built: {error}") from error
+        arms[chosen] = Arm(name, replace(recipe, name=name))
+    return arms
+
+
+def arm_name(first: str, second: str, short: Sequence[str], chosen: Chosen) -> str:
+    """Returns the nearer end and what is changed in it: 'grpo + select', 'dapo - select'."""
+    left = [place for place in range(len(short)) if place not in chosen]
+    if len(left) < len(chosen):
+        return "".join([first, *(f" - {short[place]}" for place in left)])
+    return "".join([second, *(f" + {short[place]}" for place in sorted(chosen))])
+
+
+# ---------------------------------------------------------------------------------------------------- shares
+Scores = Mapping[Chosen, np.ndarray]
+"""Scores of each combination, one per seed."""
+
+
+def facts(found: Sequence[Factor], arms: Mapping[Chosen, Arm], outcome: Outcome) -> dict[str, Any]:
+    """Returns the ablation as JSON: shares, both ends and interactions of every factor, with intervals over seeds."""
+    seeds = outcome.common_seeds([arm.name for arm in arms.values()])
+    if not seeds:
+        raise AssayError("no seed was finished by all arms. Run the same command again to resume.")
+    scores = {chosen: outcome.table(arm.name, seeds).mean(1) for chosen, arm in arms.items()}
+    everything = frozenset(range(len(found)))
+    rows = []
+    for place, factor in enumerate(found):
+        added = scores[frozenset({place})] - scores[frozenset()]
+        removed = scores[everything] - scores[everything - {place}]
+        share = shapley(scores, place, len(found)) if len(found) <= MOST else (added + removed) / 2
+        numbers = {"added": added, "removed": removed, "share": share, "interaction": removed - added}
+        told = {"factor": factor.name, "first": factor.first, "second": factor.second}
+        rows.append(told | {name: estimated(values) for name, values in numbers.items()})
+    total = estimated(scores[everything] - scores[frozenset()])
+    means = {arms[chosen].name: estimated(values) for chosen, values in scores.items()}
+    return {"rows": rows, "total": total, "scores": means, "seeds": seeds, "complete": len(found) <= MOST}
+
+
+def shapley(scores: Scores, place: int, num: int) -> np.ndarray:
+    """Returns the mean effect of adding a factor over all orders in which factors can be added, per seed."""
+    total = np.zeros_like(scores[frozenset()])
+    others = [other for other in range(num) if other != place]
+    for size in range(num):
+        weight = math.factorial(size) * math.factorial(num - size - 1) / math.factorial(num)
+        for some in itertools.combinations(others, size):
+            total = total + weight * (scores[frozenset({*some, place})] - scores[frozenset(some)])
+    return total
+
+
+def estimated(values: np.ndarray) -> dict[str, Any]:
+    """Returns the mean with its 95 % interval; an infinite one for a single seed."""
+    if len(values) < 2:
+        return vars(Estimate(float(values[0]), -math.inf, math.inf, 1))
+    return vars(mean_interval(values.tolist(), binary=False))

@@ -1,0 +1,161 @@
+"""Objectives of the library on one pretrained model: equal samples, several seeds, two tasks.
+
+    python -m benchmarks.real_model MODEL --device cuda --jobs 6 --out runs/real-model
+
+Tasks, both answered with a number: `addition` (two-digit numbers) and `smaller` (of two three-digit numbers that differ
+in their last two digits). Every method gets the same prompts, samples, steps and learning rate; none is tuned. `sft`
+sees the answers instead of sampling. Runs are started in the order seed, task, method, so that a budget that ends
+early leaves whole seeds.
+
+A score is counted twice: `strict` as training rewards it (the number alone), `content` if the last number of the text
+is the answer. What `strict` gains beyond `content` is form.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+METHODS = ("grpo", "rloo", "dr_grpo", "dapo", "gspo", "cispo", "nft", "rec", "sft")
+TASKS = ("addition", "smaller")
+NUMBER = re.compile(r"-?\d[\d,]*")
+
+
+def problems(task: str, path: Path, count: int = 3_000) -> Path:
+    """Writes questions with answers, the same on every machine."""
+    draw = random.Random(0)
+    rows: dict[str, str] = {}
+    while len(rows) < count:
+        if task == "addition":
+            a, b = draw.randint(10, 99), draw.randint(10, 99)
+            rows[f"What is {a} + {b}? Answer with the number only."] = str(a + b)
+        else:
+            hundreds, (a, b) = 100 * draw.randint(1, 9), draw.sample(range(100), 2)
+            first, second = hundreds + a, hundreds + b
+            question = f"Which number is smaller, {first} or {second}? Answer with the number only."
+            rows[question] = str(min(first, second))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps({"prompt": key, "answer": value}) + "\n" for key, value in rows.items()))
+    return path
+
+
+# ---------------------------------------------------------------------------------------------------- one run
+def train_one(options: argparse.Namespace) -> None:
+    """Trains one method on one task with one seed and writes result.json into its folder."""
+    import assay
+    from assay.engine.placement import Placement
+    from assay.models.pretrained.transformers import pinned
+    from assay.recipes.defaults import LANGUAGE
+    from assay.runs.catalogue import find_method, with_pretrained
+    from assay.tasks.adapters.pretrained import with_model
+    from assay.tasks.language.textfile import textfile
+
+    warnings.simplefilter("ignore")
+    method, name, seed = options.one.split(":")
+    folder = options.out / f"{method}-{name}-{seed}"
+    task: Any = with_model(textfile(str(problems(name, folder / f"{name}.jsonl"))), options.model, max_tokens=24)
+    recipe = with_pretrained(find_method(method)[1].recipe(LANGUAGE), pinned(options.model))
+    recipe = recipe.set("learning_rate", options.rate)
+    begin = time.perf_counter()
+    placement = Placement(options.device, micro_batch=128)
+    settings: dict[str, Any] = {"steps": options.steps, "seed": int(seed), "warmup": 0, "evaluations": 6}
+    run = assay.train(recipe, task, out=folder / "run", placement=placement, **settings)
+    seconds = time.perf_counter() - begin
+    facts = {"method": method, "task": name, "seed": int(seed), "seconds": seconds, "steps": options.steps}
+    facts |= {"start": float(run.before.value), "strict": float(run.after.value), "content": content(run.policy, task)}
+    facts["curve"] = list(zip(*run.curve("evaluation"), strict=True))
+    (folder / "result.json").write_text(json.dumps(facts))
+
+
+def content(policy: Any, task: Any, num: int = 256) -> float:
+    """Returns the share of held-out samples whose last number is the answer."""
+    from assay.core.record import Draw
+
+    starts = np.arange(num, dtype=np.int64)
+    played = task.play(policy, starts, np.zeros_like(starts), Draw(0, (7,)), split=1, greedy=False)
+    right = 0
+    for row, item in enumerate(task.items_of(starts, 1)):
+        tokens = played.action[row][played.mask[row]].tolist()
+        found = NUMBER.findall(task.tokenizer.decode(tokens))
+        right += bool(found) and found[-1].replace(",", "") == item.answer
+    return right / num
+
+
+# ---------------------------------------------------------------------------------------------------- many runs
+def wanted(options: argparse.Namespace) -> Iterator[str]:
+    """Yields METHOD:TASK:SEED in the order in which runs start, without those that have a result."""
+    for seed in range(options.seeds):
+        for task in TASKS:
+            for method in METHODS:
+                if not (options.out / f"{method}-{task}-{seed}" / "result.json").is_file():
+                    yield f"{method}:{task}:{seed}"
+
+
+def train_all(options: argparse.Namespace) -> None:
+    """Runs up to `jobs` processes at once until all are done or the budget has ended."""
+    deadline = time.monotonic() + 60 * options.budget
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    todo = list(wanted(options))
+    while (todo and time.monotonic() < deadline) or running:
+        while todo and len(running) < options.jobs and time.monotonic() < deadline:
+            one = todo.pop(0)
+            log = options.out / f"{one.replace(':', '-')}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            command = [sys.executable, "-m", "benchmarks.real_model", options.model, "--one", one]
+            for name in ("device", "steps", "rate", "out"):
+                command += [f"--{name}", str(getattr(options, name))]
+            with log.open("wb") as file:
+                running[one] = subprocess.Popen(command, stdout=file, stderr=file)
+        time.sleep(0.5)
+        running = {one: child for one, child in running.items() if child.poll() is None}
+
+
+def table(out: Path) -> list[dict[str, Any]]:
+    """Returns one row per task and method: means over seeds with their 95 % intervals."""
+    from assay.evidence.intervals import mean_interval
+
+    found = [json.loads(path.read_text()) for path in sorted(out.glob("*/result.json"))]
+    rows = []
+    for task in TASKS:
+        for method in METHODS:
+            mine = [one for one in found if (one["task"], one["method"]) == (task, method)]
+            if mine:
+                numbers = {key: [one[key] for one in mine] for key in ("start", "strict", "content", "seconds")}
+                told = {key: vars(mean_interval(each, binary=False)) for key, each in numbers.items() if len(each) > 1}
+                rows.append({"task": task, "method": method, "seeds": len(mine), "values": numbers} | told)
+    return rows
+
+
+def main() -> None:
+    """Trains what is missing, then prints the table as JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.real_model", description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rate", type=float, default=1e-5)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--budget", type=float, default=600.0, help="start no run after this many minutes")
+    parser.add_argument("--out", type=Path, default=Path("runs/real-model"))
+    parser.add_argument("--one", help="METHOD:TASK:SEED, for internal use")
+    options = parser.parse_args()
+    if options.one:
+        train_one(options)
+        return
+    train_all(options)
+    print(json.dumps(table(options.out), indent=1))
+
+
+if __name__ == "__main__":
+    main()
