@@ -70,7 +70,7 @@ def sac_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
 def ppo_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns PPO's critic loss over 101 bins between -110 and 110."""
     logits = seen.models["value"].body.table[seen.experience.context["state"]]
-    target = steps.gae_return(seen, steps.decoded(logits, -110.0, 110.0), 0.99, 0.95)
+    target = steps.gae_return(seen.experience, steps.decoded(logits, -110.0, 110.0), 0.99, 0.95)
     mask = seen.experience.mask
     return {"value": (cross_entropy_by_hand(logits, target, 110.0) * mask).sum() / mask.sum()}
 
