@@ -45,7 +45,9 @@ def step_of(seen: Seen) -> Step:
     data = seen.experience
     (seen_by_actor,) = data.context.values()
     goes_on = 1.0 - data.terminal[:, 0].double()
-    return Step(seen_by_actor[:, 0], data.action[:, 0], data.reward[:, 0], goes_on, seen_by_actor[:, 1], data.mask[:, 0])
+    return Step(
+        seen_by_actor[:, 0], data.action[:, 0], data.reward[:, 0], goes_on, seen_by_actor[:, 1], data.mask[:, 0]
+    )
 
 
 def output(model: Any, observation: Tensor, action: Tensor | None = None) -> Tensor:

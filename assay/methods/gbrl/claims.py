@@ -51,7 +51,7 @@ def best_tree(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor
 
 
 def ppo_gradients(data: Experience, logits: Tensor, value: Tensor, target: Tensor, advantage: Tensor) -> Tensor:
-    """Returns the gradient [R, 5] of each decision's loss in its four logits and its value: PPO on CONTROL's numbers."""
+    """Returns the gradient [R, 5] of each decision's loss in its four logits and its value: ppo of CONTROL."""
     logits, value = logits.detach().requires_grad_(), value.detach().requires_grad_()
     log_prob = logits.log_softmax(-1)
     ratio = (log_prob.gather(-1, data.action.unsqueeze(-1)).squeeze(-1) - data.logp).exp()

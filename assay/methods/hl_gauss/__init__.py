@@ -33,6 +33,7 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Default
 BINS = Bins(-4.0, 36.0, num=101)
 CRITIC = Critic(head=Value(BINS))
 
+
 def error_of_mean() -> torch.Tensor:
     """Returns the largest difference in widths between targets and their labels' means, away from the ends."""
     target = torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
@@ -73,7 +74,7 @@ METHOD = Method(
     base=regressing,
     departures=(
         "targets beyond the bins are clipped, and a guard reports more than a fifth of them",
-        "ranges: +-110 (rewards within 1), +-1800 (the pendulum), +-1.5 (outcomes); set bins.low and bins.high otherwise",
+        "ranges: +-110 (rewards within 1), +-1800 (the pendulum), +-1.5 (outcomes); else set bins.low, bins.high",
     ),
     mutants=(
         Edit("two-hot labels", CrossEntropy.__call__, "self.label)", "TwoHot())"),

@@ -61,7 +61,7 @@ METHOD = Method(
     mutants=(
         Edit("the mean of the values", MaxMinQ.values, ".amin(0)", ".mean(0)"),
         Edit("the nominal regime in every phase", WorstRegime.__call__, "if policy is None", "if True"),
-        Edit("the search never ends", WorstRegime.__call__, "None if returns[worst] >= expected - self.tolerance else ", ""),
+        Edit("the search never ends", WorstRegime.__call__, "returns[worst] >= expected - self.tolerance", "False"),
         Edit("each network only in its own place", iwocs, "range(place, problems)", "range(place, place + 1)"),
         Edit("returns without discount", WorstRegime.__call__, "played, self.discount", "played, 1.0"),
     ),

@@ -61,7 +61,8 @@ def misplaced_networks() -> float:
     """Returns how many of the final actor's three members, and of the candidates', do not hold the network solved in
     their phase: an empty place holds the last one solved before.
     """
-    recipe, given, wrong = iwocs(), {}, 0.0
+    recipe, wrong = iwocs(), 0.0
+    given: dict[str, Tensor] = {}
     for number, phase in enumerate((*recipe.before, None)):
         one = recipe if phase is None else phase.recipe
         engine = Engine(one, probes.CHOICE_SPEC, 0, Placement())

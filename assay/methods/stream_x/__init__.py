@@ -25,7 +25,6 @@ from assay.methods.stream_x.objectives import TracePolicy
 from assay.methods.stream_x.rollout import Stream
 from assay.recipes.defaults import CONTINUOUS, CONTROL
 
-
 METHOD = Method(
     paper="arXiv:2410.14606",
     recipe=stream_ac,
@@ -36,17 +35,24 @@ METHOD = Method(
     aliases=("stream-ac",),
     variants={"stream-q": stream_q},
     mutants=(
-        Edit("E[x^2] - E[x]^2 for the variance", FitMoments.__call__, "(1.0 - 1.0 / new) * (seen - scale.mean.detach())",
-             "(seen - scale.mean.detach())"),
+        Edit("the first sample counts as spread", FitMoments.__call__, "(1.0 - 1.0 / new) * ", ""),
         Edit("steps without a bound", ObGD.step, "min(number(self.learning_rate), 1.0 / bound)", "1.0"),
         Edit("no traces", Traced.step, "else self.decay", "else 0.0"),
         Edit("traces run over ends of episodes", Traced.step, '"episode_over")[0]', '"episode_over")[0] < 0'),
         Edit("entropy falls where delta is negative", TracePolicy.__call__, "* delta.sign() ", ""),
-        Edit("rewards as they are", Stream.__call__, "self.scaled(float(reward[0, t]), bool(over[0, t]), state)",
-             "float(reward[0, t])"),
+        Edit(
+            "rewards as they are",
+            Stream.__call__,
+            "self.scaled(float(reward[0, t]), bool(over[0, t]), state)",
+            "float(reward[0, t])",
+        ),
         Edit("the cut is left out", TraceQ.__call__, ", explored)", ")"),
-        Edit("truncated decisions do not bootstrap", TraceValue.__call__, "td_error(now,",
-             "td_error(now.with_columns(terminal=now.terminal | now.truncated),"),
+        Edit(
+            "truncated decisions do not bootstrap",
+            TraceValue.__call__,
+            "td_error(now,",
+            "td_error(now.with_columns(terminal=now.terminal | now.truncated),",
+        ),
     ),
     departures=(
         "truncated episodes bootstrap (the authors' code ends them), so no time is added to the observations",

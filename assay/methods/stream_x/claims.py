@@ -1,4 +1,4 @@
-"""Streams by hand: the shipped recipes on a short stream against a plain loop. Axes: T decisions, F inputs, A actions."""
+"""Streams by hand: the shipped recipes on a short stream against a plain loop. Axes: T decisions, F inputs."""
 
 from __future__ import annotations
 
@@ -45,10 +45,11 @@ def learned(recipe: Recipe, seed: int = 0) -> tuple[Engine, Engine]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         actor, critics = recipe.actor.build(SPEC), {name: one.build(SPEC) for name, one in recipe.critics.items()}
-        for tensor in (p for model in (actor, *critics.values()) for p in model.body.inner.parameters()):
+        both: list[Any] = [actor, *critics.values()]
+        for tensor in (p for model in both for p in model.body.inner.parameters()):
             tensor.data.add_(0.1 * torch.randn_like(tensor))
     given = {name: probes.Given(critic.double()) for name, critic in critics.items()}
-    recipe = replace(recipe, actor=probes.Given(actor.double()), critics=given)  # type: ignore[arg-type]
+    recipe = replace(recipe, actor=probes.Given(actor.double()), critics=given)
     before, engine = (Engine(recipe, SPEC, 0, Placement()) for _ in range(2))
     engine.updates = 1  # a run's first update also checks for leaks
     source, scene = recipe.source, ALONE.given(fresh=stream())
@@ -206,7 +207,7 @@ def dense_weights() -> float:
     wrong, signs = 0.0, set()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        models = (stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC))
+        models: list[Any] = [stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC)]
     for model in models:
         for layer in (one for one in model.body.inner.modules() if isinstance(one, nn.Linear)):
             num = layer.weight.shape[1]

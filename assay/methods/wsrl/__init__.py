@@ -22,7 +22,6 @@ from assay.recipes.defaults import CONTINUOUS
 from assay.recipes.rlpd import rlpd
 from assay.tasks.control.pendulum import pendulum
 
-
 METHOD = Method(
     paper="arXiv:2412.07762",
     recipe=wsrl,
@@ -34,12 +33,12 @@ METHOD = Method(
     mutants=(
         Edit("one critic instead of a pair", rlpd, "subset=2", "subset=1"),
         Edit("all critics in the target", rlpd, "subset=2", "subset=0"),
-        Edit("the first critics instead of random ones", chosen, "(uniform_BTM * num).long()", "(uniform_BTM * 0).long()"),
+        Edit("the first critic instead of a pair", chosen, "(uniform_BTM * num).long()", "(uniform_BTM * 0).long()"),
         Edit("the trained critics in the target", OwnAction.__call__, "model(self.q)", 'model("q")'),
         Edit("the actor moves at every update", rlpd, "optimizer=STEP, every=4", "optimizer=STEP"),
         Edit("updates during the warm-up", Replay.__call__, "max(self.warmup, 1)", "1"),
         Edit("offline data in every batch", wsrl, "Logged((log,)), retain)", "Logged((log,)), 0.5)"),
-        Edit("the offline phase without its penalty", offline, "Conservative(weight, num=2)", "Conservative(0.0, num=2)"),
+        Edit("the offline phase without penalty", offline, "Conservative(weight, num=2)", "Conservative(0.0, num=2)"),
         Edit("a new actor online", wsrl, "HANDED)", '{"q": "q", "q_target": "q_target"})'),
     ),
     departures=(
