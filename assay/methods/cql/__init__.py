@@ -6,15 +6,11 @@ Kumar et al. 2020, CQL(H). For continuous actions the sum is an integral, estima
 proposals, on top of SAC; for discrete actions it is exact, on top of double DQN.
 """
 
-import math
-
-import torch
-
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import steps
 from assay.core.recipe import Recipe
+from assay.methods.cql.claims import continuous_by_hand, discrete_by_hand, schedule_gap
 from assay.methods.cql.parts import HeldGap, cql_lagrange
 from assay.parts.critics.conservative import Conservative
 from assay.parts.sources.logged import Log
@@ -23,43 +19,6 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 from assay.tasks.control.cartpole import cartpole
 
 NARROW = Log(20, noise=0.1)
-
-
-def discrete_by_hand(seen: probes.Seen) -> torch.Tensor:
-    step, out = steps.step_of(seen), steps.output
-    row, q = torch.arange(len(step.reward)), out(seen.models["actor"], step.now)
-    best = out(seen.models["actor"], step.after).argmax(-1)
-    error = q[row, step.action] - step.target(0.99, out(seen.models["target"], step.after)[row, best])
-    return step.mean(error.square() / 2 + q.exp().sum(-1).log() - q[row, step.action])
-
-
-def continuous_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    step, models, out = steps.step_of(seen), seen.models, steps.output
-    next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
-    recorded = out(models["q"], step.now, step.action)
-    error = recorded - step.target(0.99, out(models["q_target"], step.after, next_action).amin(0))
-    proposals = []
-    for k in range(10):
-        for tag, place in ((4, step.now), (5, step.after)):
-            proposals.append(steps.squashed(models["actor"], place, seen.uniform(1, 10, 2, tag=tag)[:, 0, k]))
-        anything = steps.LOW + (steps.HIGH - steps.LOW) * seen.uniform(1, 10, 2, tag=6)[:, 0, k]
-        proposals.append((anything, torch.tensor(-math.log(4.0 * 1.5))))
-    values = [out(models["q"], step.now, action.detach()) - logp.detach() for action, logp in proposals]
-    penalty = torch.stack(values).logsumexp(0) - recorded
-    critic = step.mean(error.square() / 2 + penalty)
-    if "multiplier" in models:  # weight 1 becomes a number m > 0 that climbs m * (mean gap - 5)
-        weight, constant = models["multiplier"].log_value.exp(), math.log(30.0)
-        mean_gap = step.mean(penalty.mean(0) - constant).detach()
-        critic = step.mean(error.square() / 2 + weight.detach() * penalty) - weight * (mean_gap - 5.0)
-    return {"critic": critic, "actor": steps.sac_actor(seen, lambda s, a: out(models["q"], s, a).amin(0))}
-
-
-def schedule_gap(world: Defaults) -> float:
-    spec = probes.CHOICE_SPEC if world.discrete else probes.BOX_SPEC
-    trained = {"actor": 1} if world.discrete else {"actor": 1, "q": 1, "temperature": 1}
-    targets = {"target": ("actor", 1.0, 128)} if world.discrete else {"q_target": ("q", 0.005, 1)}
-    num = 130 if world.discrete else 6
-    return probes.schedule_gap(cql(world), probes.transitions(spec, dtype=torch.float32), spec, trained, targets, num)
 
 
 def without_penalty(world: Defaults = CONTROL) -> Recipe:

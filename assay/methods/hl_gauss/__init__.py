@@ -18,6 +18,7 @@ from assay.core.spaces import Context
 from assay.methods.hl_gauss.base import hl_gauss
 from assay.methods.hl_gauss.claims import (
     dqn_by_hand,
+    error_of_mean,
     loud,
     loud_sequences,
     ppo_by_hand,
@@ -32,12 +33,6 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Default
 
 BINS = Bins(-4.0, 36.0, num=101)
 CRITIC = Critic(head=Value(BINS))
-
-
-def error_of_mean() -> torch.Tensor:
-    """Returns the largest difference in widths between targets and their labels' means, away from the ends."""
-    target = torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
-    return (HlGauss()(target, BINS) @ BINS.centres(target) - target).abs().max() / BINS.width
 
 
 def classified(seed: int, noise: float = 0.0) -> float:

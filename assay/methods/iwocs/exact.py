@@ -68,15 +68,14 @@ def misplaced_networks() -> float:
         engine = Engine(one, probes.CHOICE_SPEC, 0, Placement())
         if number % 2:  # a candidate, or the final policy: it acts with what the phases before it handed on
             engine.load(given, one)
-            solved, members = number // 2, engine.model("actor").members
+            solved, members = number // 2, engine.models["actor"].members
             for place, member in enumerate(members):
                 wrong += float(any(bool((p != min(place, solved)).any()) for p in member.parameters()))
             wrong += float(len(members) != 3)
             continue
         assert phase is not None
-        flat = engine.flats["actor"]
         for own, name in phase.handed:
-            wrong += float(own != "actor")
+            flat = engine.flats[own]
             for part, value in zip(flat.names, flat.split(flat.values), strict=True):
                 given[f"{name}.{part}"] = torch.full_like(value, float(number // 2))
     return wrong

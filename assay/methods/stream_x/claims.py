@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, leaky_relu
 
 from assay.claims import probes
-from assay.core.optimizers import ObGD, Traced
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import ALONE
@@ -23,8 +22,7 @@ from assay.methods.stream_x.base import stream_ac, stream_q
 from assay.tasks.control.cartpole import cartpole
 
 SPEC, NUM = probes.CHOICE_SPEC, 10
-DECIDED = (0, 1, 2, 3, 5, 6, 7, 8, 9)
-"""Columns of `stream` that are decisions."""
+DECIDED = (0, 1, 2, 3, 5, 6, 7, 8, 9)  # columns that are decisions
 
 
 def stream() -> Experience:
@@ -136,22 +134,6 @@ def stream_q_gap() -> float:
         delta = (reward + 0.99 * goes_on * network(actor, after).max() - taken).detach()
         trace.step(taken, delta, ends, cut=bool(taken < q.max()))
     return gap(hand, found, ("actor",))
-
-
-def forward_minus_backward() -> Tensor:
-    """Returns sum_t delta_t z_t - sum_t (G_t^lambda - V(s_t)) grad V(s_t) of a fixed linear critic."""
-    feature_TF = torch.sin(torch.arange(36.0).double()).view(9, 4)
-    value_T = feature_TF @ torch.tensor([0.3, -1.0, 0.5, 2.0]).double()
-    reward_T, next_T = torch.cos(value_T), torch.cat([value_T[1:], value_T.new_zeros(1)])
-    optimizer, moved = Traced(ObGD(kappa=1e-12), 0.9 * 0.7), [torch.zeros(4, dtype=torch.float64)]
-    state = optimizer.init(moved)
-    for feature, delta in zip(feature_TF, reward_T + 0.9 * next_T - value_T, strict=True):
-        optimizer.step(moved, [-feature], {"td_error": [(delta, torch.ones(()))]}, state)
-    gain, forward = 0.0, torch.zeros(4, dtype=torch.float64)
-    for feature, reward, value, after in reversed(list(zip(feature_TF, reward_T, value_T, next_T, strict=True))):
-        gain = reward + 0.9 * (0.3 * after + 0.7 * gain)
-        forward += (gain - value) * feature
-    return (moved[0] - forward).abs().max()
 
 
 def moments_gap() -> float:
