@@ -188,6 +188,15 @@ def test_few_effective_samples_are_reported() -> None:
     assert any(alarm.guard == "effective samples" and "epochs" in alarm.message for alarm in alarms)
 
 
+def test_targets_beyond_the_bins_are_reported() -> None:
+    task = catalogue.find_task("gridworld")
+    narrow = catalogue.recipe_for("hl-gauss", task, {"bins.low": -0.5, "bins.high": 0.5})
+    alarms = alarms_of(Loop(narrow, task, seed=0, num_steps=2), 2)
+    assert any(alarm.guard == "inside bins" and "bins.low" in alarm.message for alarm in alarms)
+    wide = Loop(catalogue.recipe_for("hl-gauss", task, {}), task, seed=0, num_steps=2)
+    assert all(alarm.guard != "inside bins" for alarm in alarms_of(wide, 2))
+
+
 @dataclass(frozen=True)
 class LeakyObjective(Objective):
     """A policy loss that forgets the mask."""
