@@ -223,7 +223,7 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len(STANDARD) == 7
+    assert len(STANDARD) == 8
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:
