@@ -48,7 +48,6 @@ class Factor:
         """The places of the factor, as `assay diff` shows them."""
         return " + ".join(dict.fromkeys(".".join(path[-2:] if path[0] == "stages" else path) for path in self.paths))
 
-
     @property
     def short(self) -> str:
         """The last word of each place: clip range `high`, `aggregate`, `select`."""
@@ -57,7 +56,7 @@ class Factor:
 
 # ---------------------------------------------------------------------------------------------------- factors
 def factors_of(first: Recipe, second: Recipe) -> list[Factor]:
-    """Returns the differences that can be swapped one at a time; AssayError if there is none, or if they cannot be
+    """Returns the differences that can be swapped one at a time; AssayError for equal recipes, or if they cannot be
     separated.
     """
     changes = [one for one in differences(second, first) if one.path[0] not in BUDGET]

@@ -101,6 +101,17 @@ class ResumableTask(Task, Protocol):
 
 
 @runtime_checkable
+class ExactTask(Task, Protocol):
+    """A task on which quantities of a policy can be computed without sampling; every evaluation logs them.
+
+    Law: the numbers are a function of the policy alone.
+    """
+
+    def exact(self, actor: Any) -> dict[str, float]:
+        """Returns the exact quantities of a policy by name, such as its pass rate."""
+
+
+@runtime_checkable
 class PresetTask(Task, Protocol):
     """A task that names the preset of defaults that suits it (see `assay.recipes.defaults`)."""
 
@@ -129,6 +140,28 @@ class RoamingTask(Task, Protocol):
     @property
     def distance(self) -> Callable[[Tensor, Tensor], Tensor] | None:
         """The steps of the shortest path from `achieved` to a `goal`, for evaluation only; None if unknown."""
+
+
+@runtime_checkable
+class LoggedTask(Task, Protocol):
+    """A task with an offline dataset of its own, another one for each run seed, so that results over seeds contain the
+    variance of the data.
+
+    Law: equal draws give equal datasets.
+    """
+
+    @property
+    def logged(self) -> Callable[[Draw], Experience] | None:
+        """The episodes of the dataset of a draw, or None if the task has no dataset."""
+
+
+@runtime_checkable
+class CountedTask(Task, Protocol):
+    """A task that says on how many held-out starts a policy is evaluated."""
+
+    @property
+    def num_held_out(self) -> int:
+        """The number of held-out starts of one evaluation."""
 
 
 @runtime_checkable
