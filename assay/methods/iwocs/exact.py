@@ -68,7 +68,8 @@ def misplaced_networks() -> float:
         engine = Engine(one, probes.CHOICE_SPEC, 0, Placement())
         if number % 2:  # a candidate, or the final policy: it acts with what the phases before it handed on
             engine.load(given, one)
-            solved, members = number // 2, engine.models["actor"].members
+            acts: Any = engine.models["actor"]
+            solved, members = number // 2, acts.members
             for place, member in enumerate(members):
                 wrong += float(any(bool((p != min(place, solved)).any()) for p in member.parameters()))
             wrong += float(len(members) != 3)
