@@ -25,19 +25,23 @@ from assay.claims.probes.formulas import (
     BOX_SPEC,
     CHOICE_SPEC,
     TABLE_SPEC,
+    Formula,
     Seen,
     formula_gap,
     fragments,
     sequences,
+    source_gap,
     transitions,
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
+from assay.claims.probes.offline import foreign_rows
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.refusals import is_refused
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
+from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, credited, decision_weights, loss
 from assay.claims.probes.training import distance_from_posterior, trained_table
@@ -51,6 +55,7 @@ __all__ = [
     "AllGames",
     "Bias",
     "CostlyBandit",
+    "Formula",
     "Given",
     "HandedOut",
     "Posterior",
@@ -77,18 +82,22 @@ __all__ = [
     "expected_game_gradient",
     "expected_gradient",
     "expected_table_gradient",
+    "foreign_rows",
     "formula_gap",
     "fragments",
     "gradient",
     "gradient_variance",
     "handed_out",
+    "history",
     "is_refused",
     "listed",
     "loss",
     "posterior",
     "preference_push",
     "rewarded",
+    "schedule_gap",
     "sequences",
+    "source_gap",
     "spelling",
     "table_of",
     "token_episodes",

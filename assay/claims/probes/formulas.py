@@ -18,10 +18,10 @@ from torch import Tensor, nn
 
 from assay.claims.probes.gradients import Witness, witness
 from assay.core.recipe import Recipe
-from assay.core.record import Experience, Progress
-from assay.core.slots.scene import ALONE, Scene
+from assay.core.record import Draw, Experience, Progress
+from assay.core.slots import ALONE, ModelSpec, Scene
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
-from assay.engine.engine import StageView
+from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
 from assay.models.model import Critic, Policy
 
@@ -103,12 +103,14 @@ def sequences(
 
 def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch.dtype = torch.float64) -> Experience:
     """Returns random transitions, two columns each, the second masked: half of them go on, some are terminal, some
-    truncated, one is both, one has no decision; observations exceed their bounds a little.
+    truncated, some both, some have no decision; observations exceed their bounds a little.
     """
     draw = torch.Generator().manual_seed(seed)
     row = torch.arange(num)
-    mask = torch.stack((row != num - 1, torch.zeros(num, dtype=torch.bool)), 1)
-    ends, cuts = ((which == row.unsqueeze(1)).any(1) for which in (torch.tensor([[1, 4]]), torch.tensor([[2, 4]])))
+    # Of every eight rows, 1 and 4 are terminal, 2 and 4 truncated, 7 has no decision.
+    place = row % 8
+    mask = torch.stack((place != 7, torch.zeros(num, dtype=torch.bool)), 1)
+    ends, cuts = ((place == 1) | (place == 4), (place == 2) | (place == 4))
     terminal, truncated = (torch.stack((one & mask[:, 0], torch.zeros_like(one)), 1) for one in (ends, cuts))
     context: dict[str, Tensor]
     if isinstance(spec.observation, Discrete):
@@ -120,14 +122,14 @@ def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch
     return Experience(context, random_actions(spec, draw, num, dtype), mask, logp, reward, terminal, truncated)
 
 
-def fragments(seed: int = 0, dtype: torch.dtype = torch.float64) -> Experience:
+def fragments(seed: int = 0, num: int = 64, dtype: torch.dtype = torch.float64) -> Experience:
     """Returns random fragments of a table task: what `sequences` hold, and episodes that end inside a row, continue
     after columns that are not decisions, or are cut by the end of the fragment, with and without a last column.
     """
     # d: a decision, t: a terminal one, c: a truncated one, b: both, a dot: not a decision
-    rows = ("ddtddd.", "dc.ddt.", "d..dd.t", "ddddddd", ".......", "t.dc.d.", ".ddb.dd", "ddddc..")
-    kind = torch.tensor([[".dtcb".index(letter) for letter in row] for row in rows])
-    base = sequences(seed, len(rows), dtype=dtype)
+    kinds = ("ddtddd.", "dc.ddt.", "d..dd.t", "ddddddd", ".......", "t.dc.d.", ".ddb.dd", "ddddc..")
+    kind = torch.tensor([[".dtcb".index(letter) for letter in kinds[row % 8]] for row in range(num)])
+    base = sequences(seed, num, dtype=dtype)
     draw = torch.Generator().manual_seed(seed + 1)
     reward = torch.randn(kind.shape, generator=draw, dtype=dtype)
     ends, cuts = ((kind == own) | (kind == 4) for own in (2, 3))
@@ -154,7 +156,7 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
         torch.manual_seed(seed)
         actor: nn.Module = (Policy(Table()) if tabular else recipe.actor).build(spec)
         critics = {
-            name: (Critic(Table()) if tabular and name.endswith("value") else critic).build(spec).double()
+            name: (tabulated(critic) if tabular and name.endswith("value") else critic).build(spec).double()
             for name, critic in recipe.critics.items()
         }
         engine = witness(recipe, actor.double(), critics, spec=spec)
@@ -167,7 +169,12 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
     return engine
 
 
-def prepared(recipe: Recipe, engine: Witness, experience: Experience, earlier: Sequence[Experience] = ()) -> Experience:
+def tabulated(critic: ModelSpec) -> Critic:
+    """Returns a critic of states as a table, with its own head."""
+    return replace(critic, body=Table()) if isinstance(critic, Critic) else Critic(Table())
+
+
+def prepared(recipe: Recipe, engine: Engine, experience: Experience, earlier: Sequence[Experience] = ()) -> Experience:
     """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
     models, credit, constraints, whose multipliers have seen the `earlier` batches.
     """
@@ -180,7 +187,7 @@ def prepared(recipe: Recipe, engine: Witness, experience: Experience, earlier: S
     return experience
 
 
-def credited_in(scene: Scene, recipe: Recipe, engine: Witness, experience: Experience) -> Experience:
+def credited_in(scene: Scene, recipe: Recipe, engine: Engine, experience: Experience) -> Experience:
     """Returns the experience after rewards, selection, columns of models and credit."""
     later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
     for part in (*later, *((recipe.select,) if recipe.select else ())):
@@ -189,6 +196,15 @@ def credited_in(scene: Scene, recipe: Recipe, engine: Witness, experience: Exper
     for part in recipe.credit:
         experience = part(experience, scene)
     return experience
+
+
+def source_gap(recipe: Recipe, experience: Experience, batches: int, epochs: int) -> float:
+    """Returns how far a step of the recipe's source is from `batches` that hold each decision `epochs` times."""
+    place = torch.arange(experience.mask.numel()).view_as(experience.mask)
+    scene = ALONE.given(fresh=experience.add({"place": place}), draw=Draw(0))
+    found = [batch.column("place")[batch.mask] for batch in recipe.source(scene, recipe.source.init(scene))]
+    used = torch.bincount(torch.cat(found), minlength=place.numel()).view_as(place)
+    return float((used - epochs * experience.mask.long()).abs().max() + abs(len(found) - batches))
 
 
 Formula = Callable[[Seen], "Tensor | Mapping[str, Tensor]"]
