@@ -175,12 +175,13 @@ def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) 
     layout = (TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS)[place]
     batch = with_path(build(bench.spec, layout), bench.model("actor"))
     with torch.no_grad():
+        noted = {need.column: need(batch, bench.over(need.model)) for need in needs if not isinstance(need, Need)}
+        batch = batch.add(noted)
         scored: Scored = bench.model("actor").score(batch, needs)  # type: ignore[operator]
         reference: Scored = bench.model("reference").score(batch, needs)  # type: ignore[operator]
-        noted = {need.column: need(batch, bench.over(need.model)) for need in needs if not isinstance(need, Need)}
     outputs = {f"scored.{f.name}": value for f in fields(Scored) if (value := getattr(scored, f.name)) is not None}
     recorded = (scored.logp + 0.3 * normal(layout.name + "moved", scored.logp.shape)) * batch.mask
-    return replace(batch, logp=recorded).add({**outputs, **noted, "logp_ref": reference.logp})
+    return replace(batch, logp=recorded).add({**outputs, "logp_ref": reference.logp})
 
 
 def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[str]]:
@@ -205,7 +206,7 @@ def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[s
 
 def looks_at(term: Any, bench: Bench, asked: frozenset[str]) -> Any:
     """Returns the properties of a bench that a term depends on: the world alone if it reads only the record."""
-    spread = frozenset(getattr(term, "needs", frozenset())) & {Need.ENTROPY, Need.LOGITS, Need.HIDDEN}
+    spread = frozenset(getattr(term, "needs", frozenset())) & (frozenset(Need) - {Need.LOGP, Need.VALUE, Need.REFERENCE})
     if not asked and not spread:
         return isinstance(bench.spec.action, Vocabulary)
     models = [bench.models[bench.source_of(name) or name] for name in sorted(asked)]
