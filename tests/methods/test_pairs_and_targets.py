@@ -217,11 +217,6 @@ def test_arena_gives_quantiles_and_a_group_of_one_a_half() -> None:
     assert torch.equal(Arena()(squashed).reward, Arena()(batch).reward)
 
 
-def test_equal_outcomes_give_arenarl_no_advantage_under_a_round_robin() -> None:
-    batch = Arena(topology=RoundRobin())(members_of_one([1.0] * 5))
-    assert probes.credited(arenarl.recipe(), batch).column("advantage").abs().max() == 0.0
-
-
 @pytest.mark.parametrize("name", BATCHES)
 @pytest.mark.parametrize("part", [Arena(OutcomeJudge(0.5)), JudgedAlone(OutcomeJudge(0.5))])
 def test_an_episode_is_rewarded_once_and_rows_that_left_not_at_all(name: str, part: Any) -> None:

@@ -36,6 +36,7 @@ from assay.claims.probes.gradients import Given, Witness, gradient, witness
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
+from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, credited, decision_weights, loss
@@ -78,6 +79,7 @@ __all__ = [
     "expected_table_gradient",
     "formula_gap",
     "fragments",
+    "gathered",
     "gradient",
     "gradient_variance",
     "handed_out",
@@ -85,6 +87,7 @@ __all__ = [
     "posterior",
     "preference_push",
     "sequences",
+    "small_policy",
     "spelling",
     "table_of",
     "token_episodes",

@@ -169,15 +169,16 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
 
 def prepared(recipe: Recipe, engine: Witness, experience: Experience) -> Experience:
     """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
-    models, credit, constraints.
+    models, credit, constraints. A part whose columns the experience has already is left out.
     """
-    scene = ALONE.given(models=engine)
+    scene, given = ALONE.given(models=engine), set(experience.extra)
     later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
     for part in (*later, *((recipe.select,) if recipe.select else ())):
         experience = part(experience, scene)
     experience = engine.annotate(experience, recipe.needs)
     for part in (*recipe.credit, *recipe.constraints):
-        experience = part(experience, scene)
+        if not part.writes or not given.issuperset(part.writes):
+            experience = part(experience, scene)
     return experience
 
 

@@ -169,6 +169,12 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     ]
 
 
+def two_actions(batch: Experience) -> Tensor:
+    """Returns the actions 1 and 2 with some log-probabilities as candidates of every decision, [B, T, 2, 2]."""
+    logq = torch.nn.functional.logsigmoid(normal("candidates", (*batch.mask.shape, 2))) - 1.0
+    return torch.stack((torch.tensor([1.0, 2.0]).to(logq).expand_as(logq), logq), -1) * batch.mask[..., None, None]
+
+
 @lru_cache(maxsize=256)
 def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) -> Experience:
     """Returns a layout's experience with the columns `scored.*` and the annotations that are needed."""
@@ -176,7 +182,7 @@ def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) 
     batch = with_path(build(bench.spec, layout), bench.model("actor"))
     with torch.no_grad():
         noted = {need.column: need(batch, bench.over(need.model)) for need in needs if not isinstance(need, Need)}
-        batch = batch.add(noted)
+        batch = batch.add(noted if Need.CANDIDATES not in needs else noted | {"candidates": two_actions(batch)})
         scored: Scored = bench.model("actor").score(batch, needs)  # type: ignore[operator]
         reference: Scored = bench.model("reference").score(batch, needs)  # type: ignore[operator]
     outputs = {f"scored.{f.name}": value for f in fields(Scored) if (value := getattr(scored, f.name)) is not None}

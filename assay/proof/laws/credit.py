@@ -6,7 +6,7 @@ infrastructure fault) has left training.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,12 +14,25 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, pad
+from assay.core.settings import models_read
 from assay.ops import groups
 from assay.parts.aggregations import decisions_per_episode
 from assay.parts.credit.outcome import NoBaseline, NoScale, OutcomeCredit
 from assay.proof.laws.bench import columns_of, leaf
 from assay.proof.laws.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
-from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, other_streams, shown
+from assay.proof.laws.laws import (
+    LOOSE,
+    TIGHT,
+    Contract,
+    Finding,
+    Unsuited,
+    declares,
+    gap,
+    is_finite,
+    law,
+    other_streams,
+    shown,
+)
 from assay.proof.laws.term import littered
 
 SPOKEN = ("logp", "reward", "extra.advantage", "extra.return")
@@ -262,7 +275,14 @@ def filled(part: Any) -> Any:
 
 
 CREDIT = Contract("credit", (advantage, *EVERY, centred, episodes, ends), lambda part: experiences(), filled)
-PREPARE = Contract("prepare", EVERY, lambda part: experiences(), filled)
+
+
+def without_models(part: Any) -> Sequence[Any]:
+    """Returns the inputs of parts that are called outside of a run: none for one that needs models."""
+    return [Unsuited("outside of a run", "it needs models")] if models_read(part) else experiences()
+
+
+PREPARE = Contract("prepare", EVERY, without_models, filled)
 
 
 def as_credit(part: Any) -> Any:

@@ -124,7 +124,7 @@ class Contract:
                 if broke is not None and broke.raised and one is laws[0]:
                     break  # the other laws would only report the same
         own = getattr(held, "breaks", {})
-        unknown = sorted(set(own if isinstance(own, Mapping) else ()) - {one.name for one in self.laws})
+        unknown = sorted(set(own if isinstance(own, Mapping) else ()) - {one.name for one in (*self.laws, runs)})
         if unknown and not only:
             known = ", ".join(one.name for one in self.laws)
             found.append(
