@@ -67,7 +67,7 @@ def task_for(name: str, world: str) -> str:
         return WITH_GOALS[world]
     scene = Scene(catalogue.find_task(address))
     try:
-        _ = [part.init(scene) for part in (*recipe.rewards, recipe.source)]
+        _ = [part.init(scene) for part in (*recipe.rewards, recipe.source, recipe.rollout, recipe.curriculum) if part]
     except AssayError:
         return catalogue.methods()[name].default_task
     return address

@@ -150,6 +150,24 @@ class ProxyTask(Task, Protocol):
 
 
 @runtime_checkable
+class SourcedTask(Task, Protocol):
+    """A task whose training starts come from several sources, so that a curriculum can choose between them.
+
+    Law: `source_of(start_in(source, place))` is `source`, and starts of different places differ.
+    """
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources; none if the task does not tell its starts apart."""
+
+    def start_in(self, source: int, place: int) -> int:
+        """Returns the ordinal of start `place` of a source, in the training split."""
+
+    def source_of(self, start: int) -> int:
+        """Returns the number of the source that a training start belongs to."""
+
+
+@runtime_checkable
 class TextTask(Task, Protocol):
     """A task whose rows can be read as text without verification: the input of reward functions and judges."""
 

@@ -49,9 +49,7 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
         quantile = 1 - place.double() / (len(reward) - 1)
         return (quantile - quantile.mean()) / (quantile.std() + 1e-4)
 
-    advantage = by_hand.in_groups(outcome, data, ranked).unsqueeze(1)
-    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
-    return -by_hand.mean_of_sequences(gain, data)
+    return by_hand.grpo_loss(seen, by_hand.in_groups(outcome, data, ranked))
 
 
 def judged(quality: Tensor, noise: Tensor) -> Match:

@@ -52,7 +52,7 @@ class SelfTeacher(Prepare):
     actor: str = model_name("actor")
     teacher: str = model_name("teacher")
     writes: ClassVar[tuple[str, ...]] = ("candidates",)
-    breaks: ClassVar[dict[str, str]] = {"runs": "needs prompts and two models: the method's claims run it"}
+    not_a_part: ClassVar[str] = "the laws have no prompts and no two models: the method's claims run it"
 
     def init(self, scene: Scene) -> State:
         """Returns an empty state; raises AssayError if the task has no prompts."""
