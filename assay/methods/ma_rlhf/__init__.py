@@ -18,6 +18,7 @@ from assay.methods.ma_rlhf.credit import SegmentGae, Spans
 from assay.parts.credit.temporal import Whiten
 from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE, Defaults
 
+
 def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
     credit = (Spans(length), SegmentGae(world.gae.discount, world.gae.gae_lambda), Whiten())
     return replace(recipes.ppo(world), name="ma-rlhf", credit=credit)

@@ -27,6 +27,7 @@ from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.tasks.language.addition import addition
 
+
 def mixed(world: Defaults = LANGUAGE) -> Recipe:
     """Returns grpo with demonstrations of recorded probability 1: naive importance sampling."""
     assert world.episodes is not None

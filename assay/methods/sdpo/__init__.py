@@ -20,6 +20,7 @@ from assay.methods.sdpo.source import ShownTwice
 from assay.methods.sdpo.teacher import SelfTeacher
 from assay.recipes.defaults import LANGUAGE, Defaults
 
+
 def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
     base = recipes.grpo(world)
     stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
