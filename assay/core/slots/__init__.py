@@ -29,6 +29,7 @@ from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, nu
 from assay.core.slots.policies import Certificate, Choice, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
+    AnsweringTask,
     CostlyTask,
     CountedTask,
     DemonstratedTask,
@@ -47,6 +48,7 @@ from assay.core.slots.tasks import (
     Task,
     TextTask,
     UncertainTask,
+    most_decisions,
 )
 from assay.core.slots.terms import (
     Aggregation,
@@ -73,6 +75,8 @@ from assay.core.slots.transforms import (
 )
 
 __all__ = [
+    "AnsweringTask",
+    "most_decisions",
     "ALONE",
     "Actor",
     "ActorHead",

@@ -101,6 +101,20 @@ class ResumableTask(Task, Protocol):
 
 
 @runtime_checkable
+class AnsweringTask(Task, Protocol):
+    """A task whose episodes are answers of limited length."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The most decisions of an answer."""
+
+
+def most_decisions(task: Task) -> int:
+    """Returns the most decisions of an episode: the limit of an answer, or the horizon."""
+    return task.max_tokens if isinstance(task, AnsweringTask) else task.spec.horizon
+
+
+@runtime_checkable
 class PresetTask(Task, Protocol):
     """A task that names the preset of defaults that suits it (see `assay.recipes.defaults`)."""
 
