@@ -71,7 +71,7 @@ def test_the_frame_follows_the_rollout() -> None:
     actor = Policy(Transformer(32, 2, 2)).build(catalogue.find_task("sorting-5").spec)
     plain = recipe.policy({"actor": actor})
     assert isinstance(plain, ChunkedActor)
-    assert (plain.size.chunk, plain.size.carry) == (6, 2)
+    assert (plain.size.chunk, plain.size.carry) == (6, -1)
     assert recipe.rollout is not None
     colder = Narrowing(0.7)
     inner = replace(recipe, rollout=Narrowed(recipe.rollout, colder), wrapper=colder).policy({"actor": actor})
