@@ -16,7 +16,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Recipe, Stage
-from assay.methods.spo.claims import in_chains, loss_by_hand, wrong_chains
+from assay.methods.spo.claims import accepted, in_chains, loss_by_hand, wrong_chains
 from assay.methods.spo.credit import SegmentCredit, Uncertain, WithCredit
 from assay.methods.spo.rollout import Chain, Tree
 from assay.parts.credit.temporal import Whiten
@@ -75,6 +75,7 @@ METHOD = Method(
               lambda: probes.formula_gap(recipe(), in_chains(), loss_by_hand), at_most=1e-9),
         Exact("chains are cut after every c-th uncertain decision, with 4 probes at every cut",
               lambda: wrong_chains(recipe()), equals=0.0),
+        Exact("segments too short for the task's limit are refused", lambda: accepted(recipe()), equals=0.0),
         Exact("trees: level means of credit have the exact gradient", distance_from_exact_gradient, equals=0.0),
         Measured("chains score higher than grpo on as many trained answers", "sorting-5", recipe(), recipes.grpo(),
                  seeds=5, minutes=8.0, steps=100, warmup=60),

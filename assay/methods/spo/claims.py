@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +12,10 @@ from torch import Tensor
 
 from assay.claims import probes
 from assay.claims.probes import by_hand
+from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
+from assay.core.slots import Scene
 from assay.tasks.language.addition import addition
 
 EDGES = ((0, 1), (1, 2), (0, 11), (11, 12), (0, -1), (0, -2), (1, -3), (1, -4), (11, -5), (11, -6))
@@ -25,7 +28,9 @@ def in_chains() -> Experience:
     parent, branch = (torch.tensor([edge[side] for edge in EDGES])[row % 10] for side in (0, 1))
     away = 100 * (row // 10)
     nodes = {"parent": parent + away, "branch": torch.where(branch < 0, branch - away, branch + away)}
-    return replace(data, group=row // 10, **nodes).add({"probe": row % 10 >= 4})
+    sure = (row.unsqueeze(1) + torch.arange(7)) % 4 == 0
+    logp = torch.where(sure, -0.05, data.logp)
+    return replace(data, logp=logp, group=row // 10, **nodes).add({"probe": row % 10 >= 4})
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
@@ -58,7 +63,7 @@ def wrong_chains(recipe: Recipe) -> float:
     wrong = float(((logp - found.logp) * found.mask).abs().max() > 1e-4)
     probe, starts, samples = found.column("probe"), found.column("start"), found.column("sample")
     cuts: dict[int, list[int]] = {}
-    longest = 0
+    longest = places = 0
     for start in range(2):
         prompt = task.begin(np.array([start]), 0).context["tokens"][0].tolist()
         for sample in range(8):
@@ -72,6 +77,7 @@ def wrong_chains(recipe: Recipe) -> float:
                 wrong += row != mine[-1] and (sum(sure) != 5 or not sure[-1])
                 wrong += row == mine[-1] and sum(sure) > 5 and len(mine) < 8
                 cuts[node], node, before = before, int(found.branch[row]), before + decided
+            wrong, places = wrong + (not bool(found.terminal[mine[-1]].any())), places + len(mine) - 1
     for node, before in cuts.items():
         rows = (probe & (found.parent == node)).nonzero().flatten().tolist()
         wrong += len(rows) != 4
@@ -79,4 +85,15 @@ def wrong_chains(recipe: Recipe) -> float:
             wrong += found.context["tokens"][row][: len(before)].tolist() != before
             wrong += int(found.mask[row].nonzero()[0]) != len(before) or not bool(found.terminal[row].any())
     ends = found.branch[probe].tolist()
+    wrong += len(cuts) != places + 2  # the nodes of two starts and all cuts differ
     return wrong + float(int(probe.sum()) != 4 * len(cuts) or len(set(ends)) != len(ends)) + float(longest < 3)
+
+
+def accepted(recipe: Recipe) -> float:
+    """Returns 0 if eight segments of 5 decisions are accepted for answers up to 40 tokens, and those of 4 are not."""
+    scene = Scene(replace(addition(1), max_tokens=40))
+    replace(recipe.rollout, segment=5).init(scene)  # type: ignore[type-var]
+    with suppress(AssayError):
+        replace(recipe.rollout, segment=4).init(scene)  # type: ignore[type-var]
+        return 1.0
+    return 0.0
