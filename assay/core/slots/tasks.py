@@ -102,16 +102,16 @@ class ResumableTask(Task, Protocol):
 
 @runtime_checkable
 class AnsweringTask(Task, Protocol):
-    """A task whose episodes are answers of limited length."""
+    """A task whose episodes are answers or conversations of limited length, shorter than its horizon."""
 
     @property
-    def max_tokens(self) -> int:
-        """The most decisions of an answer."""
+    def max_decisions(self) -> int:
+        """The most decisions of an episode."""
 
 
 def most_decisions(task: Task) -> int:
-    """Returns the most decisions of an episode: the limit of an answer, or the horizon."""
-    return task.max_tokens if isinstance(task, AnsweringTask) else task.spec.horizon
+    """Returns the most decisions of an episode: the limit of answers, or the horizon."""
+    return task.max_decisions if isinstance(task, AnsweringTask) else task.spec.horizon
 
 
 @runtime_checkable

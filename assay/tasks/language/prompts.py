@@ -252,6 +252,11 @@ class PromptTask:
         return text.with_outcomes(record, [Score(1.0)] * len(items)).add({"split": torch.full_like(start_B, split)})
 
     @property
+    def max_decisions(self) -> int:
+        """Returns the most tokens of an answer."""
+        return self.max_tokens
+
+    @property
     def source_names(self) -> tuple[str, ...]:
         """Returns the names of the sources of its prompts; none if they do not say where they are from."""
         return self.items.source_names if isinstance(self.items, SourcedItems) else ()
