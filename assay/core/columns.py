@@ -56,7 +56,7 @@ TABLE: dict[str, Column] = {
     # Written by credit, preparation and constraints.
     "advantage": Column("BT", "credit", ("OutcomeCredit", "Gae", "RewardToGo"), "advantage of each decision"),
     "return": Column("BT", "credit", ("Gae", "RewardToGo"), "regression target of the critic"),
-    "candidates": Column("BTN", "prepare", ("SelfTeacher",), "likely actions, and their log-probability after feedback"),
+    "candidates": Column("BTN", "prepare", ("SelfTeacher",), "likely actions and their log q after feedback"),
     "outcome": Column("B", "credit", ("OutcomeCredit",), "total reward of the row's episode"),
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),

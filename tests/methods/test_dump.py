@@ -113,7 +113,7 @@ def test_a_file_with_a_field_source_has_sources_and_one_without_is_refused(tmp_p
         assert task.source_of(start) == source
         assert task.items.item(start, 0).facts["source"] == "abc"[source]
     assert len({task.start_in(source, place) for source in range(3) for place in range(40)}) == 120
-    with pytest.raises(AssayError, match="has none. Add a field `source`"):
+    with pytest.raises(AssayError, match=r"has none\. Add a field `source`"):
         SourceBandit().init(Scene(textfile(str(without))))
     with pytest.raises(AssayError, match="have no field 'source'"):
         SourceBandit().init(Scene(textfile(str(some))))

@@ -84,7 +84,8 @@ def test_external_rows_are_weighed_as_written_down_by_hand() -> None:
 
 def test_a_demonstration_that_is_certain_already_is_let_go_and_densities_above_one_are_no_fault() -> None:
     record = probes.bandit_experience([0, 0], [1.0, 1.0], torch.zeros(2)).with_columns(source=torch.tensor([2, 2]))
-    record = record.add({"advantage": torch.ones(2, 1).double(), "uniform": torch.ones(2), "logp_shown": torch.tensor([[0.0], [30.0]]).double()})
+    logp = torch.tensor([[0.0], [30.0]]).double()
+    record = record.add({"advantage": torch.ones_like(logp), "uniform": torch.ones(2), "logp_shown": logp})
     push = probes.decision_weights(rl_plus.recipe(), record, torch.tensor([[0.0], [30.0]]).double())
     assert push.tolist() == [[0.0], [0.0]]
 

@@ -44,7 +44,8 @@ def test_uniform_value_is_the_bellman_error_of_the_uniform_policy(temperature: f
     shape = (*batch.mask.shape, 3)
     new, old = (torch.sin(k * torch.arange(math.prod(shape)).double()).view(shape) for k in (1.1, 2.3))
     logp, logp_old = (one.log_softmax(-1).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) for one in (new, old))
-    batch = replace(batch, logp=logp_old * batch.mask).add({"uniform_logp_old": distributions.uniform_logp(old) * batch.mask})
+    before = distributions.uniform_logp(old) * batch.mask
+    batch = replace(batch, logp=logp_old * batch.mask).add({"uniform_logp_old": before})
     leaf = logp.detach().requires_grad_()
     part = UniformValue(temperature, scale)
     loss = part(batch, probes.tensors.TensorView(Scored(leaf, uniform=distributions.uniform_logp(new)), {}))

@@ -6,10 +6,8 @@ import copy
 from dataclasses import replace
 
 import numpy as np
-import pytest
 import torch
 
-from assay.claims import probes
 from assay.core.record import Experience, InfraFault
 from assay.core.slots import Scene
 from assay.engine.loop import Loop

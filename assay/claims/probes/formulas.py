@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.claims.probes.gradients import Witness, witness
+from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Progress
 from assay.core.slots.scene import ALONE
@@ -198,6 +199,8 @@ def formula_gap(
     engine = built(recipe, spec, seed)
     losses = formula(Seen(experience, engine.models, engine))
     named = losses if isinstance(losses, Mapping) else {recipe.stages[0].name: losses}
+    if missing := named.keys() - {stage.name for stage in recipe.stages}:
+        raise AssayError(f"recipe '{recipe.name}' has no stage '{min(missing)}'. Give losses of its own stages")
     batch, worst = prepared(recipe, engine, experience), [0.0]
     for stage in recipe.stages:
         if stage.name not in named:

@@ -75,14 +75,13 @@ from assay.core.slots.transforms import (
 )
 
 __all__ = [
-    "AnsweringTask",
-    "most_decisions",
     "ALONE",
     "Actor",
     "ActorHead",
     "ActorSpec",
     "Aggregation",
     "Annotation",
+    "AnsweringTask",
     "Ask",
     "Body",
     "Certificate",
@@ -147,5 +146,6 @@ __all__ = [
     "View",
     "Wrapper",
     "frame_of",
+    "most_decisions",
     "number",
 ]

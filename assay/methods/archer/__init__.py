@@ -4,7 +4,8 @@
     loss = -mean (min_i Q_i(s_k, u) - V(s_k)) * log pi(u | s_k) at replayed states s_k, u ~ pi new in both
 
 Zhou et al. 2024. Two levels: between turns an off-policy temporal-difference critic, within a turn a plain policy
-gradient over its tokens, which costs no turn of the environment. If each decision is a turn (control) it is actor-critic with Q - V.
+gradient over its tokens, which costs no turn of the environment. If each decision is a turn (control) it is
+actor-critic with Q - V.
 """
 
 from dataclasses import replace
@@ -57,7 +58,7 @@ METHOD = Method(
     base=recipes.reinforce,
     departures=(
         "one V for the smaller of two Q, in a network of its own; the authors' code has two of each on one encoder",
-        "V and the policy share the batches of new turns, 16 a step with 4 policy steps, after 16 steps of Q; the "
+        "V and the policy share the batches of new turns, 16 a step with 5 or 6 policy steps, after 16 of Q; the "
         "authors' code draws them apart, 50 and 3. One turn of each replayed conversation is decided again",
         "small transformers from scratch, not RoBERTa; no discount between turns, which are few",
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -99,14 +100,15 @@ def wrong_utterances(recipe: Recipe) -> float:
             wrong += said[-1] != task.tokenizer.vocabulary.eos and len(said) != task.max_tokens
             depths.add(first)
             novel += not any(one[: first + len(said)] == (*before, *said) for one in known)
+    wrong += recipe.stages[2].source != source or recipe.stages[2].trains != ("actor",)
     return wrong + float(len(depths) < 3) + float(novel == 0)
 
 
 def distance_of_mean_worth(recipe: Recipe) -> float:
     """Returns how far the mean of Q over new actions is from 0.9: pi = (.9, .1), Q = (1, 0), recorded by (.5, .5)."""
     task = probes.TABLE_SPEC
-    actor = Policy(Table()).build(task)
-    actor.body.table.data.copy_(torch.tensor([0.9, 0.1, 1e-9, 1e-9]).log())  # type: ignore[union-attr]
+    actor: Any = Policy(Table()).build(task)
+    actor.body.table.data.copy_(torch.tensor([0.9, 0.1, 1e-9, 1e-9]).log())
     rows = probes.sequences(num=512, dtype=torch.float32)
     recorded = replace(rows, action=torch.randint(2, rows.action.shape, generator=torch.Generator().manual_seed(0)))
     source = recipe.stages[1].source

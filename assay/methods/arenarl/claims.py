@@ -24,7 +24,8 @@ TABLE = (
     ((32, 348, 6, 130, 5, 221, 13, 69), (-0.204, 1.429, -1.021, 0.612, -1.429, 1.021, -0.612, 0.204)),
 )
 """Qualities of a group and the advantages of its members. Of six, the second best meets the best before the final, and
-the third best has a bye: it is no sort. Of five, a bye stands first in the next round. The last row is a monotone map of the one before.
+the third best has a bye: it is no sort. Of five, a bye stands first in the next round. The last row is a monotone map
+of the one before.
 """
 
 
@@ -66,7 +67,8 @@ def spread_of_equals() -> float:
             for levels in (1, 3):
                 quality = torch.randint(levels, (num,), generator=draw) / 3
                 rank = torch.tensor(topology(num, judged(quality, torch.zeros(num, num))))
-                worst = max([worst, *(float(rank[quality == one].max() - rank[quality == one].min()) for one in quality)])
+                for one in quality.unique():
+                    worst = max(worst, float(rank[quality == one].max() - rank[quality == one].min()))
     return worst
 
 

@@ -20,6 +20,7 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import DualClip
 from assay.recipes.defaults import LANGUAGE, Defaults
 
+
 def recipe(world: Defaults = LANGUAGE, chunk: int = 0, carry: int = -1) -> Recipe:
     """Returns GRPO on chunked episodes; 0 and -1 derive the sizes from the task's limit."""
     base = recipes.grpo(world)

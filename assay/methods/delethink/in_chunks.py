@@ -12,7 +12,6 @@ from assay.core.errors import AssayError
 from assay.core.slots import Wrapper
 from assay.playing.narrowing import Decodes
 
-
 SMALLEST = 4
 
 

@@ -25,7 +25,8 @@ class Chunks(Rollout):
 
     The first chunk has up to `chunk` decisions after the prompt; each later one sees prompt + the last `carry`
     tokens, and decides up to `chunk` - `carry` more. Sizes of 0 and -1 are derived from the task's limit (`sizes`), and
-    there are as many chunks as an answer up to that limit needs. A row is one chunk: its mask covers its own decisions, `episode`
+    there are as many chunks as an answer up to that limit needs. A row is one chunk: its mask covers its own
+    decisions, `episode`
     names the episode, `segment` the chunk's position.
     Degenerate: one chunk as long as the task allows is `Episodes`.
     """
@@ -57,7 +58,7 @@ class Chunks(Rollout):
         rows, samples = group_rows(starts, self.group_size)
         begun = task.begin(rows, 0)
         episode = torch.from_numpy(rows * self.group_size + samples)
-        played, (chunk, carry) = [], sizes(self.chunk, self.carry, most_decisions(task))
+        played, (chunk, carry) = list[Experience](), sizes(self.chunk, self.carry, most_decisions(task))
         while len(episode):
             place = len(played)
             limit = chunk - (carry if place else 0)

@@ -16,7 +16,7 @@ from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.dpo_q_function.beam import Beam
-from assay.methods.dpo_q_function.claims import gap_of_credit, loss_by_hand, wrong_beams
+from assay.methods.dpo_q_function.claims import gap_of_credit, loss_by_hand, with_a_tie, wrong_beams
 from assay.methods.dpo_q_function.credit import ImplicitReward
 from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, TABLE, Defaults
 
@@ -77,7 +77,7 @@ METHOD = Method(
     departures=("the credit is only read, no loss uses it: it is shown with the samples of a run",
              "claims use tables and a random reference"),
     claims=(
-        Exact("off-policy its gradient is dpo's", lambda: probes.formula_gap(recipe(), probes.sequences(), loss_by_hand),
+        Exact("off-policy its gradient is dpo's", lambda: probes.formula_gap(recipe(), with_a_tie(), loss_by_hand),
               at_most=1e-9),
         Exact("a token's credit is beta times its log-ratio", lambda: gap_of_credit(recipe()), at_most=1e-12),
         Exact("its answer is that of a beam of 5 by enumeration, or of 2",

@@ -33,9 +33,10 @@ class Beam(Wrapper):
 
     def around(self, models: Mapping[str, Any]) -> Any:
         """Returns the actor that is evaluated and exported."""
-        if not isinstance(models["actor"], Decodes):
-            raise AssayError(f"Beam needs an actor of tokens; this is {type(models['actor']).__name__}. Drop it")
-        return BeamActor(models["actor"], self.width, models["actor"].vocabulary)
+        actor: Any = models["actor"]
+        if not isinstance(actor, Decodes):
+            raise AssayError(f"Beam needs an actor of tokens; this is {type(actor).__name__}. Drop it")
+        return BeamActor(actor, self.width, models["actor"].vocabulary)
 
 
 class BeamActor:

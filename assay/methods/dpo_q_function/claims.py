@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -11,7 +12,15 @@ from torch.nn.functional import logsigmoid
 from assay.claims import probes
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
+from assay.core.record import Experience
 from assay.core.spaces import Vocabulary
+
+
+def with_a_tie() -> Experience:
+    """Returns off-policy sequences; one group has equal outcomes and is in no pair."""
+    data = probes.sequences()
+    assert data.group is not None
+    return replace(data, reward=torch.where((data.group == 1).unsqueeze(1), 0.0, data.reward))
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
@@ -20,6 +29,8 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     assert data.group is not None
     for label in data.group.unique():
         rows = ((data.group == label) & data.mask.any(1)).nonzero().flatten()
+        if outcome[rows].max() == outcome[rows].min():
+            continue
         best, worst = rows[outcome[rows].argmax()], rows[outcome[rows].argmin()]
         lost.append(-logsigmoid(0.1 * (ratio[best] - ratio[worst])))
     return torch.stack(lost).mean()

@@ -72,7 +72,7 @@ def with_sources(task: Task) -> SourcedTask:
     if not isinstance(task, SourcedTask) or len(names) < 2:
         told = f"only '{names[0]}'" if names else "none"
         raise AssayError(
-            f"SourceBandit chooses between sources, and '{getattr(task, 'name', None)}' has {told}. Add a field `source` "
-            "to every row of the file, or use a mixture such as sorting-3-to-8"
+            f"SourceBandit chooses between sources, and '{getattr(task, 'name', None)}' has {told}. Add a field "
+            "`source` to every row of the file, or use a mixture such as sorting-3-to-8"
         )
     return task

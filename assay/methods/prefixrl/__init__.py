@@ -3,8 +3,9 @@
     J = mean_x V(x) + mean_(x, h) V(x, y_x[:h]),   loss = grpo's on the decisions after the prefix
 
 Setlur et al. 2026. Hard problems give no reward, hence no gradient; after a part of a correct solution they do. A
-group is one (problem, prefix), and a prefix ends before it states the answer. Starts without a prefix stay in the mix, and only they are in the held-out score. For
-control the prefix is the state that a demonstration's first actions lead to.
+group is one (problem, prefix), and a prefix ends before it states the answer. Starts without a prefix stay in the
+mix, and only they are in the held-out score. For control the prefix is the state that a demonstration's first actions
+lead to.
 """
 
 from dataclasses import replace
@@ -17,6 +18,7 @@ from assay.core.recipe import Recipe
 from assay.methods.prefixrl.claims import gap_of_fractions, prefixes_with_the_answer, wrong_rows
 from assay.methods.prefixrl.rollout import FromPrefixes
 from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
+
 
 def recipe(world: Defaults = LANGUAGE, plain: float = 0.25) -> Recipe:
     """Returns GRPO from prefixes; `plain` is the share of starts without one."""

@@ -30,7 +30,8 @@ def wrong_rows(recipe: Recipe) -> float:
     with torch.no_grad():
         logp = actor.score(found, frozenset()).logp
     wrong = float((logp - found.logp * found.mask).abs().max() > 1e-4)
-    for row, (start, given) in enumerate(zip(found.column("start").tolist(), found.column("prefix").tolist(), strict=True)):
+    pairs = zip(found.column("start").tolist(), found.column("prefix").tolist(), strict=True)
+    for row, (start, given) in enumerate(pairs):
         tokens = task.begin(np.array([start]), 0).context["tokens"][0].tolist()
         tokens += task.tokenizer.encode(task.items.item(start, 0).demonstration)[:given]
         wrong += found.context["tokens"][row, : len(tokens)].tolist() != tokens
@@ -49,8 +50,9 @@ def gap_of_fractions(recipe: Recipe) -> float:
     (found,), _, _ = probes.gathered(one, replace(task, max_tokens=101), starts=300)
     share = found.column("prefix").double() / 100
     some = share[share > 0]
-    gaps = [0.4 - some.min(), some.min() - 0.41, some.max() - 0.8, 0.78 - some.max(), (some.mean() - 0.595).abs() - 0.02]
-    return float(max([0.0, *gaps, abs(len(some) / 300 - 0.75) - 0.06]))
+    low, high, mean = some.min(), some.max(), some.mean()
+    gaps = [0.4 - low, low - 0.41, high - 0.8, 0.78 - high, (mean - 0.595).abs() - 0.02]
+    return max([0.0, *map(float, gaps), abs(len(some) / 300 - 0.75) - 0.06])
 
 
 def prefixes_with_the_answer(recipe: Recipe) -> float:

@@ -87,11 +87,12 @@ METHOD = Method(
     variants={"grpo-mixed": mixed},
     departures=(
         "eight own answers and one demonstration in a group instead of seven and one",
-        "the uniform policy's probability is 1 over the vocabulary, as in the paper; 1 in the released code (`uniform`)",
+        "the uniform policy's probability is 1 / |V|, as in the paper; 1 in the released code (`uniform`)",
         "own answers as in the paper (clip, deviation, mean within a sequence), which the released script switches off",
     ),
     claims=(
-        Exact("off-policy its gradient is the formula's, with 1 / |A| as the uniform policy", gap_to_formula, at_most=1e-9),
+        Exact("off-policy its gradient is the formula's, with 1 / |A| as the uniform policy", gap_to_formula,
+              at_most=1e-9),
         Exact("a group is 8 own answers and the task's demonstration", distance_from_demonstrations, equals=0.0),
         Measured("scores higher than grpo where right answers are rare", "sorting-10", recipe(), recipes.grpo(),
                  seeds=5, steps=40, warmup=60),

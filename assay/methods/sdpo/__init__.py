@@ -24,7 +24,8 @@ from assay.recipes.defaults import LANGUAGE, Defaults
 def recipe(world: Defaults = LANGUAGE, rate: float = 0.05) -> Recipe:
     base = recipes.grpo(world)
     stages = (replace(base.stages[0], objective=(Distil(jensen_shannon),)),)
-    return replace(base, name="sdpo", credit=(SelfTeacher(),), stages=stages, copies={"teacher": Copy(of="actor", rate=rate)})
+    copies = {"teacher": Copy(of="actor", rate=rate)}
+    return replace(base, name="sdpo", credit=(SelfTeacher(),), stages=stages, copies=copies)
 
 
 def reading(one: Recipe, steps: int = 200) -> Recipe:

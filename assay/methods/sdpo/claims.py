@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from assay.core.record import Experience, Score
 from assay.core.slots.scene import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
+from assay.methods.sdpo.teacher import SelfTeacher
 from assay.playing.text import with_outcomes, written
 from assay.tasks.language.addition import addition
 
@@ -63,9 +65,10 @@ class Asked:
         self.task = addition(1)
         self.name, self.onto, self.texts = self.task.name, self.task.onto, self.task.texts
 
-    def prompts(self, starts: object, split: int) -> list[str]:
+    def prompts(self, starts: np.ndarray, split: int) -> list[str]:
         """Returns the prompt of each start among the rows."""
-        return [dict((start, prompt) for start, prompt, _ in ROWS)[start] for start in starts.tolist()]  # type: ignore
+        known = {start: prompt for start, prompt, _ in ROWS}
+        return [known[start] for start in starts.tolist()]
 
     def __getattr__(self, name: str) -> object:
         return getattr(self.task, name)
@@ -81,9 +84,9 @@ def teacher_gap(recipe: Recipe, num: int) -> float:
     for model in engine.models.values():
         for tensor in model.parameters():
             tensor.data.add_(0.3 * torch.randn(tensor.shape, generator=torch.Generator().manual_seed(len(tensor))))
-    actor, teacher = engine.models["actor"], engine.models["teacher"]
+    actor, teacher = engine.model("actor"), engine.model("teacher")
     teacher.output.weight.data.mul_(-1.5)
-    part = replace(next(one for one in recipe.credit if type(one).__name__ == "SelfTeacher"), num=num)
+    part = replace(next(one for one in recipe.credit if isinstance(one, SelfTeacher)), num=num)
     column = part(record, ALONE.given(task=task, models=engine)).column("candidates")
     gaps = [float(column[~record.mask].abs().max())]
     for row, sibling in enumerate(SIBLINGS):

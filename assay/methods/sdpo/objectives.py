@@ -1,4 +1,4 @@
-"""Distillation of a teacher's distributions in the policy's own contexts. Axes: B sequences, T decisions, K candidates."""
+"""Distillation of a teacher's distributions in the policy's own contexts. Axes: B, T, K candidates."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ class ShownTwice(Source):
     """Yields `batch` demonstrations per step, each once, in order; all but the first `plain` follow a prompt that
     contains them (`shown`, as in SelfTeacher).
 
-    Only the demonstration after the prompt is trained on, so a model learns to use an answer in its context. The `plain` ones keep it
-    trained on bare prompts. Language tasks only.
+    Only the demonstration after the prompt is trained on, so a model learns to use an answer in its context. The
+    `plain` ones keep it trained on bare prompts. Language tasks only.
     """
 
     batch: int = 64

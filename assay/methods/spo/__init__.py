@@ -67,7 +67,8 @@ METHOD = Method(
     variants={"spo-tree": partial(recipe, rollout=Tree(25, (4, 4), 3))},
     departures=(
         "a cut follows the c-th uncertain decision; the public code cuts before it, not a stopping time, hence biased",
-        "c is an eighth of the task's limit, at least 2, and 4 probes instead of 5 and 9; the start is always probed; whitened once over the batch",
+        "c is an eighth of the task's limit, at least 2, and 4 probes instead of 5 and 9",
+        "the start is always probed; whitened once over the batch",
         "no KL term; trees have no buffer of old edges, and levels are pooled as in the paper, not weighted",
     ),
     claims=(

@@ -16,6 +16,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.slots import Scene
+from assay.methods.spo.rollout import Chain
 from assay.tasks.language.addition import addition
 
 EDGES = ((0, 1), (1, 2), (0, 11), (11, 12), (0, -1), (0, -2), (1, -3), (1, -4), (11, -5), (11, -6))
@@ -27,10 +28,11 @@ def in_chains() -> Experience:
     data, row = probes.sequences(num=30), torch.arange(30)
     parent, branch = (torch.tensor([edge[side] for edge in EDGES])[row % 10] for side in (0, 1))
     away = 100 * (row // 10)
-    nodes = {"parent": parent + away, "branch": torch.where(branch < 0, branch - away, branch + away)}
+    below = torch.where(branch < 0, branch - away, branch + away)
     sure = (row.unsqueeze(1) + torch.arange(7)) % 4 == 0
     logp = torch.where(sure, -0.05, data.logp)
-    return replace(data, logp=logp, group=row // 10, **nodes).add({"probe": row % 10 >= 4})
+    edges = replace(data, logp=logp, group=row // 10, parent=parent + away, branch=below)
+    return edges.add({"probe": row % 10 >= 4})
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
@@ -85,15 +87,19 @@ def wrong_chains(recipe: Recipe) -> float:
             wrong += found.context["tokens"][row][: len(before)].tolist() != before
             wrong += int(found.mask[row].nonzero()[0]) != len(before) or not bool(found.terminal[row].any())
     ends = found.branch[probe].tolist()
+    for start in range(2):  # no two episodes of a start share random numbers
+        own = samples[probe & (starts == start)].tolist()
+        wrong += len(set(own)) != len(own) or min(own) < 8
     wrong += len(cuts) != places + 2  # the nodes of two starts and all cuts differ
     return wrong + float(int(probe.sum()) != 4 * len(cuts) or len(set(ends)) != len(ends)) + float(longest < 3)
 
 
 def accepted(recipe: Recipe) -> float:
     """Returns 0 if eight segments of 5 decisions are accepted for answers up to 40 tokens, and those of 4 are not."""
-    scene = Scene(replace(addition(1), max_tokens=40))
-    replace(recipe.rollout, segment=5).init(scene)  # type: ignore[type-var]
+    scene, chain = Scene(replace(addition(1), max_tokens=40)), recipe.rollout
+    assert isinstance(chain, Chain)
+    replace(chain, segment=5).init(scene)
     with suppress(AssayError):
-        replace(recipe.rollout, segment=4).init(scene)  # type: ignore[type-var]
+        replace(chain, segment=4).init(scene)
         return 1.0
     return 0.0

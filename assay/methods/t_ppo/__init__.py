@@ -22,6 +22,7 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import DualClip
 from assay.recipes.defaults import LANGUAGE, Defaults
 
+
 def recipe(world: Defaults = LANGUAGE, slots: int = 256, window: int = 0) -> Recipe:
     """Returns PPO with windows (0: from the task's limit), extended advantages, a critic of finished answers."""
     base = recipes.ppo(world)
@@ -51,10 +52,11 @@ METHOD = Method(
     claims=(
         Exact("off-policy its gradients are the formula's: open windows, dropped tails, finished answers",
               lambda: probes.formula_gap(recipe(), in_windows(), losses_by_hand), at_most=1e-9),
-        Exact("windows continue answers, and every place of an answer is trained", lambda: wrong_windows(recipe(slots=8)),
-              equals=0.0),
+        Exact("windows continue answers, and every place of an answer is trained",
+              lambda: wrong_windows(recipe(slots=8)), equals=0.0),
         Exact("with exact values, every place but the tail has the exact gradient", lambda: bias(recipe()), equals=0.0),
-        Measured("scores higher than ppo after as many decisions one after the other, 2 to 4 a step, not 8", "countdown-2",
+        Measured("scores higher than ppo after as many decisions one after the other, 2 to 4 a step, not 8",
+                 "countdown-2",
                  replace(recipe(), steps=110), replace(recipes.ppo(LANGUAGE), steps=60), seeds=5, minutes=5.0,
                  warmup=60),
     ),

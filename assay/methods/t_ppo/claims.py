@@ -23,13 +23,13 @@ def in_windows() -> Experience:
     is_open, column = row % 3 == 2, torch.arange(7)
     left = (5 - column).clamp(min=0) + 9 * (row % 7 == 0)
     answer = data.mask | ((column == 0) & (row % 2 == 0))
-    ends = {"terminal": data.terminal & ~is_open, "truncated": data.truncated & ~is_open}
     fault = torch.arange(64) == 63
-    return replace(data, **ends).add({"left": left * data.mask, "answer": answer, "infra_fault": fault})
+    data = replace(data, terminal=data.terminal & ~is_open, truncated=data.truncated & ~is_open)
+    return data.add({"left": left * data.mask, "answer": answer, "infra_fault": fault})
 
 
 def extended(data: Experience, value: Tensor) -> Tensor:
-    """Returns generalised advantages, discount 1 and lambda 0.95; after an open row's last decision the value before."""
+    """Returns generalised advantages, discount 1 and lambda 0.95; after an open row's end the value before it."""
     result = torch.zeros_like(value)
     for row in range(len(value)):
         columns = data.mask[row].nonzero().flatten().tolist()

@@ -59,7 +59,9 @@ class WithoutTail(Prepare):
     num: int = 1
     needs: ClassVar[frozenset[Need]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("left",)
-    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"left": lambda batch: batch.mask.long().flip(1).cumsum(1).flip(1) - 1}
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
+        "left": lambda batch: batch.mask.long().flip(1).cumsum(1).flip(1) - 1
+    }
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -212,7 +212,8 @@ def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[s
 
 def looks_at(term: Any, bench: Bench, asked: frozenset[str]) -> Any:
     """Returns the properties of a bench that a term depends on: the world alone if it reads only the record."""
-    spread = frozenset(getattr(term, "needs", frozenset())) & (frozenset(Need) - {Need.LOGP, Need.VALUE, Need.REFERENCE})
+    columns = {Need.LOGP, Need.VALUE, Need.REFERENCE}
+    spread = frozenset(getattr(term, "needs", frozenset())) & (frozenset(Need) - columns)
     if not asked and not spread:
         return isinstance(bench.spec.action, Vocabulary)
     models = [bench.models[bench.source_of(name) or name] for name in sorted(asked)]

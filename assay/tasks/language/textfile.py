@@ -170,7 +170,7 @@ class TextFile:
         found = [str(item.facts["source"]) for item in self.splits[0] if "source" in item.facts]
         if found and len(found) < len(self.splits[0]):
             missing = len(self.splits[0]) - len(found)
-            raise AssayError(f"{self.path}: {missing} training rows have no field 'source', the others do. Add it to all")
+            raise AssayError(f"{self.path}: {missing} training rows have no field 'source'. Add it to all, or to none")
         return tuple(sorted(set(found)))
 
     @cached_property
