@@ -25,10 +25,12 @@ from assay.claims.probes.formulas import (
     BOX_SPEC,
     CHOICE_SPEC,
     TABLE_SPEC,
+    Formula,
     Seen,
     formula_gap,
     fragments,
     sequences,
+    source_gap,
     transitions,
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
@@ -51,6 +53,7 @@ __all__ = [
     "AllGames",
     "Bias",
     "CostlyBandit",
+    "Formula",
     "Given",
     "HandedOut",
     "Posterior",
@@ -88,6 +91,7 @@ __all__ = [
     "preference_push",
     "sequences",
     "small_policy",
+    "source_gap",
     "spelling",
     "table_of",
     "token_episodes",
