@@ -90,12 +90,12 @@ class NewTurns(Source):
         for update, batch in enumerate(self.replay(scene, state)):
             actor, draw = scene.models.model(self.actor), scene.draw.at(5, update)
             is_text = isinstance(scene.task.spec.action, Vocabulary)
-            fresh = new_utterances(scene.task, actor, batch, draw) if is_text else new_actions(actor, batch, draw)
+            fresh = utterances_again(scene.task, actor, batch, draw) if is_text else actions_again(actor, batch, draw)
             scene.log("new_decisions", float(fresh.mask.sum()))
             yield fresh
 
 
-def new_utterances(task: Task, actor: Any, batch: Experience, draw: Draw) -> Experience:
+def utterances_again(task: Task, actor: Any, batch: Experience, draw: Draw) -> Experience:
     """Returns one new utterance for each row, after the tokens before one of its turns."""
     begins = turns.turn_begins(batch)
     uniform = torch.from_numpy(random.uniform(draw, np.arange(len(batch))))
@@ -111,7 +111,7 @@ def new_utterances(task: Task, actor: Any, batch: Experience, draw: Draw) -> Exp
     return replace(fresh, turn=torch.zeros_like(fresh.action), group=None, extra={})
 
 
-def new_actions(actor: Any, batch: Experience, draw: Draw) -> Experience:
+def actions_again(actor: Any, batch: Experience, draw: Draw) -> Experience:
     """Returns the rows with a new action in the context of every decision."""
     there = {name: value[batch.mask] for name, value in batch.context.items()}
     place = np.arange(int(batch.mask.sum()))[:, None]
