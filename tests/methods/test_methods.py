@@ -184,7 +184,7 @@ def test_an_empty_mask_gives_no_step(key: str) -> None:
     term = recipe.stages[0].objective[0]
     batch = batch.add({"uniform_logp_old": torch.zeros_like(batch.logp)})
     logits = torch.zeros(*batch.mask.shape, 7, dtype=torch.float64)
-    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits), {}))
+    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits, uniform=batch.logp), {}))
     assert float(loss.sum) == 0.0
     assert int(loss.count) == 0
 
