@@ -36,7 +36,7 @@ class TurnGradient(Objective):
     first_order: ClassVar[bool] = False
     together: ClassVar[str | None] = None
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
-        "q": lambda batch: batch.reward * batch.mask,
+        "q": lambda batch: 1.0 + batch.reward,
         "value": lambda batch: 0.5 * batch.reward,
     }
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is Q - V, not the column `advantage`"}
