@@ -40,6 +40,7 @@ from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.refusals import is_refused
+from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
@@ -85,6 +86,7 @@ __all__ = [
     "foreign_rows",
     "formula_gap",
     "fragments",
+    "gathered",
     "gradient",
     "gradient_variance",
     "handed_out",
@@ -97,6 +99,7 @@ __all__ = [
     "rewarded",
     "schedule_gap",
     "sequences",
+    "small_policy",
     "source_gap",
     "spelling",
     "table_of",

@@ -114,9 +114,13 @@ def sum_in_sequences(value: Tensor, data: Experience) -> Tensor:
     return torch.stack([one[mask].sum() for one, mask in zip(value, data.mask, strict=True) if mask.any()]).mean()
 
 
-def grpo_loss(seen: Seen, advantage_B: Tensor, low: float = 0.2, high: float = 0.2) -> Tensor:
-    """Returns the mean over sequences of the mean clipped gain of their decisions, negated."""
-    return -mean_of_sequences(clipped(ratio(seen), advantage_B.unsqueeze(1), low, high), seen.experience)
+def grpo_loss(seen: Seen, advantage_B: Tensor | None = None, low: float = 0.2, high: float = 0.2) -> Tensor:
+    """Returns GRPO's loss: clipped ratios with each row's advantage, the group-standardised outcome if none is given,
+    as a mean over sequences of means.
+    """
+    data = seen.experience
+    advantage = (standardised(data) if advantage_B is None else advantage_B).unsqueeze(1)
+    return -mean_of_sequences(clipped(ratio(seen), advantage, low, high), data)
 
 
 def ppo_losses(seen: Seen, discount: float, gae_lambda: float, more: Tensor) -> dict[str, Tensor]:
