@@ -7,6 +7,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 `Bias` holds both as ascent.
 """
 
+from assay.claims.probes import by_hand
 from assay.claims.probes.completions import completed
 from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.claims.probes.estimators import (
@@ -26,6 +27,7 @@ from assay.claims.probes.formulas import (
     TABLE_SPEC,
     Seen,
     formula_gap,
+    fragments,
     sequences,
     transitions,
 )
@@ -59,6 +61,7 @@ __all__ = [
     "bandit_experience",
     "bandit_grad",
     "beam_search",
+    "by_hand",
     "compare",
     "completed",
     "credited",
@@ -74,6 +77,7 @@ __all__ = [
     "expected_gradient",
     "expected_table_gradient",
     "formula_gap",
+    "fragments",
     "gradient",
     "gradient_variance",
     "handed_out",

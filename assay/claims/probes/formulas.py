@@ -10,7 +10,7 @@ weights, target networks and references differ from their models, so a mixed-up 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -63,10 +63,13 @@ class Seen:
         )
 
 
-def sequences(seed: int = 0, num: int = 16, group_size: int = 4, dtype: torch.dtype = torch.float64) -> Experience:
+def sequences(
+    seed: int = 0, num: int = 16, group_size: int = 4, dtype: torch.dtype = torch.float64, spread: float = 1.0
+) -> Experience:
     """Returns random sequences of a table task in groups: a masked first column (a prompt), lengths 1 to 5, one row
     without any decision (an infrastructure fault), ends that are terminal and truncated, rewards on every decision,
-    log-probabilities of another policy, and arbitrary numbers wherever the mask is false.
+    log-probabilities of another policy, and arbitrary numbers wherever the mask is false. With a larger `spread` the
+    other policy is further away: ratios beyond 5 need about 4.
     """
     draw = torch.Generator().manual_seed(seed)
     length_B = torch.arange(num) * 3 % 5 + 1
@@ -80,7 +83,7 @@ def sequences(seed: int = 0, num: int = 16, group_size: int = 4, dtype: torch.dt
     reward = 0.1 * torch.randn(mask.shape, generator=draw, dtype=dtype) + ends * last
     row = torch.arange(num)
     # From nearly on-policy, inside every trust region, to far outside of it.
-    distance = torch.tensor([0.5, 1e-4, 0.05, 0.2])[(row + row // 4) % 4].unsqueeze(1)
+    distance = spread * torch.tensor([0.5, 1e-4, 0.05, 0.2])[(row + row // 4) % 4].unsqueeze(1)
     moved = distance * torch.randn(mask.shape, generator=draw, dtype=dtype)
     chosen = LOGITS_SA.to(dtype).log_softmax(-1)[state, action]
     logp = (chosen + moved).clamp(max=-0.01)
@@ -115,6 +118,20 @@ def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch
     reward = torch.randn(num, 2, generator=draw, dtype=dtype)
     logp = -torch.rand(num, 2, generator=draw, dtype=dtype)
     return Experience(context, random_actions(spec, draw, num, dtype), mask, logp, reward, terminal, truncated)
+
+
+def fragments(seed: int = 0, dtype: torch.dtype = torch.float64) -> Experience:
+    """Returns random fragments of a table task: what `sequences` hold, and episodes that end inside a row, continue
+    after columns that are not decisions, or are cut by the end of the fragment, with and without a last column.
+    """
+    # d: a decision, t: a terminal one, c: a truncated one, b: both, a dot: not a decision
+    rows = ("ddtddd.", "dc.ddt.", "d..dd.t", "ddddddd", ".......", "t.dc.d.", ".ddb.dd", "ddddc..")
+    kind = torch.tensor([[".dtcb".index(letter) for letter in row] for row in rows])
+    base = sequences(seed, len(rows), dtype=dtype)
+    draw = torch.Generator().manual_seed(seed + 1)
+    reward = torch.randn(kind.shape, generator=draw, dtype=dtype)
+    ends, cuts = ((kind == own) | (kind == 4) for own in (2, 3))
+    return replace(base, mask=kind > 0, reward=reward, terminal=ends, truncated=cuts, group=None, extra={})
 
 
 def random_actions(spec: Spec, draw: torch.Generator, num: int, dtype: torch.dtype) -> Tensor:

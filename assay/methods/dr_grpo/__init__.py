@@ -10,6 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
 LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
@@ -17,7 +18,13 @@ REWARD_PA = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
 
 
 def direction_on_uneven_prompts() -> float:
-    return probes.compare(recipes.dr_grpo(), probes.bandit_episodes(REWARD_PA), LOGITS_PA, members=3).cosine
+    return probes.compare(recipes.dr_grpo(), probes.bandit_episodes(REWARD_PA), LOGITS_PA, members=2).cosine
+
+
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    advantage = by_hand.centred(seen.experience).unsqueeze(1)
+    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
+    return -by_hand.sum_in_sequences(gain, seen.experience) / 64
 
 
 METHOD = Method(
@@ -29,6 +36,11 @@ METHOD = Method(
     base=recipes.grpo,
     departures=("the constant length is 64 unless set (objective.aggregate.length)",),
     claims=(
+        Exact(
+            "off-policy its gradient is the formula's",
+            lambda: probes.formula_gap(recipes.dr_grpo(), probes.sequences(), loss_by_hand),
+            at_most=1e-9,
+        ),
         Exact(
             "the expected gradient has the exact direction, easy and hard prompts alike",
             direction_on_uneven_prompts,

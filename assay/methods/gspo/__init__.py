@@ -10,6 +10,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Exact, Measured, Method
+from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
 EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
@@ -24,16 +25,10 @@ def distance_from_grpo_on_policy() -> torch.Tensor:
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    data, present_B = seen.experience, seen.experience.mask.any(1)
-    reward_B = (data.reward * data.mask).sum(1)
-    mine_B = torch.zeros_like(reward_B)
-    for group in range(4):
-        rows = (data.group == group) & present_B
-        mine_B[rows] = (reward_B[rows] - reward_B[rows].mean()) / (reward_B[rows].std() + 1e-4)
-    mean_log_ratio = ((seen.logp() - data.logp) * data.mask).sum(1) / data.mask.sum(1).clamp(min=1)
-    ratio = mean_log_ratio.exp()
-    cut = ratio.clamp(1 - 3e-4, 1 + 4e-4)
-    return -torch.minimum(ratio * mine_B, cut * mine_B)[present_B].mean()
+    data, advantage_B = seen.experience, by_hand.standardised(seen.experience)
+    log_ratio_B = ((seen.logp() - data.logp) * data.mask).sum(1) / data.mask.sum(1).clamp(min=1)
+    gain_B = by_hand.clipped(log_ratio_B.exp(), advantage_B, low=3e-4, high=4e-4)
+    return -gain_B[data.mask.any(1)].mean()
 
 
 METHOD = Method(
@@ -46,7 +41,7 @@ METHOD = Method(
     departures=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),
     claims=(
         Exact(
-            "off-policy its gradient is that of the formula",
+            "off-policy its gradient is the formula's",
             lambda: probes.formula_gap(recipes.gspo(), probes.sequences(), loss_by_hand),
             at_most=1e-9,
         ),

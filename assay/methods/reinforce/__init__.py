@@ -11,6 +11,7 @@ import torch
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
+from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
@@ -23,6 +24,13 @@ def distance_from_the_scaled_gradient() -> torch.Tensor:
     return (expected - (MEMBERS - 1) / MEMBERS * probes.exact_bandit_gradient(LOGITS_A, REWARD_A)).norm()
 
 
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data = seen.experience
+    outcome = by_hand.outcome(data)
+    advantage = outcome - outcome[data.mask.any(1)].mean()
+    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), data)
+
+
 METHOD = Method(
     paper="Williams 1992",
     recipe=recipes.reinforce,
@@ -31,6 +39,11 @@ METHOD = Method(
     family="policy gradient",
     departures=("Adam instead of plain gradient ascent",),
     claims=(
+        Exact(
+            "its gradient is the formula's",
+            lambda: probes.formula_gap(recipes.reinforce(), probes.sequences(), loss_by_hand),
+            at_most=1e-9,
+        ),
         Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
         Measured(
             "learns: held-out score rises",

@@ -1,0 +1,114 @@
+"""Pieces of formulas, computed row by row: the other side of a claim. Axes: B sequences, T decisions.
+
+Nothing here calls a part or an operation that it is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from assay.claims.probes.formulas import Seen
+from assay.core.record import Experience
+
+
+# ---------------------------------------------------------------------------------------------------- outcomes
+def outcome(data: Experience) -> Tensor:
+    """Returns the total reward of each row's decisions, [B]."""
+    return torch.stack([reward[mask].sum() for reward, mask in zip(data.reward, data.mask, strict=True)])
+
+
+def in_groups(value_B: Tensor, data: Experience, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """Returns `change` of the values of each group, [B]; rows without a decision are in no group and get 0."""
+    assert data.group is not None
+    result, present = torch.zeros_like(value_B), data.mask.any(1)
+    for label in data.group.unique():
+        rows = (data.group == label) & present
+        if rows.any():
+            result[rows] = change(value_B[rows])
+    return result
+
+
+def centred(data: Experience) -> Tensor:
+    """Returns R - mean R of the group, [B]."""
+    return in_groups(outcome(data), data, lambda reward: reward - reward.mean())
+
+
+def standardised(data: Experience, epsilon: float = 1e-4) -> Tensor:
+    """Returns (R - mean R) / (std R + epsilon) of the group, with n - 1, [B]: GRPO's advantage."""
+    return in_groups(outcome(data), data, lambda reward: (reward - reward.mean()) / (reward.std() + epsilon))
+
+
+def against_others(data: Experience) -> Tensor:
+    """Returns R - mean R of the other rows of the group, [B]: RLOO's advantage."""
+
+    def change(reward: Tensor) -> Tensor:
+        others = [torch.cat((reward[:row], reward[row + 1 :])).mean() for row in range(len(reward))]
+        return reward - torch.stack(others)
+
+    return in_groups(outcome(data), data, change)
+
+
+# ---------------------------------------------------------------------------------------------------- time
+def gae(data: Experience, value: Tensor, discount: float, gae_lambda: float) -> Tensor:
+    """Returns generalised advantages, decision by decision from the last one, [B, T].
+
+    After a terminal decision nothing follows; a truncated one, and the last one of a row, bootstrap from the next
+    column; others from the next decision, across columns that are not decisions.
+    """
+    result, (num_rows, num_columns) = torch.zeros_like(value), data.mask.shape
+    for row in range(num_rows):
+        later: int | None = None
+        for column in reversed(data.mask[row].nonzero().flatten().tolist()):
+            ends, cut = bool(data.terminal[row, column]), bool(data.truncated[row, column])
+            goes_on = later is not None and not ends and not cut
+            place = later if goes_on else column + 1
+            assert place is not None
+            after = 0.0 if ends or place == num_columns else value[row, place]
+            delta = data.reward[row, column] + discount * after - value[row, column]
+            result[row, column] = delta + (discount * gae_lambda * result[row, place] if goes_on else 0.0)
+            later = column
+    return result.detach()
+
+
+def whitened(value: Tensor, data: Experience) -> Tensor:
+    """Returns (x - mean) / std over all decisions, with n - 1, 0 elsewhere."""
+    chosen, result = value[data.mask], torch.zeros_like(value)
+    result[data.mask] = (chosen - chosen.mean()) / (chosen.std() + 1e-8)
+    return result
+
+
+# ---------------------------------------------------------------------------------------------------- losses
+def ratio(seen: Seen) -> Tensor:
+    """Returns pi(a_t) / pi_old(a_t) of each decision with gradient, 1 elsewhere, [B, T]."""
+    return torch.where(seen.experience.mask, seen.logp() - seen.experience.logp, 0.0).exp()
+
+
+def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor:
+    """Returns PPO's gain: the ratio times the advantage, constant where it has already gained enough."""
+    gained = ((advantage > 0) & (ratio > 1 + high)) | ((advantage < 0) & (ratio < 1 - low))
+    return torch.where(gained, ratio.detach(), ratio) * advantage
+
+
+def entropy(seen: Seen, model: str = "actor") -> Tensor:
+    """Returns the entropy of the table policy in each column, [B, T]."""
+    logp = seen.models[model].body.table[seen.experience.context["state"]].log_softmax(-1)
+    found: Tensor = -(logp.exp() * logp).sum(-1)
+    return found
+
+
+def mean_of_decisions(value: Tensor, data: Experience) -> Tensor:
+    """Returns the mean over all decisions: long sequences count more."""
+    return value[data.mask].mean()
+
+
+def mean_of_sequences(value: Tensor, data: Experience) -> Tensor:
+    """Returns the mean over sequences of the mean over each one's decisions."""
+    return torch.stack([one[mask].mean() for one, mask in zip(value, data.mask, strict=True) if mask.any()]).mean()
+
+
+def sum_in_sequences(value: Tensor, data: Experience) -> Tensor:
+    """Returns the mean over sequences of the sum over each one's decisions."""
+    return torch.stack([one[mask].sum() for one, mask in zip(value, data.mask, strict=True) if mask.any()]).mean()
