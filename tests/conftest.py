@@ -31,8 +31,8 @@ if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make t
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all-worlds`: what else runs in one world a method runs in all of them."""
-    parser.addoption("--all-worlds", action="store_true", help="train every method in each of its worlds, not in one")
+    """`--all-cases`: methods train in each of their worlds, and every run of tests/resume is killed."""
+    parser.addoption("--all-cases", action="store_true", help="every world of a method, every run that can be killed")
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,8 @@
 The lines of a method are those of its own folder, and those of shared modules and of shared part classes that no other
 method reaches. A method reaches the modules that its folder imports, what these import, and the classes of the parts
 in its recipes. Lines count code and docstrings, no blank lines and no comments. Last comes what has fewer than two
-users: shared parts that belong into a method's folder or that no recipe uses.
+users: shared parts that belong into a method's folder or that no recipe uses. A part that a base of `assay.recipes`
+names is shared with all that is derived from the base, so it is not among them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from assay.core.settings import children  # noqa: E402
-from assay.proof.discover import classes_of  # noqa: E402
+from assay.proof.discover import classes_of, modules_of  # noqa: E402
 from assay.runs import catalogue  # noqa: E402
 from assay.runs.code import imported_by, source_of  # noqa: E402
 
@@ -112,11 +113,12 @@ def users_of_parts() -> dict[tuple[str, str], set[str]]:
 
 
 def few_users() -> dict[str, str]:
-    """Shared parts with fewer than two users: their names, and the user or '-'."""
+    """Shared parts that no base recipe names and with fewer than two users: their names, and the user or '-'."""
+    of_bases = named_classes(module.__name__ for module in modules_of("recipes"))
     return {
         f"{module}.{name}": min(methods, default="-")
         for (module, name), methods in sorted(users_of_parts().items())
-        if len(methods) < 2
+        if len(methods) < 2 and (module, name) not in of_bases
     }
 
 

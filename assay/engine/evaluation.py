@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from assay.core.record import Certified, Draw, Need, State
-from assay.core.slots import Certificate, GameTask, Models, PairedTask, Reward, Scene, Task, UncertainTask
+from assay.core.slots import Certificate, CountedTask, GameTask, Models, PairedTask, Reward, Scene, Task, UncertainTask
 from assay.core.spaces import Vocabulary
 
 PROMPTS, EPISODES = 256, 20
@@ -20,7 +20,11 @@ FIRST_CERTIFIED = 1_000_000
 
 
 def default_starts(task: Task) -> int:
-    """Returns the default number of starts of an evaluation; for an uncertain task, as many for each regime."""
+    """Returns the default number of starts of an evaluation: the task's own if it names one; for an uncertain task, as
+    many for each regime.
+    """
+    if isinstance(task, CountedTask):
+        return task.num_held_out
     if isinstance(task, UncertainTask):
         return EPISODES * len(task.regimes)
     return PROMPTS if isinstance(task.spec.action, Vocabulary) else EPISODES

@@ -1,68 +1,27 @@
 """Guards: default checks of every run, so that wrong maths cannot hide behind a plausible learning curve.
 
-A guard looks at a `Moment` of the loop and raises alarms. `stop` alarms end the run (its state is saved first), the
-others are logged, shown, and counted. Each message says what is wrong, where, and what to do.
+Those of correctness are here, those of learning in `assay.engine.learning`; `STANDARD` lists all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
-from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
-from assay.core.record import Experience, Need, Progress, State
+from assay.core.record import Need, State
 from assay.core.slots import Grown
+from assay.engine.alarms import Alarm as Alarm
+from assay.engine.alarms import Alarms as Alarms
+from assay.engine.alarms import GuardError as GuardError
+from assay.engine.alarms import Moment as Moment
+from assay.engine.alarms import Watch as Watch
+from assay.engine.alarms import lasts
+from assay.engine.learning import CriticExplains, FewCut, FewSkipped, LivePolicy, SomethingTrained
 from assay.ops import groups
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """One finding of a guard."""
-
-    guard: str
-    message: str
-    stop: bool = False
-
-
-class GuardError(AssayError):
-    """A guard stopped the run."""
-
-    exit_code = 3
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The state of the loop after gathering (`metrics` empty) or after its updates."""
-
-    recipe: Recipe
-    progress: Progress
-    actor: Any
-    fresh: Experience | None
-    metrics: Mapping[str, float]
-    faults: tuple[str, ...] = ()
-    leaks: tuple[str, ...] = ()
-
-
-class Watch(Protocol):
-    """A guard: `gathered` sees fresh experience before credit, `updated` the step's metrics. Default: no check."""
-
-    def init(self) -> State:
-        """Returns the guard's initial state."""
-        return {}
-
-    def gathered(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks fresh experience."""
-        return []
-
-    def updated(self, moment: Moment, state: State) -> list[Alarm]:
-        """Checks the step's updates."""
-        return []
 
 
 @dataclass(frozen=True)
@@ -130,8 +89,7 @@ class SaneRewards(Watch):
             return [Alarm("sane rewards", f"{text}. Fix the reward function", stop=True)]
         outcome = groups.outcome(fresh)[fresh.mask.any(1)]
         constant = len(outcome) > 1 and bool((outcome == outcome[0]).all()) and len(moment.recipe.credit) > 0
-        state["constant"] = state["constant"] + 1 if constant else 0
-        if state["constant"] and state["constant"] % self.patience == 0:
+        if lasts(constant, state, "constant", self.patience):
             text = (
                 f"every sequence got the same reward ({float(outcome[0]):.3g}) for {state['constant']} steps: nothing "
                 "can be learnt. Check the verifier, or start from an easier level or a longer warm-up"
@@ -154,10 +112,7 @@ class LiveGroups(Watch):
     def updated(self, moment: Moment, state: State) -> list[Alarm]:
         """Checks the share of groups without advantage."""
         share = moment.metrics.get("zero_advantage_groups")
-        if share is None:
-            return []
-        state["below"] = state["below"] + 1 if 1.0 - share < self.least else 0
-        if not state["below"] or state["below"] % self.patience:
+        if share is None or not lasts(1.0 - share < self.least, state, "below", self.patience):
             return []
         text = (
             f"{share:.0%} of the groups had zero advantage for {state['below']} steps: the task is too easy, "
@@ -277,4 +232,9 @@ STANDARD: tuple[Watch, ...] = (
     WeightsMove(),
     MaskedDecisions(),
     FiniteSteps(),
+    LivePolicy(),
+    SomethingTrained(),
+    FewSkipped(),
+    CriticExplains(),
+    FewCut(),
 )

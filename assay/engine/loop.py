@@ -117,7 +117,7 @@ class Loop:
         step.metrics.update(averages(scene.metrics))
         faults = tuple(update.fault for update in updates if update.fault)
         leaks = tuple(name for update in updates for name in update.leaks)
-        self.finish(recipe, step, means(found), self.engine.updates, fresh, faults, leaks)
+        self.finish(recipe, step, means(found), self.engine.updates, fresh, faults, leaks, len(updates))
         return step
 
     def finish(
@@ -129,11 +129,12 @@ class Loop:
         fresh: Experience | None = None,
         faults: tuple[str, ...] = (),
         leaks: tuple[str, ...] = (),
+        tried: int = 0,
     ) -> None:
         """Counts the step and runs the guards on its metrics and the faults of its updates."""
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
-        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks)
+        moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks, tried)
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += guard.updated(moment, state)
 

@@ -52,52 +52,45 @@ class TokenMean(Aggregation):
         return batch.num_decisions
 
 
-@dataclass(frozen=True)
-class SequenceMean(Aggregation):
-    """Averages over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300)."""
+class OverEpisodes:
+    """An aggregation that averages over episodes, whose rows stay together."""
 
     together: ClassVar[str | None] = "episode"
+
+    def count(self, batch: Experience) -> Tensor:
+        """Returns the number of episodes with a decision."""
+        return num_episodes(batch)
+
+
+@dataclass(frozen=True)
+class SequenceMean(OverEpisodes, Aggregation):
+    """Averages over each episode's decisions, then over episodes: the original GRPO (arXiv:2402.03300)."""
 
     def weigh(self, batch: Experience) -> Tensor:
         """Returns mask / decisions of the episode."""
         return batch.mask / decisions_per_episode(batch).unsqueeze(1).to(batch.reward.dtype)
 
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the number of episodes with a decision."""
-        return num_episodes(batch)
-
 
 @dataclass(frozen=True)
-class FixedLength(Aggregation):
+class FixedLength(OverEpisodes, Aggregation):
     """Sums over decisions, divides by a constant, averages over episodes: no length bias (Dr. GRPO,
     arXiv:2503.20783).
     """
 
     length: int
-    together: ClassVar[str | None] = "episode"
 
     def weigh(self, batch: Experience) -> Tensor:
         """Returns mask / length."""
         return batch.weight / self.length
 
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the number of episodes with a decision."""
-        return num_episodes(batch)
-
 
 @dataclass(frozen=True)
-class SequenceSum(Aggregation):
+class SequenceSum(OverEpisodes, Aggregation):
     """Sums over decisions, averages over episodes: the likelihood of whole episodes (REINFORCE, RLOO)."""
-
-    together: ClassVar[str | None] = "episode"
 
     def weigh(self, batch: Experience) -> Tensor:
         """Returns the mask."""
         return batch.weight
-
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the number of episodes with a decision."""
-        return num_episodes(batch)
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ def logged(world: Defaults, log: Log | None = None) -> Logged:
     return Logged((log or world.offline.log,), world.offline.batch, world.offline.updates)
 
 
-def iql(world: Defaults = CONTROL, log: Log | None = None, level: float = 0.7, sharpness: float = 3.0) -> Recipe:
+def iql(
+    world: Defaults = CONTROL, log: Log | None = None, level: float = 0.7, inverse_temperature: float = 3.0
+) -> Recipe:
     """IQL (arXiv:2110.06169): expectile value regression, one-step targets, advantage-weighted regression."""
     step = world.offline.optimizer
     return Recipe(
@@ -41,7 +43,7 @@ def iql(world: Defaults = CONTROL, log: Log | None = None, level: float = 0.7, s
         source=logged(world, log),
         stages=(
             Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(level), OfState()),), optimizer=step),
-            Stage("actor", ("actor",), (AdvantageRegression(sharpness),), optimizer=step),
+            Stage("actor", ("actor",), (AdvantageRegression(inverse_temperature),), optimizer=step),
             Stage("q", trains=("q",), critic=(Td(NextValue()),), optimizer=step),
         ),
         steps=world.offline.steps,

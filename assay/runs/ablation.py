@@ -57,7 +57,7 @@ class Factor:
 
 # ---------------------------------------------------------------------------------------------------- factors
 def factors_of(first: Recipe, second: Recipe) -> list[Factor]:
-    """Returns the differences that can be swapped one at a time; AssayError if there is none, or if they cannot be
+    """Returns the differences that can be swapped one at a time; AssayError for equal recipes, or if they cannot be
     separated.
     """
     changes = [one for one in differences(second, first) if one.path[0] not in BUDGET]

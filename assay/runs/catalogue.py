@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -23,6 +24,7 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
 from assay.core.schedules import with_peak
+from assay.core.settings import parsed_number
 from assay.core.slots import ModelSpec, Task
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic
@@ -80,9 +82,9 @@ def verdict(name: str) -> dict[str, Any] | None:
 
 
 @cache
-def tasks() -> Mapping[str, Callable[[], Task]]:
+def tasks() -> Mapping[str, Callable[..., Task]]:
     """Returns every built-in task by its name: the `LEVELS` of the modules of `tasks/`; adapters have none."""
-    found: dict[str, Callable[[], Task]] = {}
+    found: dict[str, Callable[..., Task]] = {}
     for folder in modules_of(assay.tasks):
         for module in modules_of(folder) if name_of(folder) != "adapters" else []:
             found.update(vars(module).get("LEVELS", {}))
@@ -140,11 +142,15 @@ def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe
 
 
 def find_task(name: str) -> Task:
-    """Returns a task by name: built in, a Gymnasium id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts
-    or pairs (.jsonl), or TRAIN.jsonl,TEST.jsonl: two files of prompts, the second held out.
+    """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
+    id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts or pairs (.jsonl), or TRAIN.jsonl,TEST.jsonl: two
+    files of prompts, the second held out.
     """
     if name in tasks():
         return tasks()[name]()
+    key, _, dials = name.partition(":")
+    if key in tasks():
+        return with_dials(key, tasks()[key], dials)
     if name.endswith((".jsonl", ".json")) or Path(name).exists():
         return task_from_file(name)
     if name.startswith("reasoning-gym:"):
@@ -158,6 +164,30 @@ def find_task(name: str) -> Task:
     unknown(
         "task", name, tasks(), "assay list shows all; a Gymnasium id such as CartPole-v1 or a .jsonl file works too."
     )
+
+
+def with_dials(name: str, make: Callable[..., Task], dials: str) -> Task:
+    """Returns a built-in task with some of its numbers set: "noise=2,branching=4" are arguments of its function.
+
+    AssayError for an argument that it does not have, or a value of another type.
+    """
+    known = {
+        key: parameter.default
+        for key, parameter in inspect.signature(make).parameters.items()
+        if isinstance(parameter.default, int | float)
+    }
+    chosen: dict[str, Any] = {}
+    for one in dials.split(","):
+        key, _, value = one.partition("=")
+        if key not in known:
+            has = ", ".join(f"{key}={default:g}" for key, default in known.items()) or "none"
+            raise AssayError(f"task '{name}' has no setting '{key}'. It has: {has}")
+        try:
+            chosen[key] = parsed_number(value, type(known[key]))
+        except ValueError:
+            kind = "a whole number" if isinstance(known[key], int) else "a number"
+            raise AssayError(f"task '{name}': {key}='{value}' is not {kind}. Try {key}={known[key]:g}") from None
+    return make(**chosen)
 
 
 def task_from_file(path: str) -> Task:

@@ -21,8 +21,9 @@ from assay.core.settings import children
 CORE = ("assay.engine.loop", "assay.engine.engine", "assay.engine.evaluation")
 """Modules that every run uses."""
 NOT_NUMBERS = (
-    "assay.core.slots", "assay.engine.guards", "assay.core.store", "assay.version", "assay.runs.folder",
-    "assay.runs.plot", "assay.runs.progress", "assay.runs.terminal", "assay.core.extras",
+    "assay.core.slots", "assay.engine.alarms", "assay.engine.guards", "assay.engine.learning", "assay.core.store",
+    "assay.version", "assay.runs.folder", "assay.runs.plot", "assay.runs.progress", "assay.runs.terminal",
+    "assay.core.extras",
 )  # fmt: skip
 """Modules that cannot change a score: protocols, guards, display."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pkgutil
 import signal
 import threading
 import time
@@ -17,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+import assay.methods
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.runs.folder import read_metrics
@@ -131,12 +133,18 @@ class Child:
 def start(job: Job) -> Child:
     """Starts a process for the job, forked from a server that has imported everything."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["assay.runs.run"])
+    context.set_forkserver_preload(preloaded())
     ours, theirs = context.Pipe()
     process = context.Process(target=work, args=(job, theirs), name=f"{job.arm} on {job.task}, seed {job.seed}")
     process.start()
     theirs.close()
     return Child(job, process, ours, time.monotonic())
+
+
+def preloaded() -> list[str]:
+    """Returns the modules that the server imports once, so that no run has to: the loop, all methods, figures."""
+    methods = [f"{assay.methods.__name__}.{info.name}" for info in pkgutil.iter_modules(assay.methods.__path__)]
+    return ["assay.runs.run", "matplotlib.figure", *methods]  # one that is not installed is left out
 
 
 # ---------------------------------------------------------------------------------------------------- many

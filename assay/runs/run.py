@@ -23,7 +23,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Certified, State
 from assay.core.slots import Task
 from assay.engine import evaluation
-from assay.engine.guards import Alarm, GuardError
+from assay.engine.guards import Alarm, Alarms, GuardError
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import describe_machine, tuned
 from assay.engine.placement import Placement
@@ -156,7 +156,7 @@ class Worker:
         self.config = plan.config()
         self.loop = loop
         self.num_parameters = sum(flat.num_parameters for flat in self.loop.engine.flats.values())
-        self.alarms: list[Alarm] = []
+        self.alarms = Alarms()
         self.notes: list[str] = []
         self.scores: dict[str, list[float]] = {}
         self.seconds: dict[str, float] = {}
@@ -182,7 +182,7 @@ class Worker:
         tree = checkpoint.tree
         self.loop.restore(tree["loop"])
         self.scores, self.seconds = tree["scores"], tree["seconds"]
-        self.alarms = [Alarm(**alarm) for alarm in tree["alarms"]]
+        self.alarms = Alarms.of(tree["alarms"])
         resumed = [f"{reason}; resuming from step {checkpoint.step}" for reason in checkpoint.skipped]
         self.notes = [*resumed, *self.journal.truncate(tree["journal"])]
 
@@ -194,7 +194,7 @@ class Worker:
             "journal": self.journal.offsets(),
             "scores": self.scores,
             "seconds": dict(self.seconds),
-            "alarms": [vars(alarm) for alarm in self.alarms],
+            "alarms": self.alarms.snapshot(),
         }
         facts = {"fingerprint": self.config["fingerprint"], "assay": __version__, "steps": self.plan.steps}
         store.save(self.folder / "checkpoints", self.loop.progress.step, tree, facts=facts)
@@ -254,7 +254,7 @@ class Worker:
             if step.fresh is not None:
                 for row in range(min(SAMPLES, len(step.fresh))):
                     self.journal.sample(done, self.plan.task.describe(step.fresh, row))
-        self.alarms += step.alarms
+        self.alarms.add(step.alarms)
         if step.alarms:
             values["alarms"] = [alarm.message for alarm in step.alarms]
         self.journal.metrics(done, values, clock)
@@ -283,7 +283,7 @@ class Worker:
             curves=read_metrics(self.folder),
             scores_before=np.asarray(self.scores["0"]),
             scores_after=np.asarray(self.scores[str(self.plan.steps)]),
-            alarms=self.alarms,
+            alarms=self.alarms.kept,
             certificate=self.certificate(),
         )
         draw_curve(run)
@@ -317,13 +317,13 @@ def spoken(certificate: Certified | None) -> str:
     return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
 
 
-def noted(alarms: Sequence[Alarm]) -> list[Noted]:
+def noted(alarms: Alarms) -> list[Noted]:
     """Returns alarms by guard: the latest message and the count."""
-    kinds: dict[str, Noted] = {}
-    for alarm in alarms:
-        kind = kinds.setdefault(alarm.guard, Noted(alarm.message))
-        kind.text, kind.count, kind.stop = alarm.message, kind.count + 1, kind.stop or alarm.stop
-    return list(kinds.values())
+    return [
+        Noted(same[-1].message, alarms.counts[guard], any(alarm.stop for alarm in same))
+        for guard in alarms.counts
+        if (same := [alarm for alarm in alarms.kept if alarm.guard == guard])
+    ]
 
 
 # ---------------------------------------------------------------------------------------------------- public functions

@@ -22,6 +22,7 @@ from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.engine.stacked.engine import ALONE
 from assay.engine.stacked.loop import StackedLoop
+from assay.parts.sources.logged import own_dataset
 from assay.runs.folder import Journal
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Display, Mode
@@ -59,6 +60,8 @@ def train_stacked(
     first = make_plan(method, task, steps=steps, settings=settings, evaluations=evaluations, data=data)
     if first.recipe.rollout is not None or first.recipe.before or first.warmup:
         raise AssayError(f"recipe '{first.recipe.name}' gathers its own experience or has phases. {ALONE}")
+    if own_dataset(first.task) is not None and not data:
+        raise AssayError(f"task '{first.task.name}' has another dataset for each seed. {ALONE}")
     plans = [replace(first, seed=seed) for seed in dict.fromkeys(seeds)]
     folders = [Path(out) / f"{first.recipe.name}-{first.task.name}-{plan.seed}" for plan in plans]
     if not plans:

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from assay.app import cli
+from assay.app import cli, commands
 from assay.core import store
+from assay.proof.laws.file import check_file
 from assay.runs import catalogue
 from assay.runs.folder import METRICS
 
@@ -38,6 +39,12 @@ def assay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
         return code, out, errors
 
     return run
+
+
+@pytest.fixture
+def checked_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`assay check` without a process of its own, which tests/proof/test_file.py holds equal to this and in bounds."""
+    monkeypatch.setattr(commands, "check_file_apart", check_file)
 
 
 @pytest.fixture(scope="module")
@@ -209,12 +216,16 @@ def test_check_says_which_laws_held(assay: Command, tmp_path: Path) -> None:
     assert report["name"] == "reward"
     assert report["held"]
     assert all(law["held"] for law in report["laws"])
+
+
+def test_check_says_that_all_laws_held(assay: Command, checked_here: None, tmp_path: Path) -> None:
+    (tmp_path / "good.py").write_text(GOOD)
     code, out, errors = assay("check", "good.py")
     assert (code, errors) == (0, "")
     assert "holds  reward" in out
 
 
-def test_check_says_which_law_broke_and_on_what_input(assay: Command, tmp_path: Path) -> None:
+def test_check_says_which_law_broke_and_on_what_input(assay: Command, checked_here: None, tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(BAD)
     (report,) = answered(assay("check", "bad.py", "--json"), code=1)
     broken = [law for law in report["laws"] if not law["held"]]
@@ -473,7 +484,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_bad_input_of_the_other_commands_is_one_sentence(
-    assay: Command, tmp_path: Path, files: dict[Path, bytes], finished: Path, what: str
+    assay: Command, checked_here: None, tmp_path: Path, files: dict[Path, bytes], finished: Path, what: str
 ) -> None:
     (tmp_path / "wrong.py").write_text("def broken(:\n")
     (tmp_path / "raises.py").write_text("raise ValueError('no')\n")
@@ -481,7 +492,9 @@ def test_bad_input_of_the_other_commands_is_one_sentence(
     refused(assay(*(str(finished) if word == "RUN" else word for word in words)), expected)
 
 
-def test_check_of_a_file_without_anything_to_check_lists_what_could_be_there(assay: Command, tmp_path: Path) -> None:
+def test_check_of_a_file_without_anything_to_check_lists_what_could_be_there(
+    assay: Command, checked_here: None, tmp_path: Path
+) -> None:
     (tmp_path / "nothing.py").write_text("x = 1\n")
     code, out, errors = assay("check", "nothing.py")
     assert (code, out) == (2, "")

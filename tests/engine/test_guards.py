@@ -14,10 +14,12 @@ from torch import Tensor
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
-from assay.core.record import Experience, Loss, Need, State, Sums
-from assay.core.slots import Objective, Reward, Scene
-from assay.engine.guards import STANDARD, Alarm
+from assay.core.record import Experience, Loss, Need, Progress, State, Sums
+from assay.core.slots import Objective, Regularizer, Reward, Scene
+from assay.engine.guards import STANDARD, Alarm, Alarms, Moment
+from assay.engine.learning import FewCut, FewSkipped, LivePolicy
 from assay.engine.loop import Loop
+from assay.ops import groups
 from assay.parts.rewards.function import FromFunction
 from assay.recipes.defaults import LANGUAGE
 from assay.runs import catalogue
@@ -214,7 +216,7 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len(STANDARD) == 7
+    assert len({type(guard) for guard in STANDARD}) == 12
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:
@@ -226,3 +228,157 @@ def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:
     alarms = [alarm for alarm in alarms_of(loop, 1) if alarm.guard == "weights move"]
     assert [alarm.stop for alarm in alarms] == [True]
     assert "not finite" in alarms[0].message
+
+
+# ----------------------------------------------------------------------------------------------------------- learning
+def raised_by(guard: str, alarms: Sequence[Alarm]) -> list[Alarm]:
+    """The alarms of one guard."""
+    return [alarm for alarm in alarms if alarm.guard == guard]
+
+
+@dataclass(frozen=True)
+class EntropyPenalty(Regularizer):
+    """An entropy bonus with the wrong sign."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
+    together: ClassVar[str | None] = None
+    divergence: ClassVar[bool] = False
+
+    def count(self, batch: Experience) -> torch.Tensor:
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: Any) -> Loss:
+        return Loss(50.0 * (view.scored.entropy * batch.mask).sum(), self.count(batch))
+
+
+def test_entropy_that_collapses_is_reported_and_entropy_that_falls_by_learning_is_not() -> None:
+    recipe = recipes.rloo(LANGUAGE).set("rollout.num_starts", 3).set("actor.layers", 1)
+    recipe = recipe.set("policy.learning_rate", 0.01)
+    stage = replace(recipe.stages[0], regularizers=(EntropyPenalty(),))
+    loop = Loop(replace(recipe, stages=(stage,)), catalogue.find_task("addition-1"), seed=0, num_steps=30)
+    (found,) = raised_by("live policy", alarms_of(loop, 25))[:1]
+    assert not found.stop
+    assert "sign of the entropy term" in found.message
+    task = catalogue.find_task("bandit")
+    healthy = Loop(catalogue.recipe_for("rloo", task, {"policy.learning_rate": 0.3}), task, seed=0, num_steps=60)
+    outcome, sure = [], []
+    for _ in range(60):
+        step = healthy.step()
+        assert raised_by("live policy", step.alarms) == []
+        assert step.fresh is not None
+        outcome.append(float(groups.outcome(step.fresh).mean()))
+        sure.append(-float(step.fresh.logp[step.fresh.mask].mean()))
+    assert sure[-1] < 0.05 * sure[0], "it is as sure as the other one"
+    assert outcome[-1] > outcome[0]
+
+
+def gathered(actions: Tensor, logp: float, outcome: Sequence[float]) -> Moment:
+    """A moment after gathering rows of one decision each."""
+    task = catalogue.find_task("bandit")
+    recipe = catalogue.recipe_for("rloo", task, {})
+    mask = torch.ones(len(outcome), 1, dtype=torch.bool)
+    fresh = Experience(
+        context={}, action=actions, mask=mask, logp=torch.full((len(outcome), 1), logp),
+        reward=torch.tensor(outcome).unsqueeze(1), terminal=mask, truncated=~mask,
+    )  # fmt: skip
+    return Moment(recipe, Progress(), None, fresh, {})
+
+
+def test_continuous_policies_collapse_by_their_deviation() -> None:
+    actions, guard = torch.zeros(4, 1, 2), LivePolicy()
+    state = guard.init()
+    wide, narrower, narrow = -2.0, -2.0 + 2 * 3.0, -2.0 + 2 * 5.0
+    assert guard.gathered(gathered(actions, wide, [0.0, 1.0, 2.0, 3.0]), state) == []
+    assert [guard.gathered(gathered(actions, narrower, [0.0, 1.0, 2.0, 0.0]), state) for _ in range(6)] == [[]] * 6
+    assert [len(guard.gathered(gathered(actions, narrow, [0.0] * 4), state)) for _ in range(5)] == [0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.0, 1), (0.01, 0)])
+def test_learning_rates_of_zero_on_every_stage_are_reported(rate: float, expected: int) -> None:
+    task = catalogue.find_task("cartpole")
+    recipe = catalogue.recipe_for("ppo", task, {})
+    names = {f"{stage.name}.learning_rate": rate for stage in recipe.stages}
+    loop = Loop(catalogue.recipe_for("ppo", task, names), task, seed=0, num_steps=50)
+    found = raised_by("something is trained", alarms_of(loop, 5))
+    assert len(found) == expected
+    assert all("learning rate of every stage" in alarm.message for alarm in found)
+
+
+def test_a_run_without_any_gradient_is_reported_in_its_middle() -> None:
+    loop = bandit_loop(rewards=(ConstantReward(),))
+    found = raised_by("something is trained", alarms_of(loop, 12))
+    assert [alarm.message.startswith("no weight has moved in 10 steps") for alarm in found] == [True]
+
+
+def test_skipped_updates_are_counted_over_the_run() -> None:
+    guard = FewSkipped()
+    state, moment = guard.init(), gathered(torch.zeros(1, 1), -1.0, [0.0])
+    healthy = [guard.updated(replace(moment, tried=10), state) for _ in range(20)]
+    assert healthy == [[]] * 20
+    state = guard.init()
+    fault = ("the gradient of stage 'policy' is not finite",)
+    alarms = [
+        alarm
+        for step in range(40)
+        for alarm in guard.updated(replace(moment, tried=4, faults=fault if step % 5 == 0 else ()), state)
+    ]
+    assert [alarm.message.partition(" were")[0] for alarm in alarms] == [
+        "1 of 20 updates (5%)", "2 of 40 updates (5%)", "4 of 80 updates (5%)", "8 of 160 updates (5%)",
+    ]  # fmt: skip
+
+
+def test_a_run_that_skips_many_updates_says_which_share() -> None:
+    task = catalogue.find_task("bandit")
+    recipe = catalogue.recipe_for("rloo", task, {})
+    stage = replace(recipe.stages[0], objective=(*recipe.stages[0].objective, SometimesExplodes()))
+    found = alarms_of(Loop(replace(recipe, stages=(stage,)), task, seed=0, num_steps=60), 60)
+    assert len(raised_by("finite steps", found)) > 2
+    assert raised_by("few skipped", found)
+
+
+@dataclass(frozen=True)
+class SometimesExplodes(Objective):
+    """A loss whose gradient is not finite where the sum of the actions is a multiple of seven."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    together: ClassVar[str | None] = None
+
+    def count(self, batch: Experience) -> torch.Tensor:
+        return batch.mask.sum()
+
+    def __call__(self, batch: Experience, view: Any) -> Loss:
+        explodes = int(batch.action[batch.mask].sum()) % 7 == 0
+        return Loss((view.scored.logp * batch.mask).sum() * (float("inf") if explodes else 0.0), self.count(batch))
+
+
+@pytest.mark.parametrize(("rate", "expected"), [(0.0, True), (None, False)])
+def test_a_critic_that_explains_nothing_late_in_the_run_is_reported(rate: float | None, expected: bool) -> None:
+    task = catalogue.find_task("cartpole")
+    settings = {} if rate is None else {"value.learning_rate": rate}
+    loop = Loop(catalogue.recipe_for("ppo", task, settings), task, seed=0, num_steps=30)
+    assert bool(raised_by("critic explains", alarms_of(loop, 30))) == expected
+
+
+@pytest.mark.parametrize(("cut", "expected"), [(0.9, 1), (0.4, 0)])
+def test_answers_cut_at_the_limit_are_reported(cut: float, expected: int) -> None:
+    guard = FewCut()
+    state, moment = guard.init(), gathered(torch.zeros(1, 1), -1.0, [0.0])
+    alarms = [alarm for _ in range(5) for alarm in guard.updated(replace(moment, metrics={"cut": cut}), state)]
+    assert len(alarms) == expected
+
+
+def test_an_untrained_policy_that_never_ends_its_answers_is_reported() -> None:
+    task = catalogue.find_task("addition-1")
+    recipe = recipes.rloo(LANGUAGE).set("rollout.num_starts", 3).set("actor.layers", 1)
+    found = raised_by("few cut", alarms_of(Loop(recipe, task, seed=0, num_steps=5), 5))
+    assert ["cut at the length limit for 5 steps" in alarm.message for alarm in found] == [True]
+
+
+def test_alarms_are_bounded_and_counted_beyond() -> None:
+    alarms = Alarms()
+    alarms.add(Alarm("a", f"number {place}") for place in range(1000))
+    alarms.add([Alarm("b", "once", stop=True)])
+    assert alarms.counts == {"a": 1000, "b": 1}
+    assert [alarm.message for alarm in alarms.kept][-3:] == ["number 998", "number 999", "once"]
+    assert len(alarms.kept) == alarms.most + 1
+    assert Alarms.of(alarms.snapshot()) == alarms

@@ -1,6 +1,6 @@
 """Every method: builds in each of its worlds, trains two steps, describes itself, and its exact claims hold.
 
-Two steps run in one world a method, that of its default task where it can be made small; with --all-worlds in each.
+Two steps run in one world a method, that of its default task where it can be made small; with --all-cases in each.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import pytest
 import torch
 
 from assay import recipes
+from assay.claims import probes
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.core.record import Scored
 from assay.core.settings import describe, settings
 from assay.core.slots import Scene
 from assay.engine import evaluation
@@ -24,6 +26,7 @@ from assay.parts.sources.relabelled import Relabelled
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, defaults_of
 from assay.runs import catalogue
 from assay.runs.plan import check_values
+from tests.methods.batches import empty
 
 METHODS = sorted(catalogue.methods())
 TASK_OF_WORLD = {
@@ -82,9 +85,9 @@ def worlds_of(name: str, everywhere: bool) -> list[str]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """One case a method, or one a world with --all-worlds."""
+    """One case a method, or one a world with --all-cases."""
     if {"name", "world"} <= set(metafunc.fixturenames):
-        everywhere = metafunc.config.getoption("--all-worlds")
+        everywhere = metafunc.config.getoption("--all-cases")
         cases = [(name, world) for name in METHODS for world in worlds_of(name, everywhere)]
         metafunc.parametrize(("name", "world"), cases)
 
@@ -157,7 +160,8 @@ def test_bodies_of_base_recipes_are_short() -> None:
                 assert body <= 26, f"{path.name}: {node.name} has {body} lines of body"
 
 
-POLICY_GRADIENTS = ["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "cispo", "ppo", "a2c", "dpo"]
+TOKEN_OBJECTIVES = ["rec", "nft", "clip-cov", "rover"]
+POLICY_GRADIENTS = ["reinforce", "rloo", "grpo", "dr_grpo", "dapo", "cispo", "ppo", "a2c", "dpo", *TOKEN_OBJECTIVES]
 
 
 @pytest.mark.parametrize("name", POLICY_GRADIENTS)
@@ -170,6 +174,27 @@ def test_finds_the_best_arm_of_a_bandit(name: str) -> None:
     assert float(probability) > 0.8
 
 
+@pytest.mark.parametrize("key", TOKEN_OBJECTIVES)
+def test_an_empty_mask_gives_no_step(key: str) -> None:
+    recipe = catalogue.methods()[key].recipe(LANGUAGE)
+    batch = recipe.credit[0](empty())
+    for part in recipe.credit[1:]:
+        batch = part(batch)
+    term = recipe.stages[0].objective[0]
+    batch = batch.add({"uniform_logp_old": torch.zeros_like(batch.logp)})
+    logits = torch.zeros(*batch.mask.shape, 7, dtype=torch.float64)
+    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits), {}))
+    assert float(loss.sum) == 0.0
+    assert int(loss.count) == 0
+
+
+@pytest.mark.parametrize("key", TOKEN_OBJECTIVES)
+def test_the_same_parts_serve_tokens_and_control(key: str) -> None:
+    recipe = catalogue.methods()[key].recipe
+    tokens, control = ([type(term) for term in recipe(world).stages[0].terms] for world in (LANGUAGE, CONTROL))
+    assert tokens == control
+
+
 def test_a_wrong_law_would_be_seen() -> None:
     """The best-arm test can fail: with learning rate 0 nothing is learnt."""
     task = catalogue.find_task("bandit")
@@ -179,13 +204,16 @@ def test_a_wrong_law_would_be_seen() -> None:
     assert float(loop.actor.body.table.detach().softmax(-1)[0, -1]) == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize(("name", "steps", "target"), [("ppo", 40, 200.0), ("bc", 40, 300.0)])
+@pytest.mark.parametrize(("name", "steps", "target"), [("ppo", 40, 200.0), ("bc", 20, 300.0)])
 def test_learns_to_balance_a_pole(name: str, steps: int, target: float) -> None:
+    """Two of three seeds reach the target; the third runs only where it decides."""
     task = catalogue.find_task("cartpole")
-    scores = []
+    scores: list[float] = []
     for seed in range(3):
         loop = Loop(catalogue.recipe_for(name, task, {}), task, seed=seed, num_steps=steps)
         for _ in range(steps):
             loop.step()
-        scores.append(evaluation.scores(loop.actor, task, num=10).mean())
-    assert sorted(scores)[1] > target, scores
+        scores.append(float(evaluation.scores(loop.actor, task, num=10).mean()))
+        if sum(score > target for score in scores) == 2:
+            return
+    pytest.fail(f"held-out returns {scores}: at least two must be above {target}")

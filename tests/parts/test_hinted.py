@@ -11,12 +11,15 @@ import torch
 from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.record import Origin
-from assay.core.slots import Scene
+from assay.core.slots import Scene, frame_of
 from assay.engine.loop import Loop
+from assay.methods.delethink.rollout import Chunks
+from assay.methods.rl_plus.rollout import WithDemonstrations
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.hinted import DemonstrationPrefix, Hinted
+from assay.parts.rollouts.narrowed import Narrowed
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
 
@@ -65,3 +68,11 @@ def test_rows_keep_their_log_probabilities_on_another_prompt() -> None:
 def test_a_task_without_prompts_is_refused() -> None:
     with pytest.raises(AssayError, match="no prompts to put a hint into"):
         Hinted().init(Scene(cartpole()))
+
+
+def test_a_rollout_around_another_keeps_its_starts_and_its_frame() -> None:
+    inner = Chunks(num_starts=5)
+    for around in (Hinted(inner), Narrowed(inner), WithDemonstrations(inner)):
+        assert around.num_starts == 5
+        assert frame_of(around) == inner.frame
+        assert frame_of(replace(around, gather=Episodes())) is None

@@ -137,6 +137,18 @@ def test_a_weighted_sum_by_hand() -> None:
     }  # fmt: skip
 
 
+def test_without_a_verifier_the_score_is_the_combined_reward() -> None:
+    """Lengths 1, 2 and a constant 3: 0.5 n + 2 * 3 added, 3 n multiplied; not the last component's 3."""
+    parts = {"length": FromFunction(length), "constant": FromFunction(lambda rows: [3.0] * len(rows))}
+    added = WeightedSum({"length": Weighted(parts["length"], 0.5), "constant": Weighted(parts["constant"], 2.0)})
+    for reward, expected in ((added, [6.5, 7.0]), (Product(parts), [3.0, 6.0]), (Gated(*parts.values()), [3.0, 3.0])):
+        rewarded, _ = outcome_of(reward, [1, 1], ["2", "33"])
+        assert row_totals(rewarded) == expected
+        assert rewarded.column("score").tolist() == expected
+    rewarded, _ = outcome_of(WeightedSum({"inner": Weighted(Product({"right": Verifier()}), 5.0)}), [1, 1], ["2", "33"])
+    assert rewarded.column("score").tolist() == [1.0, 0.0], "a verifier further inside counts too"
+
+
 def test_no_component_sees_the_reward_of_another() -> None:
     @dataclass(frozen=True)
     class Doubles(Reward):

@@ -55,6 +55,12 @@ def group_mean(experience: Experience, there: Tensor) -> Tensor:
     return (outcome - mean).unsqueeze(1) * experience.mask
 
 
+def batch_mean(experience: Experience) -> Tensor:
+    """Outcome minus the mean of all rows with a decision, whatever their group."""
+    outcome, there = groups.outcome(experience).detach(), experience.mask.any(1)
+    return (outcome - outcome[there].mean()).unsqueeze(1) * experience.mask
+
+
 def row_deviation(experience: Experience) -> Tensor:
     """Standard deviation of the outcomes of each row's group, faulty rows included."""
     outcome, label = groups.outcome(experience).detach(), row_group(experience)
@@ -93,6 +99,7 @@ BROKEN: dict[str, Toy] = {
     "finite": Toy(by_deviation),
     "masked": Toy(lambda experience: groups.outcome(experience).detach().unsqueeze(1).expand_as(experience.reward)),
     "absent": Toy(lambda experience: group_mean(experience, torch.ones(len(experience), dtype=torch.bool))),
+    "groups_apart": Toy(lambda experience: batch_mean(experience)),
     "centred": Toy(good, centred=True),
     "episodes": Toy(lambda experience: group_mean(experience, experience.mask.any(1))),
     "ends": Toy(always_bootstraps),
@@ -113,7 +120,7 @@ def test_law_catches_a_broken_credit(law: str) -> None:
 
 def test_every_law_of_credit_is_shown_to_fail() -> None:
     assert not_covered(CREDIT, BROKEN) == set()
-    assert not_covered(PREPARE, (), EVERY) == set()
+    assert not_covered(PREPARE, ("groups_apart",), EVERY) == set()
 
 
 def test_a_good_credit_obeys_every_law() -> None:
@@ -160,11 +167,12 @@ class Keep(Select):
 
 
 SELECTIONS = {
-    "selection": Keep(lambda experience: torch.arange(len(experience)) % 2 == 0),
+    "permutation": Keep(lambda experience: torch.arange(len(experience)) % 2 == 0),
     "absent_rows": Keep(lambda experience: row_deviation(experience) > 1e-6),
     "whole_episodes": Keep(
         lambda experience: groups.differs(groups.outcome(experience), groups.row_groups(experience))
     ),
+    "groups_kept_apart": Keep(lambda experience: batch_mean(experience).abs().sum(1) > 0.1),
 }
 
 
@@ -174,7 +182,7 @@ def test_law_catches_a_broken_selection(law: str) -> None:
 
 
 def test_every_law_of_selections_is_shown_to_fail() -> None:
-    assert not_covered(SELECT, SELECTIONS) == set()
+    assert not_covered(SELECT, SELECTIONS, EVERY) == set()
 
 
 def test_a_selection_returns_the_rows_that_it_keeps() -> None:

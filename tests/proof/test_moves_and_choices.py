@@ -220,6 +220,21 @@ def test_laws_catch_broken_choices() -> None:
     assert [one for one in check_choice(Scaled()) if not one.held] == []
 
 
+def test_choices_that_crash_are_caught_and_those_that_refuse_are_left_out() -> None:
+    @dataclass(frozen=True)
+    class Crashes(Choice):
+        error: type[Exception] = IndexError
+
+        def __call__(self, number: Tensor) -> Tensor:
+            raise self.error("row 7 is out of bounds")
+
+    for law in ("repeats", "unmodified"):
+        for error in (IndexError, LookupError, RuntimeError):
+            assert "row 7 is out of bounds" in finding(CHOICE, law, Crashes(error)).detail
+            assert not finding(CHOICE, law, Crashes(error)).held
+        assert finding(CHOICE, law, Crashes(AssayError)).held
+
+
 def test_choices_that_are_not_equal_to_their_copies_are_caught() -> None:
     @dataclass(frozen=True, eq=False)
     class Alone(Choice):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from typing import Any
 
 import numpy as np
@@ -11,8 +13,9 @@ import pytest
 import torch
 
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene
-from assay.parts.rewards.function import FromFunction
+from assay.core.slots import Reward, Scene, TextTask
+from assay.parts.rewards.combine import StandardisedInGroup, Weighted, WeightedSum
+from assay.parts.rewards.function import FromFunction, on_last_decision
 from assay.proof.laws.reward import REWARD, REWARD_FUNCTION, RewardFunction, check_reward
 from assay.tasks.control.cartpole import cartpole
 from tests.proof.breaking import assert_caught, not_covered
@@ -39,6 +42,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "same_again": lambda rows: torch.rand(len(rows)).tolist(),
     "order": position,
     "rows_kept": changing,
+    "alone": lambda rows: [one - sum(good(rows)) / len(rows) for one in good(rows)],
+    "shotgun": lambda rows: [float(row["answer"] in row["completion"]) for row in rows],
 }
 
 
@@ -123,12 +128,20 @@ class Toy(Reward):
             reward = reward * torch.rand(())
         if self.mistake == "unmodified":
             experience.reward.zero_()
-        if self.mistake == "rows_and_padding":
+        if self.mistake == "padding":
             reward = reward / experience.num_columns
+        if self.mistake == "permutation":
+            reward = reward * torch.arange(len(experience)).unsqueeze(1)
+        if self.mistake == "alone_in_batch":
+            reward = reward - experience.reward.mean() * experience.mask
+        if self.mistake == "shotgun_of_text":
+            assert isinstance(scene.task, TextTask)
+            found = [float(row["answer"] in row["completion"]) for row in scene.task.texts(experience, 0)]
+            return on_last_decision(experience, torch.tensor(found))
         return replace(experience, reward=reward)
 
 
-PARTS = ("rewards", "repeats", "unmodified", "rows_and_padding")
+PARTS = ("rewards", "repeats", "unmodified", "padding", "permutation", "alone_in_batch", "shotgun_of_text")
 
 
 @pytest.mark.parametrize("law", PARTS)
@@ -144,3 +157,54 @@ def test_every_law_of_rewards_is_shown_to_fail() -> None:
 def test_a_reward_can_be_checked_on_one_task() -> None:
     reward = FromFunction(lambda rows: [row["return"] for row in rows])
     assert [one for one in check_reward(reward, cartpole()) if not one.held] == []
+
+
+def test_a_function_may_compare_the_completions_of_a_prompt_and_no_others() -> None:
+    def above_others(rows: Rows) -> list[float]:
+        mine = [good([other for other in rows if other["prompt"] == row["prompt"]]) for row in rows]
+        return [one - sum(group) / len(group) for one, group in zip(good(rows), mine, strict=True)]
+
+    assert [one.law for one in check_reward(above_others) if not one.held] == ["alone"]
+    above_others.compares_group = True  # type: ignore[attr-defined]
+    assert [one for one in check_reward(above_others) if not one.held] == []
+
+
+def test_a_part_that_compares_a_group_says_so_wherever_it_stands() -> None:
+    assert [
+        one for one in check_reward(WeightedSum({"relative": Weighted(StandardisedInGroup())})) if not one.held
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda rows: [float(row["answer"] in row["completion"].split()) for row in rows],
+        lambda rows: [float(f"\\boxed{{{row['answer']}}}" in row["completion"]) for row in rows],
+        lambda completions, answers: [1.0 if b in a else -0.5 for a, b in zip(completions, answers, strict=True)],
+    ],
+    ids=["words", "boxed", "lists"],
+)
+def test_a_reward_that_a_list_of_candidates_wins_is_caught(function: Callable[..., Any]) -> None:
+    assert [one.law for one in check_reward(function) if not one.held] == ["shotgun"]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda rows: [float((row["completion"].split() or [""])[-1] == row["answer"]) for row in rows],
+        lambda rows: [float(re.findall(r"boxed{(.*?)}", row["completion"])[-1:] == [row["answer"]]) for row in rows],
+        lambda rows: [SequenceMatcher(None, row["completion"], row["answer"]).ratio() for row in rows],
+        lambda rows: [0.1 * len(row["completion"].split()) for row in rows],
+    ],
+    ids=["last word", "last box", "likeness", "length"],
+)
+def test_a_reward_that_reads_one_answer_holds(function: Callable[..., Any]) -> None:
+    assert [one for one in check_reward(function) if not one.held] == []
+
+
+def test_a_reward_may_declare_that_lists_are_paid() -> None:
+    def recall(rows: Rows) -> list[float]:
+        return [float(row["answer"] in row["completion"]) for row in rows]
+
+    recall.breaks = {"shotgun": "recall of one fact, length is paid elsewhere"}  # type: ignore[attr-defined]
+    assert [one for one in check_reward(recall) if not one.held] == []

@@ -100,7 +100,48 @@ BROKEN: dict[str, Toy] = {
     "zero_credit": Toy(lambda batch, view: -view.scored.logp * batch.mask),
     "recorded": Toy(lambda batch, view: -advantage(batch) * (view.scored.logp - batch.logp).exp() * batch.mask),
     "first_order": Toy(lambda batch, view: 2 * good(batch, view), first_order=True),
+    "old_policy": Toy(
+        lambda batch, view: Loss(
+            (-advantage(batch) * (view.scored.logp - view.scored.logp.detach()).exp() * batch.mask).sum(),
+            decisions(batch),
+            {"ratio": (decisions(batch), decisions(batch))},
+        )
+    ),
+    "clipped": Toy(lambda batch, view: -torch.maximum(*surrogates(batch, view)) * batch.mask),
+    "reference": Toy(lambda batch, view: good(batch, view) - 0.1 * k3(batch, view)),
+    "entropy": Toy(
+        lambda batch, view: good(batch, view) + 0.1 * view.scored.entropy * batch.mask,
+        needs=frozenset({LOGP, Need.ENTROPY}),
+    ),
 }
+SOUND: dict[str, Toy] = {
+    "PPO's clip": Toy(lambda batch, view: -torch.minimum(*surrogates(batch, view)) * batch.mask, first_order=True),
+    "a clip, KL to the reference inside": Toy(
+        lambda batch, view: -torch.minimum(*surrogates(batch, view)) * batch.mask + 0.1 * k3(batch, view)
+    ),
+    "both sides masked": Toy(
+        lambda batch, view: -advantage(batch) * ratio(batch, view) * batch.mask * (ratio(batch, view) - 1).abs().le(0.2)
+    ),
+    "an entropy bonus inside": Toy(
+        lambda batch, view: good(batch, view) - 0.1 * view.scored.entropy * batch.mask,
+        needs=frozenset({LOGP, Need.ENTROPY}),
+    ),
+}
+
+
+def k3(batch: Experience, view: Any) -> Tensor:
+    away = (batch.column("logp_ref").detach() - view.scored.logp) * batch.mask
+    return away.exp() - away - 1.0
+
+
+def surrogates(batch: Experience, view: Any) -> tuple[Tensor, Tensor]:
+    plain = ratio(batch, view)
+    return plain * advantage(batch), plain.clamp(0.8, 1.2) * advantage(batch)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_objectives_of_other_forms_obey_every_law(name: str) -> None:
+    assert [one for one in check_objective(SOUND[name]) if not one.held] == []
 
 
 def broken(batch: Experience, view: Any) -> Tensor:
@@ -193,7 +234,31 @@ def k1(batch: Experience, view: Any) -> Tensor:
 REGULARIZERS = {
     "policy_only": Toy(lambda batch, view: ((view.scored.logp - batch.column("logp_ref")) * batch.mask).square()),
     "divergence": Toy(k1, divergence=True),
+    "reference": Toy(lambda batch, view: -k1(batch, view).square()),
+    "entropy": Toy(lambda batch, view: view.scored.entropy * batch.mask, needs=frozenset({LOGP, Need.ENTROPY})),
 }
+
+
+@dataclass(frozen=True)
+class Bonus(Toy):
+    """A bonus of its own making."""
+
+    bonus: bool = True
+
+
+def spread(batch: Experience, view: Any) -> Tensor:
+    log_prob = view.scored.logits.log_softmax(-1)
+    return -(log_prob.exp() * log_prob).sum(-1) * batch.mask
+
+
+@pytest.mark.parametrize(
+    ("sign", "words"), [(-1.0, None), (1.0, "a bonus is subtracted"), (0.0, "no decision's entropy")]
+)
+def test_a_bonus_by_its_own_logits_must_raise_entropy(sign: float, words: str | None) -> None:
+    part = Bonus(lambda batch, view: sign * spread(batch, view), needs=frozenset({LOGP, Need.LOGITS}))
+    found = finding(REGULARIZER, "entropy", part)
+    assert found.held == (words is None)
+    assert words is None or words in found.detail
 
 
 @pytest.mark.parametrize("law", REGULARIZERS)

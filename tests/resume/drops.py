@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from assay.core import store
+from assay.engine.alarms import Alarms
 from assay.engine.loop import Loop
 from assay.runs.folder import METRICS, SAMPLES
 from assay.runs.plan import Plan
@@ -98,7 +99,7 @@ def changed(tree: Any, path: tuple[str, ...], new: Any) -> Any:
 def before_the_run(plan: Plan) -> dict[str, Any]:
     """The tree of a run that has done nothing."""
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
-    return {"loop": loop.snapshot(), "journal": {METRICS: 0, SAMPLES: 0}, "scores": {}, "alarms": []}
+    return {"loop": loop.snapshot(), "journal": {METRICS: 0, SAMPLES: 0}, "scores": {}, "alarms": Alarms().snapshot()}
 
 
 def noticed(untouched: Reference, copy: Path, folder: Path, path: tuple[str, ...], value: Any) -> str:

@@ -15,6 +15,7 @@ import pytest
 
 from assay.app.report import comparison as shown
 from assay.core.errors import AssayError
+from assay.evidence.sequential import SequentialTest
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
 from assay.runs.jobs import Failure, Job, Result, result_of, run_jobs
@@ -225,11 +226,12 @@ def test_a_corrupt_journal_is_one_sentence(tmp_path: Path) -> None:
 
 
 def test_the_sequential_test_chooses_the_number_of_seeds(tmp_path: Path) -> None:
-    outcome = comparison.run(setup(tmp_path / "c", ("rloo", "rloo"), seeds=None))
+    test = SequentialTest(size=2, interims=2)
+    outcome = comparison.run(setup(tmp_path / "c", ("rloo", "rloo"), seeds=None, test=test))
     assert outcome.decision is not None
     assert outcome.decision.finished
     assert [each["verdict"] for each in comparison.decided(outcome.decision)] == ["equal"]
-    assert len(outcome.of("rloo")) == outcome.setup.test.size * outcome.setup.test.interims
+    assert len(outcome.of("rloo")) == test.size * test.interims
 
 
 PARENT = """
@@ -238,7 +240,7 @@ from pathlib import Path
 from assay.runs import comparison
 if __name__ == "__main__":
     arms = comparison.parsed_arms(["rloo", "reinforce"])
-    comparison.run(comparison.Setup(arms, ("bandit",), Path(sys.argv[1]), 2, {"steps": 400}))
+    comparison.run(comparison.Setup(arms, ("bandit",), Path(sys.argv[1]), 2, {"steps": 150}))
 """
 
 
@@ -254,8 +256,8 @@ def test_a_killed_comparison_leaves_no_orphans_and_goes_on_to_the_same_end(tmp_p
         time.sleep(0.05)
     parent.kill()
     parent.wait()
-    subprocess.run(command, cwd=CHECKOUT, check=True, timeout=300)
-    subprocess.run([*command[:-1], str(tmp_path / "whole")], cwd=CHECKOUT, check=True, timeout=300)
+    for name in ("cut", "whole"):
+        comparison.run(setup(tmp_path / name, ("rloo", "reinforce"), options={"steps": 150}))
     cut, whole = (json.loads((tmp_path / name / "comparison.json").read_text()) for name in ("cut", "whole"))
     assert [run["score"] for run in cut["runs"]] == [run["score"] for run in whole["runs"]]
     assert len(cut["runs"]) == 4

@@ -30,8 +30,10 @@ from assay.core.slots.policies import Certificate, Choice, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     CostlyTask,
+    CountedTask,
     DemonstratedTask,
     GameTask,
+    LoggedTask,
     PairedTask,
     PresetTask,
     PromptedTask,
@@ -82,6 +84,7 @@ __all__ = [
     "Choice",
     "Constraint",
     "CostlyTask",
+    "CountedTask",
     "Credit",
     "CriticHead",
     "CriticLoss",
@@ -95,6 +98,7 @@ __all__ = [
     "Grower",
     "Grown",
     "Layered",
+    "LoggedTask",
     "ModelSpec",
     "Models",
     "Objective",

@@ -132,6 +132,28 @@ class RoamingTask(Task, Protocol):
 
 
 @runtime_checkable
+class LoggedTask(Task, Protocol):
+    """A task with an offline dataset of its own, another one for each run seed, so that results over seeds contain the
+    variance of the data.
+
+    Law: equal draws give equal datasets.
+    """
+
+    @property
+    def logged(self) -> Callable[[Draw], Experience] | None:
+        """The episodes of the dataset of a draw, or None if the task has no dataset."""
+
+
+@runtime_checkable
+class CountedTask(Task, Protocol):
+    """A task that says on how many held-out starts a policy is evaluated."""
+
+    @property
+    def num_held_out(self) -> int:
+        """The number of held-out starts of one evaluation."""
+
+
+@runtime_checkable
 class CostlyTask(Task, Protocol):
     """A task with a scripted policy that ignores costs, in addition to a cautious expert."""
 

@@ -47,7 +47,9 @@ class Objective(Term, Protocol):
     """The loss that improves the actor.
 
     Laws: zero credit gives zero gradient; no gradient into old or reference log-probabilities; at ratio one its
-    gradient equals REINFORCE's where it declares `first_order`; masked decisions carry no gradient.
+    gradient equals REINFORCE's where it declares `first_order`; masked decisions carry no gradient; with a ratio it
+    changes with the recorded log-probabilities; where it clips, a gain already taken has no gradient; a KL term inside
+    it pulls towards the reference; more entropy never increases it.
     """
 
     slot: ClassVar[str] = "objective"
@@ -56,7 +58,8 @@ class Objective(Term, Protocol):
 class Regularizer(Term, Protocol):
     """An extra loss: KL, entropy, smoothness, behaviour.
 
-    Laws: gradient only into the policy; where it declares `divergence`: not negative, and zero at the reference.
+    Laws: gradient only into the policy; where it declares `divergence`: not negative, zero at the reference; it pulls
+    towards the reference; more entropy never increases it (declare `bonus` where the entropy is its own).
     """
 
     slot: ClassVar[str] = "regularizer"

@@ -54,7 +54,8 @@ class Reward(Transform, Protocol):
     """Computes the rewards (and costs) of a batch; sees whole groups.
 
     Laws: finite; the same decisions get the same reward unless it declares `stochastic`; one number for each decision;
-    an infrastructure fault is never a number.
+    no row depends on other rows, or, where it declares `compares_group`, on other groups; the right answer beats a list
+    of all candidates; an infrastructure fault is never a number.
     """
 
     slot: ClassVar[str] = "reward"
@@ -63,8 +64,8 @@ class Reward(Transform, Protocol):
 class Select(Transform, Protocol):
     """Keeps some of the fresh sequences; the loop gathers again while too few are kept (dynamic sampling, rejection).
 
-    `apply` returns the rows that are kept. Law: the rows of an episode, those of all players, are kept or dropped
-    together.
+    `apply` returns the rows that are kept. Laws: the rows of an episode, those of all players, are kept or dropped
+    together; whether a group is kept does not depend on the others.
     """
 
     slot: ClassVar[str] = "select"
@@ -83,8 +84,8 @@ class Prepare(Transform, Protocol):
 class Credit(Transform, Protocol):
     """Computes which decision earned the reward: writes `advantage` [B, T], and `return` where a critic learns it.
 
-    Laws: shape [B, T]; zero where masked; no gradient; finite for a group of one and for equal rewards; sums to zero
-    in each group where it declares `centred`.
+    Laws: shape [B, T]; zero where masked; no gradient; finite for a group of one and for equal rewards; independent of
+    other groups; sums to zero in each group where it declares `centred`.
     """
 
     slot: ClassVar[str] = "credit"

@@ -73,7 +73,7 @@ class StackedLoop:
                 self.gone.add(place)
                 continue
             step = steps[place] = Step(progress, seconds={"update": seconds})
-            loop.finish(recipe, step, averages(sums[place]), self.engine.updates, leaks=leaks)
+            loop.finish(recipe, step, averages(sums[place]), self.engine.updates, leaks=leaks, tried=len(updates))
         return steps
 
     def batches(self, recipe: Recipe, place: int, feed: Feed, draw: Draw) -> Iterator[Experience]:

@@ -16,7 +16,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe, Stage
-from assay.parts.credit.players import AlignAdvantages, LeaveOneOutToGo
+from assay.methods.advantage_alignment_llm.credit import AlignAdvantages, LeaveOneOutToGo
 from assay.parts.credit.temporal import Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust

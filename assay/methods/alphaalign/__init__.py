@@ -15,11 +15,10 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.alphaalign import claims
+from assay.methods.alphaalign.parts import Floored, Jittered, Says
 from assay.parts.rewards.combine import Product, StandardisedInGroup, Weighted, WeightedSum
 from assay.parts.rewards.labels import ByLabel
-from assay.parts.rewards.noisy import Jittered
-from assay.parts.rewards.scaled import Floored
-from assay.parts.rewards.text import Matches, Says
+from assay.parts.rewards.text import Matches
 from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.tasks.language import refusing
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from assay.core.record import Experience
+from assay.parts.credit.neighbours import decision_after, decision_before
 
 
 def turn_begins(experience: Experience) -> Tensor:
@@ -18,21 +19,15 @@ def turn_begins(experience: Experience) -> Tensor:
     mask, turn = experience.mask, experience.turn
     if turn is None:
         return mask
-    column = torch.arange(mask.shape[1], device=mask.device)
-    last = torch.where(mask, column, -1).cummax(1).values
-    before = pad(last[:, :-1], (1, 0), value=-1)
-    place = before.clamp(min=0)
+    there, place = decision_before(mask)
     is_over = (experience.terminal | experience.truncated).gather(1, place)
-    return mask & ~((before >= 0) & ~is_over & (turn.gather(1, place) == turn))
+    return mask & ~(there & ~is_over & (turn.gather(1, place) == turn))
 
 
 def turn_ends(experience: Experience) -> Tensor:
     """Marks the last decision of each turn, bool [B, T]."""
     mask, begins = experience.mask, turn_begins(experience)
-    column = torch.arange(mask.shape[1], device=mask.device)
-    here = torch.where(mask, column, len(column)).flip(1).cummin(1).values.flip(1)
-    following = pad(here[:, 1:], (0, 1), value=len(column))
-    return mask & pad(begins, (0, 1), value=True).gather(1, following)
+    return mask & pad(begins, (0, 1), value=True).gather(1, decision_after(mask))
 
 
 def over_turn(values_BT: Tensor, experience: Experience) -> Tensor:

@@ -16,10 +16,10 @@ from assay.claims import probes
 from assay.claims.claim import Average, Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance
+from assay.methods.clip_cov.regularizers import KlWhereMarked
 from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Unclipped
-from assay.parts.regularizers.behaviour import KlWhereMarked
 from assay.parts.regularizers.divergence import EntropyBonus
 from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 

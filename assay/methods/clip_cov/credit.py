@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Draw, Experience, Need, State
+from assay.core.record import Draw, Experience, State
 from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import random
 
@@ -63,7 +63,7 @@ class DropHighCovariance(Credit):
     share: float = 2e-4
     low: float = 1.0
     high: float = 5.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage", "dropped")
@@ -86,7 +86,7 @@ class MarkHighCovariance(Prepare):
     """
 
     share: float = 2e-4
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the covariance and the share are those of the whole batch"}
     writes: ClassVar[tuple[str, ...]] = ("high_covariance",)
 
     @torch.no_grad()

@@ -27,7 +27,7 @@ XQL = ImplicitMaximum(ReverseKl(), level=0.5, clip=7.0)
 def f_dvl(world: Defaults = CONTROL, maximum: ImplicitMaximum = ImplicitMaximum(), reward_scale: float = 1.0) -> Recipe:
     """f-DVL (arXiv:2302.08560): an implicit maximum of Q, one-step targets, advantage-weighted regression.
 
-    `reward_scale` multiplies rewards and everything in reward units: sharpness, and the step size of tables.
+    `reward_scale` multiplies rewards and everything in reward units: inverse temperature, and the step size of tables.
     """
     settings = world.offline
     critic = Adam(0.05 * reward_scale, clip_norm=0.0) if world.tabular else settings.optimizer

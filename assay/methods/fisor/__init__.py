@@ -68,7 +68,7 @@ METHOD = Method(
         "a truncated episode bootstraps; the authors treat time limits as ends, which makes doomed states look safe",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",
         "harm 5 and discount 0.9: violations are seen 17 decisions ahead; the authors' 25 and 0.99 see 324",
-        "sharpness 10 on unscaled rewards, not 3; plain perceptrons; a native point and scripted data, not DSRL",
+        "inverse temperature 10 on unscaled rewards, not 3; plain perceptrons; a native point, scripted data, not DSRL",
         "candidates of harm below -0.9 (-1 is no harm) count as equal: the authors' minimum picks the critic's noise",
         "means of denoising steps are clipped, not the points; without random numbers candidates hash the observation",
     ),

@@ -48,7 +48,7 @@ def fisor(world: Defaults = CONTINUOUS, num: int = 16) -> Recipe:
         },
         source=MIXED,
         stages=(
-            Stage("actor", trains=("actor",), objective=(Denoising(Feasible(sharpness=10.0)),), optimizer=STEP),
+            Stage("actor", trains=("actor",), objective=(Denoising(Feasible(10.0)),), optimizer=STEP),
             Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.9), OfState()),), optimizer=STEP),
             Stage("q", trains=("q",), critic=(Td(NextValue(0.95)),), optimizer=STEP),
             Stage("harm", trains=("harm",), critic=(least_harm(),), optimizer=STEP),

@@ -18,14 +18,14 @@ from assay.parts.objectives.weighted import exponential_weight
 class Feasible(Weight):
     """Weights by reward among safe decisions, and by least harm where no decision is safe.
 
-        V_h(s) <= 0:  [Q_h(s, a) <= 0] * min(exp(sharpness * (Q(s, a) - V(s))), limit)
+        V_h(s) <= 0:  [Q_h(s, a) <= 0] * min(exp(beta * (Q(s, a) - V(s))), limit),  beta = inverse_temperature
         else:         min(exp(caution * (V_h(s) - Q_h(s, a))), harm_limit)
 
     FISOR (arXiv:2401.10700). Q = min_i, Q_h = max_i; `gain` and `harm` name the critics (Q, V) and (Q_h, V_h).
     Degenerate: a safe state without a safe recorded decision has weight 0.
     """
 
-    sharpness: float = 3.0
+    inverse_temperature: float = 3.0
     caution: float = 5.0
     limit: float = 100.0
     harm_limit: float = 150.0
@@ -38,6 +38,6 @@ class Feasible(Weight):
         (q, value), (harm_q, harm) = ([view.model(name) for name in pair] for pair in (self.gain, self.harm))
         worst, least_worst = harm_q(context, action).amax(0), harm(context)
         gain = q(context, action).amin(0) - value(context)
-        safe = exponential_weight(gain, self.sharpness, self.limit) * (worst <= 0)
+        safe = exponential_weight(gain, self.inverse_temperature, self.limit) * (worst <= 0)
         least = exponential_weight(least_worst - worst, self.caution, self.harm_limit)
         return torch.where(least_worst <= 0, safe, least)

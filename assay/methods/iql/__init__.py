@@ -1,7 +1,7 @@
 """iql: an implicit maximum over recorded actions by expectile regression, then advantage-weighted cloning.
 
     V loss = |level - 1(u < 0)| u^2,  u = min_i Q'_i(s, a) - V(s);   Q loss = (r + discount V(s') - Q(s, a))^2 / 2
-    actor loss = -min(exp(sharpness (min_i Q'_i - V)), 100) log pi(a|s)
+    actor loss = -min(exp(beta (min_i Q'_i - V)), 100) log pi(a|s)
 
 Kostrikov et al. 2022. Actions outside the data are never evaluated; level 1/2 gives the behaviour policy's value.
 """
@@ -52,6 +52,6 @@ METHOD = Method(
         Exact("level 0.9 of 0, 1, 2 is 19 / 11", lambda: slope(0.9, 19 / 11), equals=0.0),
         Exact("level 1 is the maximum: no pull there", lambda: slope(1.0, 2.0), equals=0.0),
         Measured("from random walks it finds the way, cloning does not", "gridworld", iql(TABLE, RANDOM),
-                 iql(TABLE, RANDOM, sharpness=0.0), seeds=5, minutes=1.0, steps=120),
+                 iql(TABLE, RANDOM, inverse_temperature=0.0), seeds=5, minutes=1.0, steps=120),
     ),
 )  # fmt: skip

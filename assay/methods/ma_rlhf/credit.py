@@ -16,14 +16,7 @@ from torch.nn.functional import pad
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Credit, Prepare, Scene
 from assay.ops import returns
-
-
-def decision_before(mask_BT: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns (whether the row has an earlier decision, that decision's column or 0), both [B, T]."""
-    column = torch.arange(mask_BT.shape[1], device=mask_BT.device)
-    last = torch.where(mask_BT, column, -1).cummax(1).values
-    before = pad(last[:, :-1], (1, 0), value=-1)
-    return before >= 0, before.clamp(min=0)
+from assay.parts.credit.neighbours import decision_after, decision_before
 
 
 def segment_begins(experience: Experience, goes_on_BT: Tensor) -> Tensor:
@@ -44,7 +37,6 @@ class Spans(Prepare):
     """
 
     length: int = 5
-    needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -102,9 +94,7 @@ class SegmentGae(Credit):
         after, goes_on = returns.following_value(value, mask, experience.terminal, experience.truncated)
         begins = segment_begins(experience, goes_on)
         column = torch.arange(mask.shape[1], device=mask.device)
-        here = torch.where(mask, column, len(column)).flip(1).cummin(1).values.flip(1)
-        following = pad(here[:, 1:], (0, 1), value=len(column))
-        leaves = pad(begins, (0, 1)).gather(1, following)
+        leaves = pad(begins, (0, 1)).gather(1, decision_after(mask))
         trace = goes_on * torch.where(leaves, value.new_tensor(self.gae_lambda), value.new_tensor(1.0))
         delta = experience.reward + self.discount * after - value
         own = returns.accumulate(delta, self.discount, mask, trace)

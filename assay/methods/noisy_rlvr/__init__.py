@@ -16,9 +16,8 @@ from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.noisy_rlvr import claims
-from assay.methods.noisy_rlvr.parts import Backward, Forward
+from assay.methods.noisy_rlvr.parts import Backward, ByLabelRates, Forward, NoisyChannel, Rates
 from assay.parts.credit.outcome import LeaveOneOut, NoBaseline, OutcomeCredit
-from assay.parts.rewards.noisy import ByLabelRates, NoisyChannel, Rates
 from assay.recipes.defaults import LANGUAGE, Defaults
 
 EVERYWHERE = {"": Rates(0.1, 0.2)}

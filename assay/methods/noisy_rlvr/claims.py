@@ -11,8 +11,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.slots import ALONE, Scene
 from assay.core.verifier import Verifier
-from assay.methods.noisy_rlvr.parts import Backward, Forward
-from assay.parts.rewards.noisy import NoisyChannel
+from assay.methods.noisy_rlvr.parts import Backward, Forward, NoisyChannel
 from assay.parts.rewards.text import Matches
 from assay.tasks.language.mixture import easy_and_hard
 

@@ -16,8 +16,8 @@ from assay.claims.claim import Average, Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.open_rs import claims
+from assay.methods.open_rs.parts import CosineLength
 from assay.parts.rewards.combine import Weighted, WeightedSum
-from assay.parts.rewards.lengths import CosineLength
 from assay.parts.rewards.text import Matches
 from assay.recipes.defaults import LANGUAGE, Defaults
 

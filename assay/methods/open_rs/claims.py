@@ -7,11 +7,12 @@ import torch
 from assay.claims import probes
 from assay.core.recipe import Recipe
 from assay.core.slots import Scene
+from assay.methods.open_rs.parts import CosineLength
 from assay.parts.rewards.combine import WeightedSum
-from assay.parts.rewards.lengths import CosineLength
 from assay.tasks.language.thinking import thinking
 
 TASK = thinking()
+ANSWER = TASK.items_of(torch.tensor([0]), 0)[0].answer
 LENGTHS = torch.tensor([0, 1792, 3584])
 
 
@@ -47,8 +48,7 @@ def least_lead_of_right(ours: Recipe) -> torch.Tensor:
 
 def distance_from_formula(ours: Recipe) -> float:
     """Right with 0 and 4 steps, wrong, two tags, right but cut, no tag, fault; the end token is counted."""
-    answer = TASK.items_of(torch.tensor([0]), 0)[0].answer
-    said = [f";{answer}", f"....;{answer}", "..;a", f";;{answer}", f"..;{answer}", "abc", f";{answer}"]
+    said = [f";{ANSWER}", f"....;{ANSWER}", "..;a", f";;{ANSWER}", f"..;{ANSWER}", "abc", f";{ANSWER}"]
     rows = probes.completed(TASK, said, [0] * 7, cut=[4], faults=[6])
     rewarded = ours.rewards[0](rows, Scene(TASK))
     found = rewarded.reward.sum(1).tolist()
@@ -66,8 +66,7 @@ def distance_from_formula(ours: Recipe) -> float:
 
 def lead_of_short(ours: Recipe) -> torch.Tensor:
     """Advantage of the shortest of four right answers minus that of the longest."""
-    answer = TASK.items_of(torch.tensor([0]), 0)[0].answer
-    rows = probes.completed(TASK, [f"{'.' * num};{answer}" for num in (0, 2, 4, 6)], [0] * 4)
+    rows = probes.completed(TASK, [f"{'.' * num};{ANSWER}" for num in (0, 2, 4, 6)], [0] * 4)
     credited = probes.credited(ours, ours.rewards[0](rows, Scene(TASK)))
     advantage = credited.column("advantage").sum(1) / credited.mask.sum(1)
     return advantage[0] - advantage[-1]

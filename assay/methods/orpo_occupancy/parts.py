@@ -6,7 +6,7 @@ reward <- proxy - clip(weight * D, limit),   d = log(mu_pi / mu_base)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -136,6 +136,7 @@ class OccupancyPenalty(Reward):
     divergence: Divergence = RootChiSquare()
     weight: float = 0.1
     limit: float = 10.0
+    breaks: ClassVar[dict[str, str]] = {"alone_in_batch": "the occupancy is that of the whole batch"}
 
     @property
     def models(self) -> tuple[str, ...]:

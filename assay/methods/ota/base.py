@@ -7,12 +7,13 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.methods.ota.fits import ExpectileByTarget
+from assay.methods.ota.goals import Ahead
 from assay.methods.ota.models import GoalValue, Hierarchical
 from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal
 from assay.models.model import Critic, Policy
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
-from assay.parts.sources.relabelled import Ahead, Mixed, Relabelled
+from assay.parts.sources.relabelled import Mixed, Relabelled
 from assay.parts.targets.one_step import NextValue
 from assay.recipes.defaults import CONTROL, Defaults
 

@@ -26,13 +26,13 @@ def gains(batch: Experience, view: View, critic: str) -> Tensor:
 
 @dataclass(frozen=True)
 class TowardsSubgoal(OverTransitions, Objective):
-    """-min(exp(sharpness * A), limit) * log low(a | s, phi(s, g)),  A = V(s', g) - V(s, g): HIQL's low level.
+    """-min(exp(beta * A), limit) * log low(a | s, phi(s, g)),  A = V(s', g) - V(s, g): HIQL's low level.
 
     phi is that of `critic` and gets no gradient. Assumes rows with the subgoal as goal and a jump of one step.
-    sharpness 0 is behaviour cloning.
+    beta is `inverse_temperature`; 0 is behaviour cloning.
     """
 
-    sharpness: float = 3.0
+    inverse_temperature: float = 3.0
     limit: float = 100.0
     critic: str = model_name("value")
     actor: str = model_name("actor")
@@ -45,21 +45,21 @@ class TowardsSubgoal(OverTransitions, Objective):
         with torch.no_grad():
             subgoal = view.model(self.critic).represent(now.context)
         logp = view.model(self.actor).score_towards(now, subgoal, frozenset({Need.LOGP})).logp
-        weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
+        weight = exponential_weight(gain, self.inverse_temperature, self.limit) * now.weight
         return Loss(-(weight * logp).sum(), self.count(batch), {"gain": ((gain * now.weight).sum(), now.num_decisions)})
 
 
 @dataclass(frozen=True)
 class ProposeSubgoal(OverTransitions, Objective):
-    """-min(exp(sharpness * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high
+    """-min(exp(beta * A), limit) * log N(phi(s, s'); mean(s, g), 1),  A = V_h(s', g) - V_h(s, g): the high
     level, without the normal's constant.
 
     Rows jump k steps to s', whose position in goal space is `achieved`; phi is that of the model `phi`, V_h that of
-    `critic`. sharpness 0 clones the subgoals of the data. If distances are known, `right_signs` is the share of rows,
-    among those further than `far` from the goal, on which A has the sign of the true change of distance.
+    `critic`. beta is `inverse_temperature`; 0 clones the subgoals of the data. If distances are known, `right_signs` is
+    the share of rows, among those further than `far` from the goal, on which A has the sign of the true change.
     """
 
-    sharpness: float = 3.0
+    inverse_temperature: float = 3.0
     limit: float = 100.0
     critic: str = model_name("high_value")
     far: float = 0.0
@@ -75,7 +75,7 @@ class ProposeSubgoal(OverTransitions, Objective):
         with torch.no_grad():
             reached = view.model(self.phi).represent(there)
         apart = 0.5 * (view.model(self.actor).propose(now.context) - reached).square().sum(-1)
-        weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
+        weight = exponential_weight(gain, self.inverse_temperature, self.limit) * now.weight
         return Loss((weight * apart).sum(), self.count(batch), self.signs(now, gain))
 
     def signs(self, now: Experience, gain: Tensor) -> dict[str, tuple[Tensor, Tensor]]:

@@ -19,9 +19,9 @@ from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.rec.credit import DropSurplusNegatives
 from assay.methods.rec.objectives import Even, EveryDecision, Importance, Keeps, MaskedScore, OneSide, Weight
+from assay.methods.rec.regularizers import KlToBehaviour
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoScale, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.regularizers.behaviour import KlToBehaviour
 from assay.parts.sources.fresh import FreshSequences
 from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy

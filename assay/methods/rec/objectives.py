@@ -134,6 +134,12 @@ class MaskedScore(TrustRegion):
         {"keeps": EveryDecision(), "weight": ExpAdvantage()},
     )
 
+    @property
+    def breaks(self) -> dict[str, str]:
+        """Returns the law that plain REINFORCE breaks."""
+        is_plain = isinstance(self.keeps, EveryDecision) and not isinstance(self.weight, Importance)
+        return {"old_policy": "neither the weights nor the selection read the ratio"} if is_plain else {}
+
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """Returns (loss, not kept)."""
         ratio = bounded_ratio(log_ratio.detach())

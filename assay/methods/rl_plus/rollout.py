@@ -10,13 +10,13 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State, concatenate
-from assay.core.slots import DemonstratedTask, Rollout, Scene, Wrapper, frame_of
-from assay.parts.rollouts.episodes import Episodes
+from assay.core.slots import DemonstratedTask, Rollout, Scene
+from assay.parts.rollouts.episodes import Around, Episodes
 from assay.playing.narrowing import LOGP_MODEL
 
 
 @dataclass(frozen=True)
-class WithDemonstrations(Rollout):
+class WithDemonstrations(Around):
     """Runs `gather` and adds one row to each group: the task's demonstration of the same start.
 
     Demonstrations enter the group's statistics, so a group of wrong answers still has a signal. The column `source`
@@ -34,17 +34,7 @@ class WithDemonstrations(Rollout):
             raise AssayError(f"WithDemonstrations needs demonstrations; '{task.name}' has none. Use Episodes")
         if not self.gather.num_starts:
             raise AssayError(f"{type(self.gather).__name__} draws its own starts; WithDemonstrations needs groups")
-        return self.gather.init(scene)
-
-    @property
-    def num_starts(self) -> int:
-        """Returns the number of starts of the inner rollout."""
-        return self.gather.num_starts
-
-    @property
-    def frame(self) -> Wrapper | None:
-        """Returns the observation change of the inner rollout, if any."""
-        return frame_of(self.gather)
+        return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Returns the policy's own rows, then one for each start."""

@@ -16,10 +16,9 @@ from assay.core.recipe import Copy, Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.salu import claims
+from assay.methods.salu.parts import ByVerdict, Confidence
 from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rewards.combine import Product, Weighted, WeightedSum
-from assay.parts.rewards.confidence import Confidence
-from assay.parts.rewards.tables import ByVerdict
 from assay.parts.rewards.text import Matches
 from assay.recipes.defaults import LANGUAGE, Defaults
 

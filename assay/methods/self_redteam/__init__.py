@@ -16,9 +16,9 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Copy, Recipe, Stage
+from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
 from assay.methods.self_redteam.rollout import FixedOpponents
 from assay.parts.credit.outcome import OutcomeCredit
-from assay.parts.credit.players import PlayerDeviation, PlayerMean
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.parts.objectives.policy import PolicyGradient

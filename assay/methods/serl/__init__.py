@@ -18,7 +18,7 @@ from assay.core.recipe import Phase, Recipe, Stage
 from assay.core.record import Origin
 from assay.core.verifier import Verifier
 from assay.methods.serl import claims
-from assay.methods.serl.parts import LearnedSuccess, Successes
+from assay.methods.serl.parts import LearnedSuccess, Rewarded, Successes
 from assay.models.heads.value import Value
 from assay.models.model import Critic, Temperature
 from assay.parts.critics.td import Td
@@ -28,7 +28,6 @@ from assay.parts.predictions import OfState
 from assay.parts.sources.logged import Logged
 from assay.parts.sources.replay import Replay
 from assay.parts.sources.retained import Retained
-from assay.parts.sources.rewarded import Rewarded
 from assay.parts.targets.labels import Label
 from assay.recipes.defaults import CONTINUOUS, Defaults
 from assay.recipes.rlpd import BODY, STEP, rlpd

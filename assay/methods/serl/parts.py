@@ -1,7 +1,8 @@
-"""A learned classifier of success as the reward. Axes: B sequences, T columns."""
+"""A learned classifier of success as the reward, of fresh and of stored data. Axes: B sequences, T columns."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.settings import model_name
-from assay.core.slots import Reward, Scene, Task
+from assay.core.slots import Reward, Scene, Source, Task
+from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.sources.logged import Described, Log
+from assay.parts.sources.replay import Replay
 
 
 @dataclass(frozen=True)
@@ -70,3 +73,24 @@ class Successes(Described):
                 "whose episodes end where it is solved"
             )
         return found
+
+
+@dataclass(frozen=True)
+class Rewarded(Source):
+    """Batches of another source, each with the rewards that `reward` gives it now; stored ones are not used.
+
+    For rewards that learn: a transition is worth what the reward says at this update, not what it said when the
+    transition was gathered. Degenerate: a reward that changes nothing is the source itself.
+    """
+
+    source: Source = Replay()
+    reward: Reward = ScaledReward(1.0)
+
+    def init(self, scene: Scene) -> State:
+        """The states of both."""
+        return {"source": self.source.init(scene), "reward": self.reward.init(scene)}
+
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """The source's batches; each is rewarded after the updates on the one before."""
+        for batch in self.source(scene, state["source"]):
+            yield self.reward(batch, scene, state["reward"])

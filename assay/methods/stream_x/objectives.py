@@ -28,7 +28,8 @@ class TracePolicy(OverTransitions, Objective):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {
-        "zero_credit": "credit is the metric `td_error`, which the optimizer multiplies by"
+        "zero_credit": "credit is the metric `td_error`, which the optimizer multiplies by",
+        "entropy": "the optimizer multiplies by the TD error, whose sign is in the term already",
     }
 
     def __call__(self, batch: Experience, view: View) -> Loss:

@@ -9,6 +9,7 @@ from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
 from assay.core.slots import Gate
 from assay.core.verifier import Verifier
+from assay.methods.uni_o4.credit import CriticAdvantage
 from assay.methods.uni_o4.critics import ModelScore, PredictNext
 from assay.methods.uni_o4.gates import Rising
 from assay.methods.uni_o4.models import ClampedQ, Committee, LearnedDynamics
@@ -16,7 +17,6 @@ from assay.methods.uni_o4.objectives import DiverseLikelihood
 from assay.methods.uni_o4.rollout import OnStates
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Critic, Policy
-from assay.parts.credit.judged import CriticAdvantage
 from assay.parts.credit.temporal import Whiten
 from assay.parts.critics.td import Td
 from assay.parts.fits.squared import Expectile

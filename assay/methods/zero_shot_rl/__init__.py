@@ -17,7 +17,7 @@ from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.zero_shot_rl.base import forward_backward
 from assay.methods.zero_shot_rl.claims import KnownProcess, expected_slopes
-from assay.methods.zero_shot_rl.critics import ConservativeMeasures, ConservativeValues, MeasureLoss
+from assay.methods.zero_shot_rl.losses import ConservativeMeasures, ConservativeValues, MeasureLoss
 from assay.parts.sources.relabelled import Play
 from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.slots import CriticLoss
-from assay.methods.zero_shot_rl.critics import MeasureLoss, Orthonormal
+from assay.methods.zero_shot_rl.losses import MaximizeMeasure, MeasureLoss, Orthonormal
 from assay.methods.zero_shot_rl.models import ForwardBackwardActor
-from assay.methods.zero_shot_rl.objectives import MaximizeMeasure
 from assay.models.model import Policy
 from assay.parts.sources.relabelled import Mixed, Play, Relabelled
 from assay.recipes.defaults import CONTROL, Defaults

@@ -5,6 +5,7 @@ Axes: K forward heads, A actions, D numbers of a representation, leading axes as
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,14 +16,27 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Box, Context, Discrete, Spec
-from assay.methods.zero_shot_rl.waves import wave_size, waves
 from assay.models.bodies.perceptron import Vectors, vectors
 from assay.models.heads.spaces import bounds
 from assay.ops import distributions
 
+OCTAVES = (1.0, 2.0, 4.0)
 NUM_HEADS = 2
 NOISE, NOISE_LIMIT = 0.2, 0.3
 """Deviation and bound of the noise on the actions whose future is predicted, in half ranges."""
+
+
+def wave_size(num_inputs: int) -> int:
+    """Returns the length of `waves`."""
+    return num_inputs * (1 + 2 * len(OCTAVES))
+
+
+def waves(values: Tensor) -> Tensor:
+    """Returns x, sin(pi k x) and cos(pi k x) for k = 1, 2, 4 and x between -1 and 1: Fourier features
+    (arXiv:2006.10739), from which a perceptron learns rapidly varying functions faster.
+    """
+    angles = torch.cat([math.pi * octave * values for octave in OCTAVES], -1)
+    return torch.cat([values, angles.sin(), angles.cos()], -1)
 
 
 class ForwardBackward(nn.Module):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, State
+from assay.core.record import Experience, State
 from assay.core.slots import Prepare, Scene
 
 
@@ -24,7 +23,6 @@ class EndAtCost(Prepare):
     limit: float = 1.0
     penalty: float = 0.0
     channel: int = 0
-    needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -11,7 +11,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need, State
+from assay.core.record import Experience, State
 from assay.core.slots import Credit, RowStatistic, Scene
 from assay.ops import groups
 
@@ -51,6 +51,8 @@ class LeaveOneOut(RowStatistic):
 class BatchMean(RowStatistic):
     """Mean outcome of all episodes with a decision."""
 
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the baseline is the mean of the whole batch"}
+
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns the batch mean for every row."""
         share = groups.row_groups(experience).share.to(outcome_B.dtype)
@@ -86,7 +88,6 @@ class OutcomeCredit(Credit):
 
     baseline: RowStatistic = GroupMean()
     scale: RowStatistic = NoScale()
-    needs: ClassVar[frozenset[Need]] = frozenset()
     breaks: ClassVar[dict[str, str]] = {}
     writes: ClassVar[tuple[str, ...]] = ("advantage", "outcome")
 

@@ -38,7 +38,6 @@ class OverlongPenalty(Prepare):
 
     limit: int
     margin: int
-    needs: ClassVar[frozenset[Need]] = frozenset()
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -75,7 +74,6 @@ class PairUp(Prepare):
     groups with equal outcomes are masked.
     """
 
-    needs: ClassVar[frozenset[Need]] = frozenset()
     writes: ClassVar[tuple[str, ...]] = ("chosen",)
 
     @torch.no_grad()

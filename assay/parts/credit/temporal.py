@@ -49,7 +49,6 @@ class RewardToGo(Credit):
     """G_t = r_t + discount * G_(t+1), without a critic; a truncated episode counts the rewards that were seen."""
 
     discount: float = 1.0
-    needs: ClassVar[frozenset[Need]] = frozenset()
     centred: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("advantage", "return")
 
@@ -73,7 +72,7 @@ class Whiten(Credit):
 
     centre: bool = True
     epsilon: float = 1e-8
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "mean and deviation are those of the whole batch"}
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)

@@ -46,7 +46,6 @@ class Denoising(Objective):
     actor: str = model_name("actor")
     needs: ClassVar[frozenset[Need]] = frozenset()
     together: ClassVar[str | None] = None
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "its weight is its credit, not the column `advantage`"}
 
     def count(self, batch: Experience) -> Tensor:

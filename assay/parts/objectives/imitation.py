@@ -16,7 +16,6 @@ class LogLikelihood(Weighed, Objective):
 
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "likelihood does not read credit: every recorded decision counts"
     }

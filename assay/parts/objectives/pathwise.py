@@ -17,7 +17,6 @@ class MaximizeQ(OverTransitions, Objective):
 
     actor: str = model_name("actor")
     q: str = model_name("q")
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
@@ -38,7 +37,6 @@ class MaximizeSoftQ(OverTransitions, Objective):
     q: str = model_name("q")
     temperature: str = model_name("temperature")
     averaged: bool = False
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
@@ -65,7 +63,6 @@ class MatchEntropy(OverTransitions, Objective):
 
     target: float = -1.0
     temperature: str = model_name("temperature")
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "reads the entropy, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:

@@ -25,7 +25,6 @@ class PreferencePair(Objective):
     beta: float = 0.1
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.REFERENCE})
     together: ClassVar[str | None] = "group"
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "preferences are in the column `chosen`, not in `advantage`"}
     reads: ClassVar[tuple[str, ...]] = ("chosen",)
 

@@ -6,6 +6,7 @@ Each maps (log ratio, advantage, logp) to (loss per decision, whether the decisi
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,8 @@ def bounded_ratio(log_ratio: Tensor) -> Tensor:
 @dataclass(frozen=True)
 class NoTrust(TrustRegion):
     """-A * log pi: REINFORCE. Assumes data of the current policy, since the ratio is not used."""
+
+    breaks: ClassVar[dict[str, str]] = {"old_policy": "REINFORCE has no ratio"}
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """Returns (loss, clipped)."""

@@ -15,24 +15,23 @@ from assay.core.slots import Objective, View
 from assay.parts.aggregations import OverTransitions
 
 
-def exponential_weight(gain: Tensor, sharpness: float, limit: float) -> Tensor:
-    """Returns min(exp(sharpness * gain), limit); the exponent is bounded first, so it cannot overflow."""
-    return (sharpness * gain).clamp(max=math.log(limit)).exp()
+def exponential_weight(gain: Tensor, inverse_temperature: float, limit: float) -> Tensor:
+    """Returns min(exp(inverse_temperature * gain), limit); the exponent is bounded first, so it cannot overflow."""
+    return (inverse_temperature * gain).clamp(max=math.log(limit)).exp()
 
 
 @dataclass(frozen=True)
 class AdvantageRegression(OverTransitions, Objective):
-    """loss = -min(exp(sharpness * (min_i Q'_i(s, a) - V(s))), limit) * log pi(a|s) (AWR, IQL; arXiv:2110.06169).
+    """loss = -min(exp(beta * (min_i Q'_i(s, a) - V(s))), limit) * log pi(a|s) (AWR, IQL; arXiv:2110.06169).
 
-    sharpness 0 is behaviour cloning. The critics get no gradient.
+    beta is `inverse_temperature`; 0 is behaviour cloning. The critics get no gradient.
     """
 
-    sharpness: float = 3.0
+    inverse_temperature: float = 3.0
     limit: float = 100.0
     q: str = model_name("q_target")
     value: str = model_name("value")
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critics' Q - V, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
@@ -40,7 +39,7 @@ class AdvantageRegression(OverTransitions, Objective):
         now = batch.now
         with torch.no_grad():
             gain = view.model(self.q)(now.context, now.action).amin(0) - view.model(self.value)(now.context)
-            weight = exponential_weight(gain, self.sharpness, self.limit) * now.weight
+            weight = exponential_weight(gain, self.inverse_temperature, self.limit) * now.weight
         logp = view.scored.logp[:, :-1]
         metrics = {"gain": ((gain * now.weight).sum(), now.num_decisions)}
         return Loss(-(weight * logp).sum(), self.count(batch), metrics)

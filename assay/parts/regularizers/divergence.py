@@ -47,7 +47,6 @@ class EntropyBonus(Weighed, Regularizer):
     coefficient: float | Schedule = 0.01
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.ENTROPY})
-    divergence: ClassVar[bool] = False
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted sum over decisions."""

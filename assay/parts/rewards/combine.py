@@ -1,15 +1,16 @@
-"""Rewards that combine rewards: weighted sum, product, gate, standardised within groups.
+"""Rewards that combine rewards: weighted sum, product, gate; and the base of those that change one.
 
 Each component is a reward part. It is applied to the original experience (components do not see each other's
 rewards), logged as `reward/NAME` (mean over episodes), and stored as the column `reward/NAME` [B, T]. Rows that
-`Verifier` has verified are not verified again. Axes: B sequences, T decisions.
+`Verifier` has verified are not verified again. `score` is the task's own where a component is the verifier, otherwise
+the combined reward of the row. Axes: B sequences, T decisions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -53,7 +54,7 @@ def applied(
 ) -> tuple[Experience, dict[str, Tensor]]:
     """Returns the experience with the columns `reward/NAME`, and the reward [B, T] of each component by name.
 
-    `score` is the task's own if one of the components is the verifier, whatever the others write.
+    `score` is the task's own if one of the components is the verifier; otherwise the column is dropped.
     """
     values: dict[str, Tensor] = {}
     base = experience
@@ -65,7 +66,9 @@ def applied(
         experience = after.add({f"reward/{name}": after.reward})
         if score is None and (isinstance(reward, Verifier) or VERIFIED in experience.extra):
             score = experience.extra["score"]
-    return experience if score is None else experience.add({"score": score}), values
+    extra = dict(experience.extra)
+    extra.pop("score", None)
+    return experience.with_columns(extra=extra if score is None else {**extra, "score": score}), values
 
 
 def log_component(name: str, rewarded: Experience, scene: Scene) -> None:
@@ -98,8 +101,9 @@ class WeightedSum(Reward):
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the sum as its reward."""
         rewarded, values = applied(self.parts, experience, scene, state)
-        total = sum((one.weight * values[name] for name, one in self.components.items()), torch.zeros(()))
-        return rewarded.with_columns(reward=total * rewarded.mask)  # a later component may have masked a faulty row
+        weighted = sum((one.weight * values[name] for name, one in self.components.items()), torch.zeros(()))
+        total = weighted * rewarded.mask  # a later component may have masked a faulty row
+        return rewarded.with_columns(reward=total, extra={"score": total.sum(1), **rewarded.extra})
 
 
 @dataclass(frozen=True)
@@ -148,8 +152,26 @@ class Gated(Reward):
         return placed(rewarded, torch.where(gate > self.threshold, then, torch.full_like(then, self.closed)))
 
 
+class Rescored(Reward, Protocol):
+    """A reward that replaces each row's total of `reward` by another number, on the last decision."""
+
+    reward: Reward
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the reward inside."""
+        return {"inside": self.reward.init(scene)}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience with the new totals."""
+        rewarded = self.reward(experience, scene, state["inside"])
+        return placed(rewarded, self.rescored((rewarded.reward * rewarded.mask).sum(1), rewarded, scene))
+
+    def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
+        """Returns the new number of each row, [B]."""
+
+
 @dataclass(frozen=True)
-class StandardisedInGroup(Reward):
+class StandardisedInGroup(Rescored):
     """reward = (total - mean of its group) / (deviation of its group + epsilon), on the last decision.
 
     Gives components of different scales comparable sizes before they are added. Degenerate: a group of one, or of
@@ -158,17 +180,12 @@ class StandardisedInGroup(Reward):
 
     reward: Reward = Verifier()
     epsilon: float = 1e-6
+    compares_group: ClassVar[bool] = True
 
-    def init(self, scene: Scene) -> State:
-        """Returns the state of the reward inside."""
-        return {"inside": self.reward.init(scene)}
-
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with standardised rewards."""
-        rewarded = self.reward(experience, scene, state["inside"])
-        total, by_group = (rewarded.reward * rewarded.mask).sum(1), groups.row_groups(rewarded)
-        centred = total - groups.mean(total, by_group)
-        return placed(rewarded, centred / (groups.deviation(total, by_group) + self.epsilon))
+    def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
+        """Returns standardised totals."""
+        by_group = groups.row_groups(rewarded)
+        return (total_B - groups.mean(total_B, by_group)) / (groups.deviation(total_B, by_group) + self.epsilon)
 
 
 def placed(experience: Experience, total_B: Tensor) -> Experience:

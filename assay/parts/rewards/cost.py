@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import torch
 
@@ -19,7 +18,6 @@ class LengthCost(Reward):
     """
 
     limit: int = 64
-    stochastic: ClassVar[bool] = False
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Adds the channel."""

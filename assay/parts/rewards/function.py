@@ -7,12 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene, TextTask
+from assay.ops import random
 
 
 @dataclass(frozen=True)
@@ -25,7 +27,6 @@ class FromFunction(Reward):
     """
 
     function: Callable[[Sequence[dict[str, Any]]], Sequence[float]]
-    stochastic: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
@@ -65,3 +66,10 @@ def on_last_decision(experience: Experience, value_B: Tensor) -> Experience:
         experience.reward.dtype
     )
     return replace(experience, reward=reward, extra={**experience.extra, "score": value_B})
+
+
+def uniform_of(experience: Experience, scene: Scene) -> Tensor:
+    """Returns a uniform number for each (start, sample) at this step, [B] float64."""
+    start, sample = (experience.column(name).cpu().numpy() for name in ("start", "sample"))
+    drawn = torch.from_numpy(np.asarray(random.uniform(scene.draw, start, sample)))
+    return drawn.to(experience.mask.device)

@@ -1,4 +1,4 @@
-"""Rewards that a rule reads off a completion's text: a format, a phrase. Axes: B sequences."""
+"""Rewards that a rule reads off a completion's text. Axes: B sequences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class Matches(Reward):
 
     pattern: str
     times: int = 1
-    stochastic: ClassVar[bool] = False
     writes: ClassVar[tuple[str, ...]] = ("score",)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"pattern": "1"},)
 
@@ -44,36 +43,6 @@ class Matches(Reward):
         def holds(said: str) -> bool:
             count = sum(1 for _ in found.finditer(said))
             return count == self.times if self.times else count > 0
-
-        return by_text(experience, scene, holds)
-
-
-@dataclass(frozen=True)
-class Says(Reward):
-    """1 if the completion contains one of `phrases`, whatever their capitals, else 0: a refusal, an abstention.
-
-    Only what stands after the last `after` is read, so that reasoning before it may use the words; a completion without
-    it is read from its beginning. A phrase inside a helpful answer counts too. The task is not verified.
-    """
-
-    phrases: tuple[str, ...]
-    after: str = ""
-    stochastic: ClassVar[bool] = False
-    writes: ClassVar[tuple[str, ...]] = ("score",)
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"phrases": ("1",)},)
-
-    def init(self, scene: Scene) -> State:
-        """Refuses a task without text."""
-        check_text(self, scene)
-        return {}
-
-    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Returns the experience with 0 or 1 on each last decision."""
-        phrases = [phrase.casefold() for phrase in self.phrases]
-
-        def holds(said: str) -> bool:
-            answer = (said.rpartition(self.after)[2] if self.after else said).casefold()
-            return any(phrase in answer for phrase in phrases)
 
         return by_text(experience, scene, holds)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import Explore, Rollout, Scene, SteppingTask
+from assay.core.slots import Explore, Framing, Rollout, Scene, SteppingTask, Wrapper, frame_of
 from assay.ops import random
 from assay.playing.episodes import Recorder, Uniforms, deciding
 
@@ -32,15 +33,31 @@ class Episodes(Rollout):
     num_starts: int = 32
     group_size: int = 8
 
-    def init(self, scene: Scene) -> State:
-        """Returns an empty state."""
-        return {}
-
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers `len(starts)` x `group_size` episodes; random numbers depend on (start, sample), not on the batch."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         rows, samples = group_rows(starts, self.group_size)
         return task.play(actor, rows, samples, draw, split=0, greedy=False)
+
+
+class Around(Framing, Protocol):
+    """A rollout around another one, `gather`, whose state, starts and observation change it has."""
+
+    gather: Rollout
+
+    def init(self, scene: Scene) -> State:
+        """Returns the state of the inner rollout."""
+        return self.gather.init(scene)
+
+    @property
+    def num_starts(self) -> int:
+        """Returns the number of starts of the inner rollout."""
+        return self.gather.num_starts
+
+    @property
+    def frame(self) -> Wrapper | None:
+        """Returns the observation change of the inner rollout, if any."""
+        return frame_of(self.gather)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from assay.core.record import Experience, Origin, State, concatenate
 from assay.core.slots import DemonstratedTask, PromptedTask, Rollout, Scene
 from assay.core.slots.scene import DISCARDED
 from assay.ops import groups
-from assay.parts.rollouts.episodes import Episodes, group_rows
+from assay.parts.rollouts.episodes import Around, Episodes, group_rows
 
 
 class Hint(Protocol):
@@ -50,7 +50,7 @@ class DemonstrationPrefix:
 
 
 @dataclass(frozen=True)
-class Hinted(Rollout):
+class Hinted(Around):
     """Gathers and rewards, then samples the groups that failed again from hinted prompts.
 
     A group failed if no member's outcome is above `threshold`. Its rows are replaced by `group_size` new ones,
@@ -69,16 +69,11 @@ class Hinted(Rollout):
     }
     writes: ClassVar[tuple[str, ...]] = ("hinted",)
 
-    @property
-    def num_starts(self) -> int:
-        """Returns the number of starts of the inner rollout."""
-        return self.gather.num_starts
-
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if the task has no prompts."""
         if not isinstance(scene.task, PromptedTask):
             raise AssayError(f"task '{scene.task.name}' has no prompts to put a hint into. Use rollout Episodes()")
-        return self.gather.init(scene)
+        return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Returns solved groups unchanged and failed ones sampled again, all rewarded."""

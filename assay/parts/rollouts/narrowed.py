@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Rollout, Scene, Wrapper, frame_of
+from assay.core.slots import Rollout, Scene
 from assay.core.spaces import Vocabulary
-from assay.parts.rollouts.episodes import Episodes
+from assay.parts.rollouts.episodes import Around, Episodes
 from assay.playing.narrowing import Narrowing
 
 
 @dataclass(frozen=True)
-class Narrowed(Rollout):
+class Narrowed(Around):
     """Runs `gather` with the sampling parameters `narrowing`; with the default parameters it equals `gather`.
 
     The behaviour policy then differs from the actor: `logp` is that of the scaled, truncated and renormalised
@@ -32,17 +32,7 @@ class Narrowed(Rollout):
         task = scene.task
         if not isinstance(task.spec.action, Vocabulary):
             raise AssayError(f"Narrowed needs a task of tokens; '{task.name}' has none. Use {self.gather}")
-        return self.gather.init(scene)
-
-    @property
-    def num_starts(self) -> int:
-        """Returns the number of starts of the inner rollout."""
-        return self.gather.num_starts
-
-    @property
-    def frame(self) -> Wrapper | None:
-        """Returns the observation change of the inner rollout, if any."""
-        return frame_of(self.gather)
+        return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers experience with the narrowed actor."""

@@ -12,6 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import DemonstratedTask, PairedTask, Scene, Source
 from assay.parts.sources.fresh import FreshDecisions
+from assay.parts.sources.logged import Logged, own_dataset
 
 
 @dataclass(frozen=True)
@@ -38,17 +39,25 @@ class Demonstrations(Source):
 
 @dataclass(frozen=True)
 class DemonstratedDecisions(Source):
-    """Yields the decisions of `episodes` new expert episodes per step, shuffled into `minibatches` batches."""
+    """Yields the decisions of `episodes` new expert episodes per step, shuffled into `minibatches` batches.
+
+    If the task has a dataset of its own, yields as many batches of its rows instead (see `Logged`).
+    """
 
     episodes: int = 8
     minibatches: int = 16
 
     def init(self, scene: Scene) -> State:
-        """Returns ordinal 0."""
+        """Returns ordinal 0, or the task's own dataset."""
+        if own_dataset(scene.task) is not None:
+            return Logged(updates=self.minibatches).init(scene)
         return Demonstrations().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
-        """Yields each decision of the next episodes once."""
+        """Yields each decision of the next episodes once, or the next batches of the dataset."""
+        if own_dataset(scene.task) is not None:
+            yield from Logged(updates=self.minibatches)(scene, state)
+            return
         shown = next(Demonstrations(self.episodes)(scene, state))
         yield from FreshDecisions(epochs=1, minibatches=self.minibatches)(scene.given(fresh=shown), {})
 

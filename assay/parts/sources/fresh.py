@@ -31,10 +31,6 @@ class FreshSequences(Source):
     epochs: int = 1
     minibatches: int = 1
 
-    def init(self, scene: Scene) -> State:
-        """Returns an empty state."""
-        return {}
-
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields minibatches of sequences, shuffled by group in each epoch."""
         fresh, draw = scene.fresh, scene.draw
@@ -67,10 +63,6 @@ class FreshDecisions(Source):
 
     epochs: int = 4
     minibatches: int = 4
-
-    def init(self, scene: Scene) -> State:
-        """Returns an empty state."""
-        return {}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields minibatches of sequences of length one; columns that are not decisions are left out."""

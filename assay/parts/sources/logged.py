@@ -6,9 +6,9 @@ Axes: B, T = 2 columns.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
-from assay.core.slots import Choice, CostlyTask, Scene, ScriptedTask, Source, Task
+from assay.core.slots import Choice, CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
 from assay.parts.sources.replay import from_columns, transitions
@@ -92,15 +92,40 @@ class Log(Described):
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
         careless = task.reckless if self.reckless and isinstance(task, CostlyTask) else None
         actor, samples = NoisyExpert(careless or task.expert, task.spec, self.noise), np.zeros(self.episodes, np.int64)
-        played = task.judge(task.play(actor, starts, samples, Draw(7), split=0, greedy=False), 0)
+        return self.laid_out(task.judge(task.play(actor, starts, samples, Draw(7), split=0, greedy=False), 0))
+
+    def laid_out(self, played: Experience) -> dict[str, Tensor]:
+        """Returns the transitions of episodes, with rewards scaled."""
         return transitions(replace(played, reward=self.reward_scale * played.reward))
+
+
+@runtime_checkable
+class Layout(Protocol):
+    """A description that can also lay out episodes that exist already."""
+
+    def laid_out(self, played: Experience) -> dict[str, Tensor]:
+        """Returns the columns of these episodes."""
+
+
+def columns_of(log: Described | Recording, task: Task, draw: Draw) -> dict[str, Tensor]:
+    """Returns the data that a description stands for; where the task has a dataset of its own, the one of this draw.
+
+    A file that a user names is neither, and stays.
+    """
+    own = own_dataset(task)
+    return log.laid_out(own(draw)) if own is not None and isinstance(log, Layout) else log.columns(task)
+
+
+def own_dataset(task: Task) -> Callable[[Draw], Experience] | None:
+    """Returns the function that makes the task's own dataset of a draw; None if it has none."""
+    return task.logged if isinstance(task, LoggedTask) else None
 
 
 class Contents:
     """Offline datasets in memory. A checkpoint stores only the hash of their contents, since they can be rebuilt."""
 
-    def __init__(self, logs: Sequence[Described | Recording], task: Task) -> None:
-        self.columns, digest = tuple(log.columns(task) for log in logs), hashlib.sha256()
+    def __init__(self, logs: Sequence[Described | Recording], task: Task, draw: Draw = Draw(0)) -> None:
+        self.columns, digest = tuple(columns_of(log, task, draw) for log in logs), hashlib.sha256()
         for each in self.columns:
             for name in sorted(each):
                 digest.update(name.encode() + each[name].contiguous().numpy().tobytes())
@@ -135,8 +160,7 @@ class Logged(Source):
 
     def init(self, scene: Scene) -> State:
         """Returns the datasets."""
-        task = scene.task
-        return {"contents": Contents(self.logs, task)}
+        return {"contents": Contents(self.logs, scene.task, scene.draw)}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields the next batches, with equally many rows of each dataset."""

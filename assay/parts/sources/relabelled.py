@@ -44,7 +44,10 @@ class Play(Described):
             raise AssayError(f"task '{task.name}' has no goals to make play data with. Use four-rooms or a pointmaze")
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
         actor, samples = NoisyExpert(roaming.expert, roaming.spec, self.noise), np.zeros(self.episodes, np.int64)
-        played = roaming.play(actor, starts, samples, Draw(7), split=0, greedy=False)
+        return self.laid_out(roaming.play(actor, starts, samples, Draw(7), split=0, greedy=False))
+
+    def laid_out(self, played: Experience) -> dict[str, Tensor]:
+        """Returns `observation`, `achieved` and `action` of episodes of equal length."""
         return {**{name: played.context[name] for name in ("observation", "achieved")}, "action": played.action}
 
 
@@ -93,17 +96,6 @@ class Mixed(Goals):
 
 
 @dataclass(frozen=True)
-class Ahead(Goals):
-    """The state `steps` later in the episode, or its last one."""
-
-    steps: int = 25
-
-    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
-        """Returns goals at the same distance for every row."""
-        return Places(episode, np.minimum(time + self.steps, size[1]), np.ones_like(time, dtype=bool))
-
-
-@dataclass(frozen=True)
 class Relabelled(Source):
     """Yields `updates` batches per step of `batch` rows of play data; each jumps `jump` steps, never past its goal.
 
@@ -121,8 +113,7 @@ class Relabelled(Source):
 
     def init(self, scene: Scene) -> State:
         """Returns the data, of which a checkpoint stores the hash."""
-        task = scene.task
-        return {"contents": Contents((self.log,), task)}
+        return {"contents": Contents((self.log,), scene.task, scene.draw)}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields the next batches."""

@@ -16,24 +16,11 @@ from assay.core.record import Draw, Experience, Need, pad
 from assay.core.spaces import Discrete, Spec, Vocabulary
 from assay.ops import random
 from assay.playing.completions import complete
-from assay.proof.laws.cases import (
-    CHOICES,
-    CONTROL_LAYOUTS,
-    GOALS,
-    NUMBERED,
-    REACHING,
-    TOKEN_LAYOUTS,
-    TOKENS,
-    TORQUES,
-    build,
-    normal,
-    with_dtype,
-    with_path,
-)
-from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown
+from assay.proof.laws.cases import CONTROL_LAYOUTS, SPECS, TOKEN_LAYOUTS, build, normal, with_dtype, with_path
+from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown, suited
 
 LOGP = frozenset({Need.LOGP})
-SPECS = (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING)
+REFUSES = "it refuses tokens, continuous and discrete actions, and numbered states"
 GRID = 160
 """Points along each action dimension when a density is integrated."""
 SPREAD = 12.0
@@ -76,18 +63,15 @@ class ActorCase:
         return isinstance(self.spec.action, Vocabulary)
 
 
+def named(spec: Spec) -> str:
+    """Returns the spaces of a task in words."""
+    return f"{type(spec.observation).__name__} to {type(spec.action).__name__}{' with a goal' if spec.goal else ''}"
+
+
 def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase] | list[Unsuited]:
     """Returns the given spaces, or every kind of spaces that the actor can be built for."""
-    found = []
-    for one in SPECS if spec is None else (spec,):
-        goal = "" if one.goal is None else " with a goal"
-        case = ActorCase(f"{type(one.observation).__name__} to {type(one.action).__name__}{goal}", one)
-        try:
-            case.actor(part)
-        except AssayError:
-            continue
-        found.append(case)
-    return found or [Unsuited("every task", "it refuses tokens, continuous and discrete actions, and numbered states")]
+    cases = [ActorCase(named(one), one) for one in (SPECS if spec is None else (spec,))]
+    return suited(cases, lambda case: case.actor(part), REFUSES)
 
 
 def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Origin, pad
+from assay.core.record import Experience, Origin
 from assay.core.slots import Over
-from assay.proof.laws.bench import STANDARD, Bench, columns_of, leaf, term_cases
-from assay.proof.laws.laws import TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
+from assay.proof.laws.bench import STANDARD, Bench, leaf, term_cases
+from assay.proof.laws.invariance import Measured, changed_columns, invariances
+from assay.proof.laws.laws import TIGHT, Contract, Unsuited, gap, is_finite, law, runs, shown
 from assay.proof.laws.term import littered
 
 OWN = frozenset(field.name for field in fields(Experience))
@@ -99,16 +100,6 @@ def shape(part: Any, case: AnnotationCase) -> Iterator[str]:
         yield f"it is {shown(column[~torch.isfinite(column)])}"
 
 
-@law("equal inputs give equal outputs")
-def repeats(part: Any, case: AnnotationCase) -> Iterator[str]:
-    """Two calls, with the global random streams at different places."""
-    with other_streams(1):
-        first = case.column(part)
-    with other_streams(2):
-        if not torch.equal(case.column(part), first):
-            yield "two calls gave different columns"
-
-
 @law("inputs are not modified")
 def unmodified(part: Any, case: AnnotationCase) -> Iterator[str]:
     """Neither the batch nor the model."""
@@ -116,8 +107,7 @@ def unmodified(part: Any, case: AnnotationCase) -> Iterator[str]:
     weights = {name: value.clone() for name, value in model.state_dict().items()}
     batch = case.batch.map(torch.clone)
     part(batch, case.over())
-    before = dict(columns_of(case.batch))
-    yield from (f"column {name} changed" for name, value in columns_of(batch) if not torch.equal(value, before[name]))
+    yield from changed_columns(case.batch, batch)
     yield from (
         f"{name} changed" for name, value in model.state_dict().items() if not torch.equal(value, weights[name])
     )
@@ -142,14 +132,6 @@ def masked(part: Any, case: AnnotationCase) -> Iterator[str]:
         yield "it depends on what stands where the mask is false"
 
 
-@law("extra padding changes nothing")
-def padding(part: Any, case: AnnotationCase) -> Iterator[str]:
-    """Three more columns with mask false."""
-    num = case.batch.num_columns
-    if gap(case.column(part, pad(case.batch, num + 3))[:, :num], case.column(part)) > TIGHT:
-        yield f"column {part.column} differs with three more columns"
-
-
 @law("permuting rows permutes the column, and micro-batches do not change it")
 def rows(part: Any, case: AnnotationCase) -> Iterator[str]:
     """Rows in reverse order; a model that sees two rows at once."""
@@ -160,13 +142,8 @@ def rows(part: Any, case: AnnotationCase) -> Iterator[str]:
         yield "a model that sees two rows at once gives other numbers"
 
 
-ANNOTATION = Contract(
-    "annotation",
-    (runs, declared, shape, repeats, unmodified, no_gradient, masked, padding, rows),
-    annotation_cases,
-)
-
-
-def check_annotation(part: Any) -> list[Finding]:
-    """Checks the laws of an annotation."""
-    return ANNOTATION.check(part)
+SAME = invariances(lambda part, case, batch: Measured({f"column {part.column}": case.column(part, batch)}))
+LAWS = (runs, declared, shape, SAME.repeats, unmodified, no_gradient, masked, SAME.padding, rows)
+ANNOTATION = Contract("annotation", LAWS, annotation_cases)
+check_annotation = ANNOTATION.check
+"""Checks the laws of an annotation."""

@@ -33,9 +33,8 @@ from assay.ops import random
 from assay.proof.laws.cases import (
     CHOICES,
     CONTROL_LAYOUTS,
-    GOALS,
     NUMBERED,
-    REACHING,
+    SPECS,
     TOKEN_LAYOUTS,
     TOKENS,
     TORQUES,
@@ -43,6 +42,7 @@ from assay.proof.laws.cases import (
     normal,
     with_path,
 )
+from assay.proof.laws.laws import shown
 
 COPIED = {"reference": "actor", "target": "actor", "old": "actor", "teacher": "actor"}
 """Copies whose names do not say what they copy; `x_target` copies `x`."""
@@ -117,7 +117,7 @@ def benches_of(recipe: Recipe) -> list[Bench]:
     models = {name: smaller(spec) for name, spec in {"actor": recipe.actor, **recipe.critics}.items()}
     copies = {name: one.of for name, one in recipe.copies.items()}
     found = []
-    for spec in (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING):
+    for spec in SPECS:
         kind = type(spec.action).__name__ + ("" if spec.goal is None else " with goals")
         bench = Bench(f"{recipe.name} on {kind}", spec, models, copies)
         try:
@@ -318,6 +318,11 @@ def parameters_of(view: BenchView) -> Iterator[tuple[str, Tensor]]:
     for name, module in view.asked.items():
         for key, value in module.named_parameters():
             yield f"{name}.{key}", value
+
+
+def carried(slopes: Mapping[str, Tensor]) -> Iterator[str]:
+    """Yields gradients that are not zero."""
+    yield from (f"the gradient in {name} is {shown(slope)}" for name, slope in slopes.items() if bool(slope.any()))
 
 
 def gradients(total: Tensor, groups: Sequence[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:

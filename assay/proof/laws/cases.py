@@ -27,6 +27,8 @@ CHOICES = Spec(Box((-3.0,) * 3, (3.0,) * 3), Discrete(3), horizon=9)
 NUMBERED = Spec(Discrete(6), Discrete(3), horizon=9)
 GOALS = Spec(Box((-3.0,) * 3, (3.0,) * 3), Discrete(3), horizon=9, goal=Box((-3.0,) * 2, (3.0,) * 2))
 REACHING = Spec(Box((-3.0,) * 3, (3.0,) * 3), Box((-1.0,) * 2, (1.0,) * 2), horizon=9, goal=Box((-3.0,), (3.0,)))
+SPECS = (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING)
+"""Every kind of task."""
 
 DECISIONS = "dECB"
 

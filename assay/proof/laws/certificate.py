@@ -10,7 +10,7 @@ import torch
 from assay.core.record import pad
 from assay.proof.laws.cases import Case
 from assay.proof.laws.constraint import HIGH, LOW, cost_cases, with_cost
-from assay.proof.laws.laws import TIGHT, Contract, Finding, law
+from assay.proof.laws.laws import TIGHT, Contract, law
 
 
 def numbers(part: Any, case: Case) -> dict[str, float]:
@@ -55,8 +55,5 @@ def finite(part: Any, case: Case) -> Iterator[str]:
 
 
 CERTIFICATE = Contract("certificate", (order, refuses, finite), cost_cases)
-
-
-def check_certificate(part: Any) -> list[Finding]:
-    """Checks all laws on experience with costs."""
-    return CERTIFICATE.check(part)
+check_certificate = CERTIFICATE.check
+"""Checks all laws on experience with costs."""

@@ -1,7 +1,8 @@
 """Laws of choices inside a part: small values that select how one thing is done. Axes are in the arguments' names.
 
 A choice is called in its own way, so the laws fill the arguments of its methods by their declared types (and tensors by
-the axes in their names) and call what can be called so; the laws of the part around it try the rest.
+the axes in their names) and call what can be called so; the laws of the part around it try the rest. A method whose
+arguments cannot be filled, and one that refuses them by an AssayError, are left out; any other error breaks the laws.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience
 from assay.core.settings import describe
 from assay.core.slots import Task
@@ -28,6 +30,12 @@ from assay.tasks.control.cartpole import cartpole
 
 SIZES = {"N": 6, "M": 4, "R": 6, "F": 3, "P": 2}
 """Axes of tensors that choices are called with; B and T are those of the experience."""
+NUMBERS = {"channel": 0}
+"""Whole numbers by the argument's name, where a part accepts few of them; others are 5."""
+
+
+class NoArgumentError(Exception):
+    """No value is known for an argument of a declared type."""
 
 
 class Inside:
@@ -68,19 +76,23 @@ def matches(pairs: Any) -> list[tuple[float, float]]:
 
 
 def argument(name: str, kind: Any) -> Any:
-    """Returns a value for an argument of a declared type; LookupError if the type is unknown."""
+    """Returns a value for an argument of a declared type; raises NoArgumentError if no value is known."""
     batch = build(TORQUES, EPISODES)
     made: dict[Any, Callable[[], Any]] = {
-        Tensor: lambda: tensor_of(name, batch), float: lambda: 0.1, int: lambda: 5, Draw: lambda: Draw(3),
-        np.ndarray: lambda: np.arange(6), tuple[int, int]: lambda: (8, 20), Experience: lambda: batch, Task: cartpole,
+        Tensor: lambda: tensor_of(name, batch), float: lambda: 0.1, int: lambda: NUMBERS.get(name, 5),
+        Draw: lambda: Draw(3), np.ndarray: lambda: np.arange(6), tuple[int, int]: lambda: (8, 20),
+        Experience: lambda: batch, Task: cartpole,
     }  # fmt: skip
     if kind in made:
         return made[kind]()
     if is_frozen(kind):
-        return instances_of(kind, {})[0]
+        try:
+            return instances_of(kind, {})[0]
+        except AssayError as error:  # it has settings without a default, and no examples
+            raise NoArgumentError(f"no value for the argument '{name}': {error}") from None
     if "tuple[int, int]" in str(kind) and "list[tuple[float, float]]" in str(kind):
         return matches
-    raise LookupError(f"no value for the argument '{name}' of type {kind}")
+    raise NoArgumentError(f"no value for the argument '{name}' of type {kind}")
 
 
 def filled(function: Callable[..., Any]) -> dict[str, Any]:
@@ -103,7 +115,7 @@ def calls(part: Any) -> Iterator[tuple[str, dict[str, Any]]]:
         try:
             given = filled(method)
             called(getattr(part, name), copy.deepcopy(given))
-        except Exception:  # no generic call can be made: the part around it is called by laws of its own
+        except (NoArgumentError, AssayError):  # no generic call can be made: the part around it has laws of its own
             continue
         yield name, given
 

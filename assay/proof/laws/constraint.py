@@ -13,8 +13,9 @@ from torch import Tensor
 from assay.core.record import Experience, State
 from assay.core.slots import ALONE
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, TORQUES, Case, build
-from assay.proof.laws.credit import EVERY, advantage_of, apart, written
-from assay.proof.laws.laws import TIGHT, Contract, Finding, Law, gap, is_finite, law
+from assay.proof.laws.credit import EVERY, advantage_of, written
+from assay.proof.laws.invariance import apart
+from assay.proof.laws.laws import TIGHT, Contract, Law, gap, is_finite, law
 from assay.proof.laws.state import saved_and_loaded, untouched
 
 HIGH, LOW = 1e3, 0.0
@@ -132,8 +133,5 @@ def lifted(one: Law) -> Law:
 
 LAWS = (not_negative, rises, falls, resumes, lagged, bites, *(lifted(one) for one in EVERY))
 CONSTRAINT = Contract("constraint", LAWS, cost_cases)
-
-
-def check_constraint(part: Any) -> list[Finding]:
-    """Checks the laws of a constraint."""
-    return CONSTRAINT.check(part)
+check_constraint = CONSTRAINT.check
+"""Checks the laws of a constraint."""

@@ -13,13 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, pad
+from assay.core.record import Experience
 from assay.ops import groups
 from assay.parts.aggregations import decisions_per_episode
 from assay.parts.credit.outcome import NoBaseline, NoScale, OutcomeCredit
 from assay.proof.laws.bench import columns_of, leaf
 from assay.proof.laws.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
-from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, other_streams, shown
+from assay.proof.laws.invariance import Measured, apart, invariances, keeps_inputs
+from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, declares, gap, is_finite, law, shown
 from assay.proof.laws.term import littered
 
 SPOKEN = ("logp", "reward", "extra.advantage", "extra.return")
@@ -48,69 +49,7 @@ def advantage_of(part: Any, batch: Experience) -> Tensor:
     return result
 
 
-def apart(mine: dict[str, Tensor], other: dict[str, Tensor], limit: float = TIGHT) -> Iterator[str]:
-    """Yields written columns that differ."""
-    for name in mine.keys() | other.keys():
-        if name not in mine or name not in other:
-            yield f"column {name} is written once and not the other time"
-        elif gap(mine[name], other[name]) > limit:
-            yield f"column {name} is {shown(mine[name])} instead of {shown(other[name])}"
-
-
 # ---------------------------------------------------------------------------------------------------- every part
-@law("equal inputs give equal outputs")
-def repeats(part: Any, case: Case) -> Iterator[str]:
-    """Two calls, with the global random streams at different places."""
-    with other_streams(1):
-        first = written(part, case.batch)
-    with other_streams(2):
-        yield from apart(written(part, case.batch), first, 0.0)
-
-
-@law("inputs are not modified")
-def unmodified(part: Any, case: Case) -> Iterator[str]:
-    """The input experience is unchanged."""
-    batch = case.batch.map(torch.clone)
-    part(batch)
-    before, after = dict(columns_of(case.batch)), dict(columns_of(batch))
-    if before.keys() != after.keys():
-        yield f"columns were added or removed in place: {sorted(before.keys() ^ after.keys())}"
-    yield from (
-        f"column {name} changed in place"
-        for name, value in after.items()
-        if name in before and not torch.equal(value, before[name])
-    )
-
-
-@law("float32 and float64 agree")
-def dtype(part: Any, case: Case) -> Iterator[str]:
-    """The same in single precision, up to rounding; float64 stays float64."""
-    double, single = written(part, case.batch), written(part, with_dtype(case.batch, torch.float32))
-    for name, value in double.items():
-        if value.is_floating_point() and value.dtype != torch.float64:
-            yield f"column {name} of a float64 experience is {value.dtype}"
-    yield from apart(single, double, LOOSE)
-
-
-@law("extra padding changes nothing")
-def padding(part: Any, case: Case) -> Iterator[str]:
-    """Three more columns with mask false."""
-    num = case.batch.num_columns
-    longer = written(part, pad(case.batch, num + 3))
-    yield from apart(
-        {name: value if value.dim() < 2 else value[:, :num] for name, value in longer.items()},
-        written(part, case.batch),
-    )
-
-
-@law("permuting rows permutes the result")
-def permutation(part: Any, case: Case) -> Iterator[str]:
-    """Rows in reverse order, and rotated."""
-    plain, num = written(part, case.batch), len(case.batch)
-    for order in (torch.arange(num).flip(0), torch.arange(num).roll(2)):
-        yield from apart(written(part, case.batch.rows(order)), {name: value[order] for name, value in plain.items()})
-
-
 @law("what it writes carries no gradient")
 def no_gradient(part: Any, case: Case) -> Iterator[str]:
     """Even where the record does."""
@@ -155,7 +94,33 @@ def absent(part: Any, case: Case) -> Iterator[str]:
         )
 
 
-EVERY = (repeats, unmodified, dtype, padding, permutation, no_gradient, finite, masked, absent)
+def of_groups(part: Any) -> bool:
+    """Returns whether groups are compared by no design; a plain function without the argument `group` sees none."""
+    return not getattr(part, "across_groups", False)
+
+
+def groups_of(batch: Experience) -> Iterator[Tensor]:
+    """Yields the rows of each group, with the groups of other players in its games; none without groups."""
+    index = groups.linked_groups(batch).index if batch.group is not None else torch.empty(0)
+    yield from ((index == one).nonzero().squeeze(1) for one in index.unique())
+
+
+@law("what a group gets does not depend on the other groups", of_groups)
+def groups_apart(part: Any, case: Case) -> Iterator[str]:
+    """Each group alone."""
+    plain = written(part, case.batch)
+    for rows in groups_of(case.batch):
+        yield from apart(written(part, case.batch.rows(rows)), {name: value[rows] for name, value in plain.items()})
+
+
+EVERY = (
+    *invariances(lambda part, case, batch: Measured(written(part, batch))),
+    keeps_inputs(lambda part, case, batch: part(batch)),
+    no_gradient,
+    finite,
+    masked,
+    absent,
+)
 
 
 # ---------------------------------------------------------------------------------------------------- credit
@@ -261,8 +226,10 @@ def filled(part: Any) -> Any:
     return Filled(part) if getattr(part, "fills", None) else part
 
 
-CREDIT = Contract("credit", (advantage, *EVERY, centred, episodes, ends), lambda part: experiences(), filled)
-PREPARE = Contract("prepare", EVERY, lambda part: experiences(), filled)
+CREDIT = Contract(
+    "credit", (advantage, *EVERY, groups_apart, centred, episodes, ends), lambda part: experiences(), filled
+)
+PREPARE = Contract("prepare", (*EVERY, groups_apart), lambda part: experiences(), filled)
 
 
 def as_credit(part: Any) -> Any:
@@ -299,17 +266,6 @@ def kept(part: Any, batch: Experience) -> dict[str, Tensor]:
     return {"kept": rows}
 
 
-@law("it keeps the same rows of equal input, whatever padding, precision, order and absent rows")
-def selection(part: Any, case: Case) -> Iterator[str]:
-    """All invariances of a selection."""
-    batch, plain = case.batch, kept(part, case.batch)
-    yield from apart(kept(part, batch), plain)
-    yield from apart(kept(part, pad(batch, batch.num_columns + 3)), plain)
-    yield from apart(kept(part, with_dtype(batch, torch.float32)), plain)
-    order = torch.arange(len(batch)).flip(0)
-    yield from apart(kept(part, batch.rows(order)), {"kept": plain["kept"][order]})
-
-
 @law("a row without a decision changes nothing for the others")
 def absent_rows(part: Any, case: Case) -> Iterator[str]:
     """An infrastructure fault is not a difference between outcomes."""
@@ -329,9 +285,15 @@ def whole_episodes(part: Any, case: Case) -> Iterator[str]:
             yield f"of {games.size.tolist()} rows it keeps {groups.total(rows.long(), games).tolist()}"
 
 
-SELECT = Contract("select", (selection, absent_rows, whole_episodes), lambda part: experiences())
+@law("whether a group is kept does not depend on the other groups", of_groups)
+def groups_kept_apart(part: Any, case: Case) -> Iterator[str]:
+    """Each group alone."""
+    plain = kept(part, case.batch)["kept"]
+    for rows in groups_of(case.batch):
+        yield from apart(kept(part, case.batch.rows(rows)), {"kept": plain[rows]})
 
 
-def check_select(part: Any) -> list[Finding]:
-    """Checks the laws of a selection."""
-    return SELECT.check(part)
+SAME = invariances(lambda part, case, batch: Measured(kept(part, batch)))
+SELECT = Contract("select", (*SAME, absent_rows, whole_episodes, groups_kept_apart), lambda part: experiences())
+check_select = SELECT.check
+"""Checks the laws of a selection."""

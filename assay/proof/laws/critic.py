@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.record import Experience, pad
 from assay.core.spaces import Context, Discrete, Spec
-from assay.proof.laws.actor import SPECS, learnable
-from assay.proof.laws.bench import STANDARD, Bench, TermCase, evaluate
-from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, build, with_dtype
-from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown
+from assay.proof.laws.actor import REFUSES, learnable, named
+from assay.proof.laws.bench import STANDARD, Bench, TermCase, carried, evaluate
+from assay.proof.laws.cases import CONTROL_LAYOUTS, SPECS, TOKEN_LAYOUTS, TOKENS, build, with_dtype
+from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown, suited
 from assay.proof.laws.term import COMMON, cases_on
 
 
@@ -52,9 +52,7 @@ def is_of_now(part: Any) -> bool:
 def targets(part: Any, case: TermCase) -> Iterator[str]:
     """None into recorded columns; none, in transitions, through what was seen after the decision."""
     trial = evaluate(part, case, unfinished(case.batch), watched=True)
-    for name, gradient in trial.recorded.items():
-        if bool((gradient != 0).any()):
-            yield f"the gradient in {name} is {shown(gradient)}"
+    yield from carried(trial.recorded)
     if not is_transitions(case):
         return
     for name, gradient in trial.context.items():
@@ -118,20 +116,9 @@ class CriticCase:
 
 def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
     """Returns the tasks that the critic can be built for."""
-    found = []
-    for spec in SPECS:
-        layout, goal = (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0], " with a goal" if spec.goal else ""
-        case = CriticCase(
-            f"{type(spec.observation).__name__} to {type(spec.action).__name__}{goal}: {layout.name}",
-            spec,
-            build(spec, layout),
-        )
-        try:
-            case.model(part)
-        except AssayError:
-            continue
-        found.append(case)
-    return found or [Unsuited("every task", "it refuses tokens, continuous and discrete actions, and numbered states")]
+    layouts = [(spec, (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0]) for spec in SPECS]
+    cases = [CriticCase(f"{named(spec)}: {layout.name}", spec, build(spec, layout)) for spec, layout in layouts]
+    return suited(cases, lambda case: case.model(part), REFUSES)
 
 
 def judgement(model: nn.Module, context: Context, action: Tensor) -> Tensor:
@@ -187,8 +174,5 @@ def learns(part: Any, case: CriticCase) -> Iterator[str]:
 
 
 CRITIC = Contract("critic", (runs, same_critic, values, rows_alone, learns), critic_cases)
-
-
-def check_critic(part: Any) -> list[Finding]:
-    """Checks the laws of a critic: a learned value, not its loss."""
-    return CRITIC.check(part)
+check_critic = CRITIC.check
+"""Checks the laws of a critic: a learned value, not its loss."""

@@ -11,8 +11,9 @@ import torch
 from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE, Scene
 from assay.proof.laws.cases import RAGGED, TOKENS, Case, build
-from assay.proof.laws.laws import Contract, Finding, law, other_streams
-from assay.proof.laws.state import saved_and_loaded, untouched
+from assay.proof.laws.invariance import keeps_inputs
+from assay.proof.laws.laws import Contract, law
+from assay.proof.laws.state import continuing
 
 NUM = 7
 
@@ -28,21 +29,18 @@ def seen(batch: Experience, starts: np.ndarray) -> Experience:
     return batch.add({"start": start})
 
 
-def steps(part: Any, batch: Experience, state: Any, first: int, num: int) -> list[np.ndarray]:
-    """Returns the proposals of `num` steps from step `first` on, each observed."""
-    proposed = []
-    for step in range(first, first + num):
-        starts = part(Scene(draw=Draw(3, (step,)), num_starts=NUM), state)
-        proposed.append(np.array(starts))
-        part.observe(seen(batch, starts), ALONE, state)
-    return proposed
+def step(part: Any, case: Case, state: Any, time: int) -> np.ndarray:
+    """Returns the proposal of a step, observed."""
+    starts = np.array(part(Scene(draw=Draw(3, (time,)), num_starts=NUM), state))
+    part.observe(seen(case.batch, starts), ALONE, state)
+    return starts
 
 
 @law("it proposes as many starts as it was asked for, each the ordinal of a start")
 def ordinals(part: Any, case: Case) -> Iterator[str]:
     """Whole numbers from 0 on; none where none is asked for."""
     state = part.init(ALONE)
-    for starts in steps(part, case.batch, state, 0, 3):
+    for starts in (step(part, case, state, time) for time in range(3)):
         if starts.shape != (NUM,) or starts.dtype.kind not in "iu":
             yield f"asked for {NUM}, it gave shape {starts.shape} of {starts.dtype}"
         elif bool((starts < 0).any()):
@@ -51,43 +49,10 @@ def ordinals(part: Any, case: Case) -> Iterator[str]:
         yield "asked for none, it proposed some"
 
 
-@law("equal state and draw give equal starts")
-def repeats(part: Any, case: Case) -> Iterator[str]:
-    """Two runs, with the global random streams at different places."""
-    runs = []
-    for seed in (1, 2):
-        with other_streams(seed):
-            runs.append(steps(part, case.batch, part.init(ALONE), 0, 3))
-    for step, (first, second) in enumerate(zip(*runs, strict=True)):
-        if not np.array_equal(first, second):
-            yield f"at step {step} it proposed {first.tolist()} and {second.tolist()}"
-
-
-@law("resuming reproduces the order")
-def resumes(part: Any, case: Case) -> Iterator[str]:
-    """Saved after two steps, loaded into a new start; the next two steps are those of the uninterrupted run."""
-    state = part.init(ALONE)
-    steps(part, case.batch, state, 0, 2)
-    loaded = saved_and_loaded(untouched(state), part.init(ALONE))
-    through, resumed = steps(part, case.batch, state, 2, 2), steps(part, case.batch, loaded, 2, 2)
-    for step, (first, second) in enumerate(zip(through, resumed, strict=True), start=2):
-        if not np.array_equal(first, second):
-            yield f"at step {step} it proposed {second.tolist()} after resuming, {first.tolist()} without"
-
-
-@law("observing leaves the experience as it is")
-def unmodified(part: Any, case: Case) -> Iterator[str]:
-    """It learns from it and no more."""
-    batch = case.batch.map(torch.clone)
-    part.observe(batch, ALONE, part.init(ALONE))
-    changed = [name for name, value in batch.extra.items() if not torch.equal(value, case.batch.extra[name])]
-    if changed or not torch.equal(batch.reward, case.batch.reward) or not torch.equal(batch.mask, case.batch.mask):
-        yield f"it changed {changed or 'reward or mask'}"
-
-
-CURRICULUM = Contract("curriculum", (ordinals, repeats, resumes, unmodified), outcome_cases)
-
-
-def check_curriculum(part: Any) -> list[Finding]:
-    """Checks the laws of a curriculum."""
-    return CURRICULUM.check(part)
+KEPT = keeps_inputs(
+    lambda part, case, batch: part.observe(batch, ALONE, part.init(ALONE)), "observing leaves the experience as it is"
+)
+LAWS = (ordinals, *continuing(lambda part, case: part.init(ALONE), step), KEPT)
+CURRICULUM = Contract("curriculum", LAWS, outcome_cases)
+check_curriculum = CURRICULUM.check
+"""Checks the laws of a curriculum."""

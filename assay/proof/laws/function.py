@@ -21,9 +21,10 @@ from assay.core.record import Experience, Loss, Need
 from assay.core.slots import View
 from assay.ops import groups
 from assay.proof.laws.bench import STANDARD, TermCase, evaluate
-from assay.proof.laws.credit import CREDIT, episodes, no_gradient
-from assay.proof.laws.laws import TIGHT, Contract, Finding, gap, law, shown
-from assay.proof.laws.objective import at_ratio_one, with_outcome_credit, zero_credit
+from assay.proof.laws.cases import Case
+from assay.proof.laws.credit import CREDIT, advantage_of, episodes, no_gradient
+from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, gap, law, shown
+from assay.proof.laws.objective import POLICY, at_ratio_one, at_reference, with_outcome_credit, zero_credit
 from assay.proof.laws.term import COMMON, cases_on, count, declared, last_column
 
 MINE = {
@@ -39,6 +40,7 @@ MINE = {
     ),
     "logp_ref": ("logp_ref", "ref_logp", "ref_logprobs", "ref_log_prob", "ref_log_probs", "reference_logp"),
     "advantage": ("advantage", "advantages", "adv", "weight", "weights"),
+    "entropy": ("entropy", "entropies"),
     "mask": ("mask", "loss_mask", "response_mask", "action_mask", "completion_mask"),
     "reward": ("reward", "rewards", "outcome", "outcomes", "score", "scores"),
     "group": ("group", "groups", "group_id", "group_ids", "index"),
@@ -67,8 +69,18 @@ class LossFunction:
     """A plain loss as an objective."""
 
     function: Callable[..., Any]
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP, Need.REFERENCE})
     together: ClassVar[str | None] = None
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """Returns what the arguments ask for."""
+        asked = {"logp_ref": Need.REFERENCE, "entropy": Need.ENTROPY}
+        return frozenset({Need.LOGP} | {asked[role] for role in roles(self.function).values() if role in asked})
+
+    @property
+    def takes_old(self) -> bool:
+        """Returns whether it takes the recorded log-probabilities."""
+        return "logp_old" in roles(self.function).values()
 
     @property
     def breaks(self) -> Mapping[str, str]:
@@ -81,10 +93,12 @@ class LossFunction:
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the function's value as (sum, count)."""
-        columns = {"logp_old": batch.logp, "logp_ref": batch.column("logp_ref"), "mask": batch.mask}
+        columns = {"logp_old": batch.logp, "logp_ref": batch.extra.get("logp_ref", batch.logp), "mask": batch.mask}
         columns |= {"advantage": batch.column("advantage"), "reward": batch.reward}
         columns = {name: column.detach() for name, column in columns.items()} | {"logp": view.scored.logp}
-        columns |= {"group": group_of(batch)}
+        columns |= {"group": group_of(batch)} | (
+            {} if view.scored.entropy is None else {"entropy": view.scored.entropy}
+        )
         given = {name: columns[role] for name, role in roles(self.function).items() if role in columns}
         return as_sum(self.function(**given), batch)
 
@@ -116,8 +130,8 @@ def sums(part: LossFunction, case: TermCase) -> Iterator[str]:
 
 @law("raising the log-probability of a good decision lowers the loss, that of a bad one raises it")
 def sign(part: LossFunction, case: TermCase) -> Iterator[str]:
-    """At ratio one, with the same advantage on a whole row."""
-    batch = with_outcome_credit(at_ratio_one(case.batch))
+    """At ratio one, where the policy is the reference, with the same advantage on a whole row."""
+    batch = with_outcome_credit(at_reference(at_ratio_one(case.batch)))
     gradient, credit = evaluate(part, case, batch).policy["logp"], batch.column("advantage")
     if bool((gradient * credit > 0).any()):
         wrong = gradient * credit > 0
@@ -127,7 +141,7 @@ def sign(part: LossFunction, case: TermCase) -> Iterator[str]:
 
 
 LOSS_LAWS = tuple(one for one in COMMON if one not in (declared, count, last_column))
-LOSS_FUNCTION = Contract("loss function", (*LOSS_LAWS, sums, sign, zero_credit), cases_on)
+LOSS_FUNCTION = Contract("loss function", (*LOSS_LAWS, sums, sign, zero_credit, *POLICY), cases_on)
 
 
 def check_loss(function: Callable[..., Any]) -> list[Finding]:
@@ -147,6 +161,11 @@ class AdvantageFunction:
 
     function: Callable[..., Any]
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
+
+    @property
+    def across_groups(self) -> bool:
+        """Returns whether it does not take groups: then all outcomes are compared."""
+        return "group" not in roles(self.function).values()
 
     @property
     def centred(self) -> bool:
@@ -211,9 +230,21 @@ def group_of(experience: Experience) -> Tensor:
     return experience.group if experience.group is not None else torch.arange(len(experience))
 
 
-ADVANTAGE_FUNCTION = replace(
-    CREDIT, slot="advantage function", laws=tuple(one for one in CREDIT.laws if one not in (episodes, no_gradient))
-)
+@law("a better outcome never lowers its own advantage")
+def prefers(part: AdvantageFunction, case: Case) -> Iterator[str]:
+    """The reward of each row's last decision is raised in turn."""
+    batch, plain = case.batch, advantage_of(part, case.batch)
+    for row in batch.mask.any(1).nonzero().squeeze(1).tolist():
+        last = int(batch.mask[row].nonzero().max())
+        reward = batch.reward.clone()
+        reward[row, last] += 1.0
+        found = advantage_of(part, replace(batch, reward=reward))[row, last]
+        if float(found - plain[row, last]) < -LOOSE:
+            yield f"a reward raised by 1 moves it from {shown(plain[row, last])} to {shown(found)}: the sign is wrong"
+
+
+LAWS = (*(one for one in CREDIT.laws if one not in (episodes, no_gradient)), prefers)
+ADVANTAGE_FUNCTION = replace(CREDIT, slot="advantage function", laws=LAWS)
 
 
 def check_advantage(function: Callable[..., Any]) -> list[Finding]:

@@ -11,7 +11,7 @@ import random as python_random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Progress
 from assay.core.settings import children, is_schedule, resolved
 
+C = TypeVar("C")
 TIGHT = 1e-9
 """Largest relative gap between two float64 results that must be equal."""
 LOOSE = 1e-4
@@ -55,6 +56,23 @@ class Unsuited:
 
     name: str
     reason: str
+
+
+def suited(
+    cases: Iterable[C],
+    attempt: Callable[[C], Any],
+    reason: str,
+    refusals: tuple[type[Exception], ...] = (AssayError,),
+) -> list[C] | list[Unsuited]:
+    """Returns the cases in which an attempt is not refused; if none is left, the reason in their place."""
+    found = []
+    for case in cases:
+        try:
+            attempt(case)
+        except refusals:
+            continue
+        found.append(case)
+    return found or [Unsuited("every task", reason)]
 
 
 Test = Callable[[Any, Any], Iterator[str]]

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from assay.proof.laws.bench import STANDARD, Bench, TermCase, evaluate
+from assay.proof.laws.bench import STANDARD, Bench, TermCase, carried, evaluate
 from assay.proof.laws.laws import TIGHT, Contract, Finding, declares, law, shown
+from assay.proof.laws.objective import entropy, reference
 from assay.proof.laws.term import COMMON, cases_on
 
 
@@ -18,9 +19,7 @@ def policy_only(part: Any, case: TermCase) -> Iterator[str]:
     """Recorded columns and critics get none."""
     trial = evaluate(part, case, watched=True)
     critics = {name: value for name, value in trial.parameters.items() if not name.startswith("actor.")}
-    for name, gradient in {**trial.recorded, **critics}.items():
-        if bool((gradient != 0).any()):
-            yield f"the gradient in {name} is {shown(gradient)}"
+    yield from carried({**trial.recorded, **critics})
 
 
 @law("a divergence is not negative, and zero at the reference", declares("divergence"))
@@ -44,7 +43,7 @@ def divergence(part: Any, case: TermCase) -> Iterator[str]:
         yield "it is not finite at the reference"
 
 
-REGULARIZER = Contract("regularizer", (*COMMON, policy_only, divergence), cases_on)
+REGULARIZER = Contract("regularizer", (*COMMON, policy_only, divergence, reference, entropy), cases_on)
 
 
 def check_regularizer(part: Any, benches: Sequence[Bench] = STANDARD) -> list[Finding]:

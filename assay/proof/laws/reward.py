@@ -14,12 +14,15 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, Need, Scored, pad
+from assay.core.record import Experience, Need, Scored
+from assay.core.settings import children
 from assay.core.slots import DemonstratedTask, Scene
 from assay.core.slots.scene import OnRows
-from assay.proof.laws.bench import columns_of
+from assay.playing import text
+from assay.proof.laws.invariance import Measured, invariances, keeps_inputs
 from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, other_streams, raised, shown
 from assay.tasks.language.addition import addition
+from assay.tasks.language.prompts import PromptTask
 
 Rows = Sequence[Mapping[str, Any]]
 PLURALS = {
@@ -33,9 +36,42 @@ PLURALS = {
 HOSTILE = ("", " ", "\n\n", "\x00", "12" * 500, "∑ 数 🙂", "nan", "1e999", "((((((((", "</s>", "-0", "None")
 
 
+FORMS = ("{}", "#### {}", "<answer>{}</answer>", "the answer is {}.", "The answer is {}.", "\\boxed{{{}}}")
+"""How a completion may state its answer."""
+PLAIN_FORMS = FORMS[:4]
+"""Those that the tokenizer of the small tasks can write."""
+
+
 def is_certain(part: Any) -> bool:
     """Returns whether the reward does not declare chance."""
     return not getattr(part, "stochastic", False)
+
+
+def compares_group(part: Any) -> bool:
+    """Returns whether the reward, or a part inside it, declares that it compares the rows of a group."""
+    own = bool(getattr(part, "compares_group", False))
+    return own or any(compares_group(below) for _, below in children(part))
+
+
+def of_rows(part: Any) -> bool:
+    """Returns whether the reward declares neither chance nor that it compares the rows of a group."""
+    return is_certain(part) and not compares_group(part)
+
+
+def lists_win(
+    score: Callable[[list[str]], Sequence[float]], answer: str, forms: Sequence[str] = FORMS
+) -> Iterator[str]:
+    """Yields a list of all candidates that scores no less than the right answer alone. Only forms in which the right
+    answer beats every wrong one count: a reward of length, format or style does not judge answers."""
+    others = [str(int(answer) + step) for step in (-3, -2, -1, 1, 2, 3, 4)]
+    candidates = [*others[:3], answer, *others[3:]]
+    for form in forms:
+        lists = [" ".join(form.format(one) for one in candidates), form.format(", ".join(candidates))]
+        found = score([form.format(one) for one in (answer, *others)] + lists)
+        right, wrong, listed = found[0], max(found[1:-2]), max(found[-2:])
+        if right > wrong and listed >= right:
+            said = lists[list(found[-2:]).index(listed)]
+            yield f"'{form.format(answer)}' gets {right:g} and '{said}' gets {listed:g}"
 
 
 # ---------------------------------------------------------------------------------------------------- functions
@@ -89,6 +125,16 @@ class RewardFunction:
     def stochastic(self) -> bool:
         """Returns the function's attribute."""
         return bool(getattr(self.function, "stochastic", False))
+
+    @property
+    def compares_group(self) -> bool:
+        """Returns the function's attribute: it compares the completions of one prompt."""
+        return bool(getattr(self.function, "compares_group", False))
+
+    @property
+    def breaks(self) -> Mapping[str, str]:
+        """Returns the function's attribute."""
+        return getattr(self.function, "breaks", {})
 
     def __call__(self, rows: Rows) -> list[float]:
         """Returns the function's numbers; refuses anything but one finite number per row."""
@@ -177,7 +223,33 @@ def rows_kept(part: RewardFunction, case: RowsCase) -> Iterator[str]:
         yield "it changed the rows that it was given"
 
 
-REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_kept), rows_cases)
+@law("a row's reward does not depend on the other rows", is_certain)
+def alone(part: RewardFunction, case: RowsCase) -> Iterator[str]:
+    """Each row alone; with `compares_group`, the rows of each prompt alone."""
+    whole = part(copy.deepcopy(case.rows))
+    label = [row.get("prompt") if part.compares_group else place for place, row in enumerate(case.rows)]
+    for one in dict.fromkeys(label):
+        places = [place for place, other in enumerate(label) if other == one]
+        found = part(copy.deepcopy([case.rows[place] for place in places]))
+        if gap(torch.tensor(found), torch.tensor([whole[place] for place in places])) > LOOSE:
+            yield (
+                f"rows {places} get {found[:4]} alone and {[whole[place] for place in places][:4]} among others; "
+                "declare `compares_group = True` if completions of one prompt are compared"
+            )
+
+
+@law("the right answer beats a list of all candidates", of_rows)
+def shotgun(part: RewardFunction, case: RowsCase) -> Iterator[str]:
+    """Only where the right answer beats each wrong one."""
+    for row in case.rows[:1] if "answer" in case.rows[0] else ():
+
+        def score(completions: list[str], row: Mapping[str, Any] = row) -> list[float]:
+            return part([{**row, "completion": one} for one in completions])
+
+        yield from lists_win(score, row["answer"])
+
+
+REWARD_FUNCTION = Contract("reward function", (numbers, same_again, order, rows_kept, alone, shotgun), rows_cases)
 
 
 # ---------------------------------------------------------------------------------------------------- parts
@@ -244,7 +316,8 @@ def reward_cases(part: Any, task: DemonstratedTask | None = None) -> list[Reward
     mask[4] = False
     action = shown_rows.action.clone()
     if not action.is_floating_point():
-        action[1] = torch.where(mask[1], action[1].flip(0), action[1])
+        for row in (1, 2):  # row 2 is the wrong one of two answers to one prompt
+            action[row] = torch.where(mask[row], action[row].flip(0), action[row])
     batch = replace(shown_rows, mask=mask, action=action, reward=shown_rows.reward * mask)
     return [RewardCase(f"task {used.name}: right and wrong answers, one infrastructure fault", used, batch)]
 
@@ -266,37 +339,43 @@ def rewards(part: Any, case: RewardCase) -> Iterator[str]:
         yield "it brings a row back that has left training"
 
 
-@law("the same decisions get the same reward", is_certain)
-def repeats(part: Any, case: RewardCase) -> Iterator[str]:
-    """Two calls, with the global random streams at different places."""
-    with other_streams(1):
-        first = case.rewarded(part).reward
-    with other_streams(2):
-        if not torch.equal(case.rewarded(part).reward, first):
-            yield "two calls gave different rewards; declare `stochastic = True` if chance is meant"
+@law("a row's reward does not depend on the other rows", is_certain)
+def alone_in_batch(part: Any, case: RewardCase) -> Iterator[str]:
+    """Each row alone; with `compares_group`, each group alone."""
+    plain, batch = case.rewarded(part).reward, case.batch
+    label = batch.group if compares_group(part) and batch.group is not None else torch.arange(len(batch))
+    for one in label.unique():
+        rows = (label == one).nonzero().squeeze(1)
+        found = case.rewarded(part, batch.rows(rows)).reward
+        if gap(found, plain[rows]) > LOOSE:
+            yield f"rows {rows.tolist()} get {shown(found.sum(1))} alone and {shown(plain[rows].sum(1))} among others"
 
 
-@law("inputs are not modified")
-def unmodified(part: Any, case: RewardCase) -> Iterator[str]:
-    """The input experience is unchanged."""
-    batch = case.batch.map(torch.clone)
-    case.rewarded(part, batch)
-    before = dict(columns_of(case.batch))
-    yield from (f"column {name} changed" for name, value in columns_of(batch) if not torch.equal(value, before[name]))
+@law("the right answer beats a list of all candidates", of_rows)
+def shotgun_of_text(part: Any, case: RewardCase) -> Iterator[str]:
+    """Only where the task is text, and where the right answer beats each wrong one."""
+    task = case.task
+    if not isinstance(task, PromptTask):
+        return
+    item, encode, eos = task.items.item(0, 0), task.tokenizer.encode, task.tokenizer.vocabulary.eos
+
+    def score(completions: list[str]) -> list[float]:
+        prompt = [task.tokenizer.vocabulary.bos, *encode(item.prompt)]
+        said = [[*encode(one), eos] for one in completions]
+        start = torch.zeros(len(said), dtype=torch.int64)
+        batch = text.written([prompt] * len(said), said, start, task.tokenizer.vocabulary.pad)
+        totals: list[float] = case.rewarded(part, task.judge(batch, 0)).reward.sum(1).tolist()
+        return totals
+
+    yield from lists_win(score, item.answer, PLAIN_FORMS)
 
 
-@law("padding changes nothing and permuting rows permutes the rewards", is_certain)
-def rows_and_padding(part: Any, case: RewardCase) -> Iterator[str]:
-    """Three more columns; rows in reverse order."""
-    plain, num = case.rewarded(part).reward, case.batch.num_columns
-    if gap(case.rewarded(part, pad(case.batch, num + 3)).reward[:, :num], plain) > LOOSE:
-        yield "padding changes rewards"
-    reverse = torch.arange(len(case.batch)).flip(0)
-    if gap(case.rewarded(part, case.batch.rows(reverse)).reward, plain[reverse]) > LOOSE:
-        yield "rows in another order get other rewards"
-
-
-REWARD = Contract("reward", (rewards, repeats, unmodified, rows_and_padding), reward_cases)
+SAME = invariances(
+    lambda part, case, batch: Measured({"the reward": case.rewarded(part, batch).reward}), LOOSE, is_certain
+)
+KEPT = keeps_inputs(lambda part, case, batch: case.rewarded(part, batch))
+LAWS = (rewards, SAME.repeats, KEPT, SAME.padding, SAME.permutation, alone_in_batch, shotgun_of_text)
+REWARD = Contract("reward", LAWS, reward_cases)
 
 
 def check_reward(part: Any, task: DemonstratedTask | None = None) -> list[Finding]:

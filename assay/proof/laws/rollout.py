@@ -20,10 +20,22 @@ from assay.models.bodies.transformer import Transformer
 from assay.models.heads.bounded import Deterministic
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
-from assay.proof.laws.bench import columns_of
 from assay.proof.laws.cases import CHOICES, TORQUES, normal
-from assay.proof.laws.laws import LOOSE, Contract, Finding, Unsuited, gap, is_finite, law, other_streams, runs, shown
-from assay.proof.laws.state import saved_and_loaded, untouched
+from assay.proof.laws.invariance import changed_columns
+from assay.proof.laws.laws import (
+    LOOSE,
+    Contract,
+    Finding,
+    Unsuited,
+    gap,
+    is_finite,
+    law,
+    other_streams,
+    runs,
+    shown,
+    suited,
+)
+from assay.proof.laws.state import continuing
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.pendulum import pendulum
 from assay.tasks.games.matrix import PRISONERS_DILEMMA, Rules
@@ -77,19 +89,10 @@ def rollout_cases(
     part: Any, task: Task | None = None, actor: ModelSpec | None = None
 ) -> list[RolloutCase] | list[Unsuited]:
     """Returns a task of each kind, or the given one; only those that the rollout and the actor can start on."""
-    found = []
-    for one in (addition(1), chain(4), cartpole(), pendulum(), GAME) if task is None else (task,):
-        case = RolloutCase(f"task {one.name}", one, actor)
-        try:
-            _ = part.init(Scene(one)), case.actor()
-        except AssayError:
-            continue
-        found.append(case)
-    return found or [
-        Unsuited(
-            "every task", "it refuses the given task, or tokens, discrete and continuous actions, and numbered states"
-        )
-    ]
+    tasks: tuple[Task, ...] = (addition(1), chain(4), cartpole(), pendulum(), GAME) if task is None else (task,)
+    cases = [RolloutCase(f"task {one.name}", one, actor) for one in tasks]
+    reason = "it refuses the given task, or tokens, discrete and continuous actions, and numbered states"
+    return suited(cases, lambda case: (part.init(Scene(case.task)), case.actor()), reason)
 
 
 @law("it gathers decisions")
@@ -121,12 +124,7 @@ def seeded(part: Any, case: RolloutCase) -> Iterator[str]:
         first = case.gather(part)
     with other_streams(2):
         second = case.gather(part)
-    before = dict(columns_of(first))
-    yield from (
-        f"column {name} differs under the same seed"
-        for name, value in columns_of(second)
-        if not torch.equal(value, before[name])
-    )
+    yield from (f"{detail} under the same seed" for detail in changed_columns(first, second))
     other = case.gather(part, seed=2)
     if other.action.shape == first.action.shape and torch.equal(other.action, first.action):
         yield "every decision is the same under another seed"
@@ -159,21 +157,6 @@ def is_there(record: Experience, num: int) -> torch.Tensor:
     """Returns the mask of the first columns, with axes to multiply actions by."""
     mask = record.mask[:, :num]
     return mask.view(*mask.shape, *[1] * (record.action.dim() - 2))
-
-
-@law("resuming continues where it stopped")
-def resumes(part: Any, case: RolloutCase) -> Iterator[str]:
-    """Saved after one call, loaded into a new start; the next call gathers what the uninterrupted run does."""
-    state = part.init(Scene(case.task))
-    case.gather(part, state=state)
-    loaded = saved_and_loaded(untouched(state), part.init(Scene(case.task)))
-    through, resumed = case.gather(part, state=state), case.gather(part, state=loaded)
-    before = dict(columns_of(through))
-    yield from (
-        f"column {name} differs after resuming"
-        for name, value in columns_of(resumed)
-        if not torch.equal(value, before[name])
-    )
 
 
 @law("used in its frame, a policy decides as when it was gathered", lambda part: frame_of(part) is not None)
@@ -233,7 +216,10 @@ def unhinted(part: Any, case: RolloutCase) -> Iterator[str]:
             yield f"it was shown {heard}, which is not a prompt of the task followed by what the policy wrote"
 
 
-LAWS = (runs, gathers, recorded, seeded, masked, subset, resumes, framed, unhinted)
+STATE = continuing(
+    lambda part, case: part.init(Scene(case.task)), lambda part, case, state, time: case.gather(part, state=state)
+)
+LAWS = (runs, gathers, recorded, seeded, masked, subset, STATE.resumes, framed, unhinted)
 ROLLOUT = Contract("rollout", LAWS, rollout_cases)
 
 
@@ -263,19 +249,17 @@ class ExploreCase:
 
 def explore_cases(part: Any) -> list[ExploreCase] | list[Unsuited]:
     """Returns the actors that the exploration can wrap."""
-    found = []
-    for name, model, spec in (
-        ("choices, action values", Policy(Perceptron((8,)), Greedy()), CHOICES),
-        ("torques, deterministic", Policy(Perceptron((8,)), Deterministic()), TORQUES),
-    ):
-        case = ExploreCase(name, model, spec)
-        try:
-            explorer = case.explorer(part)
-            explorer.act(case.contexts(2, False), torch.full((2, explorer.num_draws), 0.001))
-        except (AttributeError, AssayError, RuntimeError):
-            continue
-        found.append(case)
-    return found or [Unsuited("every actor", "it suits neither action values nor a deterministic actor")]
+    cases = [
+        ExploreCase("choices, action values", Policy(Perceptron((8,)), Greedy()), CHOICES),
+        ExploreCase("torques, deterministic", Policy(Perceptron((8,)), Deterministic()), TORQUES),
+    ]
+
+    def acts(case: ExploreCase) -> None:
+        explorer = case.explorer(part)
+        explorer.act(case.contexts(2, False), torch.full((2, explorer.num_draws), 0.001))
+
+    reason = "it suits neither action values nor a deterministic actor"
+    return suited(cases, acts, reason, (AttributeError, AssayError, RuntimeError))
 
 
 @law("it explores")
@@ -320,8 +304,5 @@ def mixture(part: Any, case: ExploreCase) -> Iterator[str]:
 
 
 EXPLORE = Contract("explore", (runs, explores, rows_alone, mixture), explore_cases)
-
-
-def check_explore(part: Any) -> list[Finding]:
-    """Checks the laws of exploration around an actor."""
-    return EXPLORE.check(part)
+check_explore = EXPLORE.check
+"""Checks the laws of exploration around an actor."""

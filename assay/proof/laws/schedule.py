@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay.core.record import Progress
-from assay.proof.laws.laws import Contract, Finding, law
+from assay.proof.laws.laws import Contract, law
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,5 @@ def finite(part: Any, case: ProgressCase) -> Iterator[str]:
 
 
 SCHEDULE = Contract("schedule", (finite,), progress_cases)
-
-
-def check_schedule(part: Any) -> list[Finding]:
-    """Checks the laws of a schedule."""
-    return SCHEDULE.check(part)
+check_schedule = SCHEDULE.check
+"""Checks the laws of a schedule."""

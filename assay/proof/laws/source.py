@@ -13,10 +13,10 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Outcome, Score, concatenate
 from assay.core.slots import DemonstratedTask, PairedTask, Scene, Task
 from assay.playing.text import CharacterTokenizer
-from assay.proof.laws.bench import columns_of
 from assay.proof.laws.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, with_dtype
-from assay.proof.laws.laws import Contract, Finding, Unsuited, declares, law, other_streams, runs
-from assay.proof.laws.state import saved_and_loaded, untouched
+from assay.proof.laws.invariance import changed_columns
+from assay.proof.laws.laws import Contract, Finding, Unsuited, declares, law, runs
+from assay.proof.laws.state import continuing
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
 from assay.tasks.language.preferences import PairsTask
@@ -99,20 +99,6 @@ def rewards(batches: list[Experience]) -> Tensor:
     return torch.cat([batch.reward[batch.mask] for batch in batches]) if batches else torch.empty(0)
 
 
-def same(mine: list[Experience], other: list[Experience]) -> Iterator[str]:
-    """Yields batches that differ."""
-    if len(mine) != len(other):
-        yield f"{len(mine)} batches instead of {len(other)}"
-        return
-    for place, (first, second) in enumerate(zip(mine, other, strict=True)):
-        before = dict(columns_of(second))
-        yield from (
-            f"batch {place} differs in {name}"
-            for name, value in columns_of(first)
-            if not torch.equal(value, before[name])
-        )
-
-
 @law("it yields batches with decisions")
 def yields(part: Any, case: SourceCase) -> Iterator[str]:
     """Within three steps of plenty of experience."""
@@ -169,38 +155,16 @@ def each_epoch(part: Any, case: SourceCase) -> Iterator[str]:
         yield f"decisions come {int(times.min())} to {int(times.max())} times in {part.epochs} epochs"
 
 
-@law("equal state and draw give equal batches")
-def repeats(part: Any, case: SourceCase) -> Iterator[str]:
-    """Two runs, with the global random streams at different places."""
-    runs = []
-    for seed in (1, 2):
-        with other_streams(seed):
-            state = part.init(Scene(case.task))
-            runs.append([batch for number in range(2) for batch in step(part, case, state, number)])
-    yield from same(*runs)
-
-
-@law("resuming reproduces the order")
-def resumes(part: Any, case: SourceCase) -> Iterator[str]:
-    """Saved after one step, loaded into a new start; the next two steps are those of the uninterrupted run."""
-    state = part.init(Scene(case.task))
-    step(part, case, state, 0)
-    loaded = saved_and_loaded(untouched(state), part.init(Scene(case.task)))
-    for number in (1, 2):
-        for detail in same(step(part, case, loaded, number), step(part, case, state, number)):
-            yield f"after resuming, at step {number}, {detail}"
-
-
 @law("the fresh experience is not modified")
 def unmodified(part: Any, case: SourceCase) -> Iterator[str]:
     """Neither when it is taken in nor when batches are drawn."""
     fresh = case.fresh.map(torch.clone)
     list(part(Scene(case.task, draw=Draw(3), fresh=fresh), part.init(Scene(case.task))))
-    before = dict(columns_of(case.fresh))
-    yield from (f"column {name} changed" for name, value in columns_of(fresh) if not torch.equal(value, before[name]))
+    yield from changed_columns(case.fresh, fresh)
 
 
-SOURCE = Contract("source", (runs, yields, own, each_epoch, repeats, resumes, unmodified), source_cases)
+STATE = continuing(lambda part, case: part.init(Scene(case.task)), step)
+SOURCE = Contract("source", (runs, yields, own, each_epoch, *STATE, unmodified), source_cases)
 
 
 def check_source(part: Any, task: Task | None = None) -> list[Finding]:

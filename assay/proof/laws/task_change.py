@@ -16,7 +16,7 @@ from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
 from assay.proof.laws.bench import columns_of
-from assay.proof.laws.laws import Contract, Finding, Unsuited, law, other_streams, runs
+from assay.proof.laws.laws import Contract, Finding, Unsuited, law, other_streams, runs, suited
 from assay.proof.laws.rollout import built, small_actor
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
@@ -43,19 +43,14 @@ class TaskCase:
 
 def task_cases(part: Any, task: Task | None = None) -> list[TaskCase] | list[Unsuited]:
     """Returns tasks of several kinds, or the given one, with and without a policy; those that it does not refuse."""
-    found = []
+    cases = []
     for one in (uncertain_cartpole(), cartpole(), chain(4), addition(1)) if task is None else (task,):
         policies = {"no policy yet": None, "a policy": small_actor(one.spec)}
         if one.spec == uncertain_cartpole().spec:
             policies["action values"] = Policy(Perceptron((8,)), Greedy())
-        for name, model in policies.items():
-            case = TaskCase(f"task {one.name}, {name}", one, model)
-            try:
-                part(case.scene)
-            except (AssayError, AttributeError):
-                continue
-            found.append(case)
-    return found or [Unsuited("every task", "it refuses uncertain and plain control, numbered states and tokens")]
+        cases += [TaskCase(f"task {one.name}, {name}", one, model) for name, model in policies.items()]
+    reason = "it refuses uncertain and plain control, numbered states and tokens"
+    return suited(cases, lambda case: part(case.scene), reason, (AssayError, AttributeError))
 
 
 def played(task: Task) -> Experience:

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
 from assay.core.record import Draw, pad
 from assay.core.slots import ModelSpec
 from assay.core.spaces import Box, Spec, Vocabulary
@@ -22,7 +21,7 @@ from assay.models.model import Critic, Policy
 from assay.ops import random
 from assay.playing.completions import complete
 from assay.proof.laws.cases import CHOICES, TOKENS, TORQUES, normal
-from assay.proof.laws.laws import LOOSE, Contract, Finding, gap, is_finite, law, runs
+from assay.proof.laws.laws import LOOSE, Contract, Unsuited, gap, is_finite, law, runs, suited
 from assay.proof.laws.rollout import built
 
 ROWS, NEW = 6, 5
@@ -75,14 +74,8 @@ def wrapper_cases(part: Any) -> list[WrapperCase | TokenCase]:
     body = Perceptron((8,))
     torques = WrapperCase("torques", TORQUES, Policy(body, SquashedGaussian()))
     control = [torques, WrapperCase("choices", CHOICES, Policy(body))]
-    found: list[WrapperCase | TokenCase] = []
-    for case in control:
-        try:
-            case.wrapped(part)
-        except AssayError:
-            continue
-        found.append(case)
-    return found or [TokenCase()]
+    found = suited(control, lambda case: case.wrapped(part), "it refuses control")
+    return [TokenCase()] if isinstance(found[0], Unsuited) else [*found]
 
 
 @law("it reads the models that it says, its actor among them")
@@ -119,8 +112,5 @@ def inside(part: Any, case: WrapperCase | TokenCase) -> Iterator[str]:
 
 
 WRAPPER = Contract("wrapper", (runs, declared, rows_alone, inside), wrapper_cases)
-
-
-def check_wrapper(part: Any) -> list[Finding]:
-    """Checks the laws of a wrapper."""
-    return WRAPPER.check(part)
+check_wrapper = WRAPPER.check
+"""Checks the laws of a wrapper."""

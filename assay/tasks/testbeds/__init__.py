@@ -1,0 +1,1 @@
+"""Testbeds: small tasks in which an effect must show, each with a known optimum and settings that turn it up."""

@@ -1,0 +1,35 @@
+"""Rollouts that start after a prefix of a demonstration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from assay.methods.prefixrl.rollout import FromPrefixes
+from assay.parts.rollouts.episodes import Episodes
+from tests.methods.rollouts import STARTS, TASKS, gathered
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_prefix_is_the_demonstrations_and_is_no_decision(name: str) -> None:
+    task = TASKS[name]
+    fresh = gathered(FromPrefixes(group_size=2, plain=0.0), task)
+    shown = task.demonstrate(STARTS, 0)
+    for row in range(len(fresh)):
+        start, given = row // 2, int(fresh.column("prefix")[row])
+        whole = fresh.column("answer")[row]
+        told = fresh.action[row][whole]
+        first = shown.action[start][shown.mask[start]][:given]
+        assert torch.equal(told[:given], first)
+        assert int(whole.sum()) - given == int(fresh.mask[row].sum())
+        assert 0.4 * int(shown.mask[start].sum()) - 1 <= given <= 0.8 * int(shown.mask[start].sum())
+    assert torch.equal(fresh.column("prefix")[0::2], fresh.column("prefix")[1::2])
+    assert not fresh.logp[~fresh.mask].any()
+
+
+def test_without_prefixes_it_is_episodes() -> None:
+    task = TASKS["tokens"]
+    ours, theirs = gathered(FromPrefixes(group_size=3, plain=1.0), task), gathered(Episodes(group_size=3), task)
+    assert torch.equal(ours.action, theirs.action)
+    assert torch.equal(ours.mask, theirs.mask)
+    assert torch.equal(ours.logp, theirs.logp)

@@ -1,0 +1,155 @@
+"""A teacher that has seen the answer: the example before the row, and what is learnt from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from assay.claims import probes
+from assay.core.errors import AssayError
+from assay.core.record import Draw, Score
+from assay.core.slots import Scene
+from assay.engine.engine import Engine
+from assay.engine.loop import Loop
+from assay.engine.placement import Placement
+from assay.methods import sdpo
+from assay.methods.sdpo import contexts
+from assay.methods.sdpo.objectives import SelfTeacher, forward_kl, jensen_shannon, reverse_kl
+from assay.methods.sdpo.source import ShownTwice
+from assay.parts.rollouts.episodes import Episodes
+from assay.playing.text import with_outcomes, written
+from assay.proof.laws.rollout import built, small_actor
+from assay.tasks.control.cartpole import cartpole
+from assay.tasks.language.addition import addition
+from tests.scenes import feeding, gathering
+
+DRAW = Draw(3, (0,))
+STARTS = np.array([5, 1, 8])
+
+
+def actor_of(task):
+    return built(small_actor(task.spec), task.spec)
+
+
+def answers(texts: list[tuple[int, str, str]], values: list[float]):
+    """Rows (start, prompt, completion) of addition with these outcomes."""
+    task = addition(1)
+    ids = [[task.tokenizer.vocabulary.bos, *task.tokenizer.encode(prompt)] for _, prompt, _ in texts]
+    said = [[*task.tokenizer.encode(completion), task.tokenizer.vocabulary.eos] for _, _, completion in texts]
+    record = written(ids, said, torch.tensor([start for start, _, _ in texts]), task.tokenizer.vocabulary.pad)
+    return task, with_outcomes(replace(record, source=None), [Score(value) for value in values])
+
+
+ROWS = [(1, "2+3=", "5"), (1, "2+3=", "12"), (1, "2+3=", "5"), (4, "9+9=", "7"), (6, "8+8=", "16"), (4, "9+9=", "8")]
+VALUES = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+
+
+def test_the_sibling_is_the_first_other_right_answer_of_the_group() -> None:
+    _, record = answers(ROWS, VALUES)
+    assert contexts.solved_sibling(record, 1.0).tolist() == [2, 0, 0, -1, -1, -1]
+    assert contexts.solved_sibling(replace(record, mask=torch.zeros_like(record.mask)), 1.0).tolist() == [-1] * 6
+    assert contexts.solved_sibling(replace(record, group=None), 1.0).tolist() == [-1] * 6
+
+
+def test_an_example_stands_before_the_row_and_decisions_come_back_to_their_columns() -> None:
+    _, record = answers(ROWS, VALUES)
+    order = torch.tensor([1, 4, 0, 5, 2, 3])
+    longer, shift = contexts.with_example(record, record.rows(order))
+    for row, other in enumerate(order.tolist()):
+        mine, theirs = (record.action[one][record.context["valid"][one]].tolist() for one in (row, other))
+        assert longer.context["tokens"][row][longer.context["valid"][row]].tolist() == theirs + mine
+        assert longer.action[row][longer.mask[row]].tolist() == record.action[row][record.mask[row]].tolist()
+        assert not longer.mask[row, : len(theirs)].any()
+    assert torch.equal(longer.reward.sum(1), record.reward.sum(1))
+    back = contexts.moved_back(longer.action, shift, record)
+    assert torch.equal(back, torch.where(record.mask, record.action, 0))
+
+
+def test_the_teacher_says_what_the_model_says_after_the_example_one_row_at_a_time() -> None:
+    task, record = answers(ROWS, VALUES)
+    actor = actor_of(task)
+    found = SelfTeacher("actor")(record, lambda rows, function: function(actor, rows))
+    assert found.shape == (*record.mask.shape, task.spec.action.size)
+    assert not found[~record.mask].any()
+    assert not found[3:].any()  # nobody of their group was right but themselves
+    for row, sibling in enumerate([2, 0, 0]):
+        mine, theirs = (record.action[one][record.context["valid"][one]] for one in (row, sibling))
+        with torch.no_grad():
+            state = actor.trunk(torch.cat([theirs, mine]).unsqueeze(0))[0]
+            slow = actor.logits(state).log_softmax(-1)
+        place = len(theirs) + record.mask[row].nonzero().squeeze(1) - 1
+        torch.testing.assert_close(found[row][record.mask[row]], slow[place], rtol=1e-4, atol=1e-4)
+
+
+def test_rows_without_a_teacher_are_in_neither_sum_nor_count_and_none_at_all_is_no_step() -> None:
+    task, record = answers(ROWS, VALUES)
+    recipe = sdpo.recipe().set("actor.width", 16).set("actor.layers", 1).set("actor.heads", 2)
+    engine = Engine(recipe, task.spec, 0, Placement())
+    batch, part = engine.annotate(record, recipe.needs), recipe.stages[0].objective[0]
+    assert int(part.count(batch)) == int(record.mask[:3].sum())
+    alone = engine.annotate(record.rows(torch.tensor([0, 1, 2])), recipe.needs)
+    ours, theirs = (probes.gradient(recipe, one, engine.models["actor"]) for one in (record, record.rows(slice(0, 3))))
+    for name, gradient in ours.items():
+        torch.testing.assert_close(gradient, theirs[name], rtol=1e-4, atol=1e-7)
+    assert int(part.count(alone)) == int(part.count(batch))
+    before = engine.flats["actor"].values.clone()
+    failed = replace(record, reward=torch.zeros_like(record.reward))
+    engine.update(recipe.stages[0], engine.annotate(failed, recipe.needs))
+    assert torch.equal(engine.flats["actor"].values, before)
+
+
+def test_micro_batches_change_neither_the_teacher_nor_the_step() -> None:
+    task, record = answers(ROWS, VALUES)
+    recipe = sdpo.recipe().set("actor.width", 16).set("actor.layers", 1).set("actor.heads", 2)
+    columns, steps = [], []
+    for size in (0, 2):
+        engine = Engine(recipe, task.spec, 0, Placement(micro_batch=size))
+        batch = engine.annotate(record, recipe.needs)
+        before = engine.flats["actor"].values.clone()
+        engine.update(recipe.stages[0], batch)
+        columns.append(batch.column("teacher_logp"))
+        steps.append(engine.flats["actor"].values - before)
+    torch.testing.assert_close(*columns, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(*steps, rtol=1e-3, atol=1e-6)
+    assert steps[0].abs().max() > 0
+
+
+@pytest.mark.parametrize("distance", [reverse_kl, forward_kl, jensen_shannon])
+def test_divergences_are_sums_over_actions_and_zero_at_equality(distance) -> None:
+    p, q = torch.tensor([0.7, 0.2, 0.1]).double(), torch.tensor([0.1, 0.3, 0.6]).double()
+    m = (p + q) / 2
+    kl = lambda a, b: float((a * (a / b).log()).sum())  # noqa: E731
+    slow = {reverse_kl: kl(p, q), forward_kl: kl(q, p), jensen_shannon: (kl(p, m) + kl(q, m)) / 2}[distance]
+    assert float(distance(p.log(), q.log())) == pytest.approx(slow)
+    assert float(distance(p.log(), p.log())) == pytest.approx(0.0, abs=1e-12)
+
+
+def test_the_teacher_takes_no_gradient_and_follows_slowly() -> None:
+    loop = Loop(sdpo.recipe(rate=0.25).set("actor.width", 16), addition(1), seed=0, num_steps=1)
+    start = loop.engine.flats["actor"].values.clone()
+    loop.engine.flats["actor"].values.add_(1.0)
+    loop.engine.follow(loop.recipe.copies)
+    torch.testing.assert_close(loop.engine.flats["teacher"].values, start + 0.25)
+    assert not any(tensor.requires_grad for tensor in loop.engine.models["teacher"].parameters())
+
+
+def test_a_control_task_is_told_that_tokens_are_needed() -> None:
+    task = cartpole()
+    fresh = Episodes(1, 2)(gathering(task, actor_of(task), STARTS[:1], DRAW), {})
+    with pytest.raises(AssayError, match="needs tokens"):
+        SelfTeacher("actor")(fresh, lambda rows, function: function(None, rows))
+
+
+def test_showing_twice_learns_the_second_time_alone() -> None:
+    task, part = addition(1), ShownTwice(batch=4, plain=1)
+    state = part.init(Scene(task))
+    (batch,) = part(feeding(task, None, DRAW), state)
+    plain = task.demonstrate(np.arange(4), 0)
+    assert state == {"next": 4}
+    assert torch.equal(batch.mask.sum(1), plain.mask.sum(1))
+    for row in range(4):
+        once = plain.action[row][plain.context["valid"][row]].tolist()
+        assert batch.action[row][batch.context["valid"][row]].tolist() == once * (1 if row == 0 else 2)

@@ -1,0 +1,162 @@
+"""Forward-backward representations: measures, orthonormality and penalties against slow references."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.record import Draw
+from assay.core.slots import Scene
+from assay.engine.engine import Engine, StageView
+from assay.engine.placement import Placement
+from assay.methods.zero_shot_rl.base import forward_backward
+from assay.methods.zero_shot_rl.claims import KnownProcess, Tables, TablesView
+from assay.methods.zero_shot_rl.losses import (
+    ConservativeMeasures,
+    ConservativeValues,
+    MaximizeMeasure,
+    MeasureLoss,
+    Orthonormal,
+    Rows,
+)
+from assay.methods.zero_shot_rl.models import ForwardBackwardActor
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.model import Policy
+from assay.parts.sources.relabelled import Play, Relabelled
+from assay.recipes.defaults import CONTINUOUS, CONTROL
+from assay.runs import catalogue
+from tests.scenes import feeding
+
+GRID, POINT = catalogue.find_task("small-rooms"), catalogue.find_task("pointmaze-umaze")
+PROCESS = KnownProcess(torch.tensor([[[1, 2], [2, 0]], [[2, 2], [0, 1]], [[0, 1], [1, 0]]]), 0.8)
+REWARD = torch.tensor([0.2, 1.0, -0.5]).double()
+
+
+def setting(task, world, size=6):
+    recipe = replace(forward_backward(world), actor=Policy(Perceptron((8,)), ForwardBackwardActor(size)))
+    engine = Engine(recipe, task.spec, 0, Placement())
+    source = Relabelled(Play(episodes=2), batch=8)
+    batch = next(iter(source(feeding(task, None, Draw(3)), source.init(Scene(task))))).add({"row": torch.arange(8)})
+    return engine.models["actor"], batch, StageView(engine.models, batch, frozenset(), Draw(0))
+
+
+@pytest.mark.parametrize(("task", "world"), [(GRID, CONTROL), (POINT, CONTINUOUS)])
+def test_the_measure_loss_is_its_definition_pair_by_pair(task, world) -> None:
+    model, batch, view = setting(task, world)
+    rows = Rows(batch, view)
+    noise = view.uniform((8, 1, model.num_draws), tag=5).flatten(0, 1)
+    ahead = model.forward_of(rows.now, rows.action, rows.z)
+    onward = model.forward_of(rows.after, model.decide(rows.after, rows.z, noise), rows.z)
+    back = model.backward_of(rows.after["achieved"])
+    expected = 0.0
+    for head in range(2):
+        for i in range(8):
+            expected -= float((ahead[head, i] @ back[i]).detach()) / 8
+            for j in range(8):
+                if i != j:
+                    target = 0.9 * float((onward[:, i] @ back[j]).mean().detach()) * (not bool(batch.terminal[i, 0]))
+                    expected += 0.5 * (float((ahead[head, i] @ back[j]).detach()) - target) ** 2 / 56
+    loss = MeasureLoss(0.9)(batch, view)
+    assert float(loss.sum.detach() / loss.count) == pytest.approx(expected, rel=1e-4)
+
+
+def test_orthonormality_is_the_distance_of_the_second_moment_from_one() -> None:
+    """E[(B . B')^2] - 2 E|B|^2 = |E[B B^T] - 1|^2 - D, over all independent pairs of rows."""
+    forward, z = PROCESS.solved(REWARD)
+    rows, view = PROCESS.rows(), TablesView(Tables(forward, PROCESS.basis, z))
+    pairs = [rows.rows(torch.tensor([i, j])) for i in range(len(rows)) for j in range(len(rows))]
+    found = sum(float(loss.sum / loss.count) for loss in (Orthonormal()(pair, view) for pair in pairs)) / len(pairs)
+    moment = (PROCESS.rho[:, None, None] * PROCESS.basis.unsqueeze(2) * PROCESS.basis.unsqueeze(1)).sum(0)
+    expected = (moment - torch.eye(3).double()).square().sum() - 3.0
+    assert found == pytest.approx(float(expected))
+
+
+@pytest.mark.parametrize("reward", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.3, -1.0, 2.0], [0.0, 0.0, 0.0]])
+def test_any_reward_is_solved_by_its_mean(reward: list[float]) -> None:
+    pays = torch.tensor(reward).double()
+    forward, z = PROCESS.solved(pays)
+    assert torch.allclose(forward @ z, PROCESS.best_values(pays), atol=1e-9)
+    assert torch.allclose((forward @ PROCESS.basis.T * PROCESS.rho).sum(-1), torch.tensor(1 / 0.2).double())
+
+
+def test_the_penalty_is_conservative_q_learning_for_the_task_at_hand() -> None:
+    """Its slope in F is (softmax - indicator of the recorded action) times z."""
+    forward, z = PROCESS.solved(REWARD)
+    model = Tables(forward.requires_grad_(), PROCESS.basis, z)
+    rows = PROCESS.rows().rows(torch.tensor([3]))
+    loss = ConservativeValues()(rows, TablesView(model))
+    (slope,) = torch.autograd.grad(loss.sum, forward)
+    state, action = int(rows.context["observation"][0, 0, 0]), int(rows.action[0, 0])
+    expected = torch.zeros_like(forward)
+    expected[state] = (forward[state] @ z).softmax(-1).detach().unsqueeze(1) * z
+    expected[state, action] -= z
+    assert torch.allclose(slope, expected)
+    assert float(loss.sum.detach()) >= 0.0
+
+
+@pytest.mark.parametrize(("task", "world"), [(GRID, CONTROL), (POINT, CONTINUOUS)])
+def test_penalties_are_never_negative_and_spare_the_target(task, world) -> None:
+    model, batch, view = setting(task, world)
+    for part in (ConservativeValues(), ConservativeMeasures()):
+        loss = part(batch, view)
+        assert float(loss.sum.detach()) >= 0.0
+        loss.sum.backward()
+    assert all(parameter.grad is None for parameter in view.model("target").parameters())
+    assert any(parameter.grad is not None and bool(parameter.grad.any()) for parameter in model.ahead.parameters())
+
+
+def test_the_policy_alone_learns_from_its_own_objective() -> None:
+    model, batch, view = setting(POINT, CONTINUOUS)
+    MaximizeMeasure()(batch, view).sum.backward()
+    moved = {name.split(".")[0] for name, p in model.named_parameters() if p.grad is not None and bool(p.grad.any())}
+    assert moved == {"policy"}
+    rows = Rows(batch, view)
+    action = model.decide(rows.now, rows.z)
+    value = (model.forward_of(rows.now, action, rows.z) * rows.z).sum(-1).amin(0).sum()
+    direct = torch.autograd.grad(-value, list(model.policy.parameters()))
+    for mine, parameter in zip(direct, model.policy.parameters(), strict=True):
+        assert torch.allclose(mine, parameter.grad, atol=1e-5)
+
+
+def test_choices_need_no_policy() -> None:
+    _, batch, view = setting(GRID, CONTROL)
+    with pytest.raises(AssayError, match="continuous actions"):
+        MaximizeMeasure()(batch, view)
+
+
+def test_a_goal_is_the_task_whose_reward_is_that_place() -> None:
+    """z = E[r B] over logged places, r = 3 at the goal, is B(goal): only the direction of a reward counts."""
+    model, _, _ = setting(GRID, CONTROL)
+    places = Play(episodes=2).columns(GRID)["achieved"].flatten(0, 1)
+    goal = places[17]
+    reward = (GRID.distance(places, goal.expand_as(places)) == 0).float()
+    assert torch.allclose(model.infer(places, 3.0 * reward), model.backward_of(goal), atol=1e-4)
+
+
+def test_rewards_are_never_read() -> None:
+    _, batch, view = setting(GRID, CONTROL)
+    other = replace(batch, reward=batch.reward + 5.0)
+    for part in (MeasureLoss(), Orthonormal(), ConservativeValues(), ConservativeMeasures()):
+        assert torch.equal(part(batch, view).sum, part(other, view).sum)
+
+
+def test_a_single_decision_has_no_pairs() -> None:
+    model, batch, _ = setting(GRID, CONTROL)
+    one = batch.rows(slice(0, 1))
+    view = StageView({"actor": model, "target": model}, one, frozenset(), Draw(0))
+    loss = MeasureLoss()(one, view)
+    rows = Rows(one, view)
+    expected = -(model.forward_of(rows.now, rows.action, rows.z) @ model.backward_of(rows.after["achieved"]).T).sum()
+    assert float(loss.sum.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+
+
+def test_the_actor_goes_where_it_is_asked_to() -> None:
+    model, batch, _ = setting(GRID, CONTROL)
+    context = {name: column[:, 0] for name, column in batch.context.items()}
+    z = model.backward_of(context["goal"])
+    values = (model.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0)
+    assert np.array_equal(model.act(context, None)[0].numpy(), values.argmax(-1).numpy())
