@@ -140,6 +140,25 @@ class EffectiveSamples(Watch):
 
 
 @dataclass(frozen=True)
+class InsideBins(Watch):
+    """Checks that at most `most` of a classifying critic's targets lie beyond its bins, where they are clipped."""
+
+    most: float = 0.2
+
+    def updated(self, moment: Moment, state: State) -> list[Alarm]:
+        """Checks the targets of the step's updates."""
+        share = moment.metrics.get("beyond_bins")
+        if share is None or share <= self.most:
+            return []
+        text = (
+            f"{share:.0%} of the critic's targets lie beyond its bins at step {moment.progress.step}, so that their "
+            "values cannot be learned. Set the range to that of the task's returns: --set bins.low=... --set "
+            "bins.high=..."
+        )
+        return [Alarm("inside bins", text)]
+
+
+@dataclass(frozen=True)
 class WeightsMove(Watch):
     """Checks that the sampling weights change after an update with a gradient, do not change at learning rate 0, and
     are finite: a finite gradient times a step size may still overflow.
@@ -229,6 +248,7 @@ STANDARD: tuple[Watch, ...] = (
     SaneRewards(),
     LiveGroups(),
     EffectiveSamples(),
+    InsideBins(),
     WeightsMove(),
     MaskedDecisions(),
     FiniteSteps(),

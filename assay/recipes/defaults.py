@@ -54,7 +54,7 @@ class Offline:
     updates: int = 10
     """Batches per step of the loop."""
     steps: int = 200
-    log: Log = Log(episodes=50, noise=0.5, reward_scale=0.1)
+    log: Log = Log(episodes=50, noise=0.5)
     """The dataset where no file is given: 10,000 transitions of the pendulum, half of the actions random."""
 
 
@@ -200,7 +200,6 @@ MUJOCO = replace(
         batch=256,
         updates=1_000,
         steps=1_000,
-        log=Log(episodes=50, noise=0.5),
     ),
 )
 """A million decisions with the published settings for MuJoCo: PPO (arXiv:1707.06347, table 3: 2,048 decisions, 10

@@ -33,10 +33,12 @@ from assay.claims.probes.formulas import (
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
+from assay.claims.probes.offline import foreign_rows
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
+from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
 from assay.claims.probes.tensors import Probe, credited, decision_weights, loss
 from assay.claims.probes.training import distance_from_posterior, trained_table
@@ -76,14 +78,17 @@ __all__ = [
     "expected_game_gradient",
     "expected_gradient",
     "expected_table_gradient",
+    "foreign_rows",
     "formula_gap",
     "fragments",
     "gradient",
     "gradient_variance",
     "handed_out",
+    "history",
     "loss",
     "posterior",
     "preference_push",
+    "schedule_gap",
     "sequences",
     "spelling",
     "table_of",

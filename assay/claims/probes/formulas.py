@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from assay.claims.probes.gradients import Witness, witness
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Progress
-from assay.core.slots.scene import ALONE
+from assay.core.slots import ALONE, ModelSpec
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
-from assay.engine.engine import StageView
+from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
 from assay.models.model import Critic, Policy
 
@@ -103,12 +103,14 @@ def sequences(
 
 def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch.dtype = torch.float64) -> Experience:
     """Returns random transitions, two columns each, the second masked: half of them go on, some are terminal, some
-    truncated, one is both, one has no decision; observations exceed their bounds a little.
+    truncated, some both, some have no decision; observations exceed their bounds a little.
     """
     draw = torch.Generator().manual_seed(seed)
     row = torch.arange(num)
-    mask = torch.stack((row != num - 1, torch.zeros(num, dtype=torch.bool)), 1)
-    ends, cuts = ((which == row.unsqueeze(1)).any(1) for which in (torch.tensor([[1, 4]]), torch.tensor([[2, 4]])))
+    # Of every eight rows, 1 and 4 are terminal, 2 and 4 truncated, 7 has no decision.
+    place = row % 8
+    mask = torch.stack((place != 7, torch.zeros(num, dtype=torch.bool)), 1)
+    ends, cuts = ((place == 1) | (place == 4), (place == 2) | (place == 4))
     terminal, truncated = (torch.stack((one & mask[:, 0], torch.zeros_like(one)), 1) for one in (ends, cuts))
     context: dict[str, Tensor]
     if isinstance(spec.observation, Discrete):
@@ -154,7 +156,7 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
         torch.manual_seed(seed)
         actor: nn.Module = (Policy(Table()) if tabular else recipe.actor).build(spec)
         critics = {
-            name: (Critic(Table()) if tabular and name == "value" else critic).build(spec).double()
+            name: (tabulated(critic) if tabular and name == "value" else critic).build(spec).double()
             for name, critic in recipe.critics.items()
         }
         engine = witness(recipe, actor.double(), critics, spec=spec)
@@ -167,7 +169,12 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
     return engine
 
 
-def prepared(recipe: Recipe, engine: Witness, experience: Experience) -> Experience:
+def tabulated(critic: ModelSpec) -> Critic:
+    """Returns a critic of states as a table, with its own head."""
+    return replace(critic, body=Table()) if isinstance(critic, Critic) else Critic(Table())
+
+
+def prepared(recipe: Recipe, engine: Engine, experience: Experience) -> Experience:
     """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
     models, credit, constraints.
     """

@@ -6,56 +6,54 @@ Kumar et al. 2020, CQL(H). For continuous actions the sum is an integral, estima
 proposals, on top of SAC; for discrete actions it is exact, on top of double DQN.
 """
 
-from typing import Any
+import math
 
 import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.probes import steps
 from assay.core.recipe import Recipe
-from assay.core.record import Experience
-from assay.core.spaces import Box, Discrete, Spec
-from assay.models.bodies.perceptron import Perceptron
-from assay.models.heads.value import Greedy
-from assay.models.model import Policy
+from assay.parts.critics.conservative import Conservative
 from assay.parts.sources.logged import Log
-from assay.recipes.conservative import cql
+from assay.recipes.conservative import conservative_sac, cql
 from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
+from assay.tasks.control.cartpole import cartpole
 
-SPEC = Spec(Box((-1.0,), (1.0,)), Discrete(3), horizon=1)
-DATA, Q, WEIGHT = torch.tensor([0.6, 0.3, 0.1]), torch.tensor([0.5, -0.2, 1.0]), 0.4
 NARROW = Log(20, noise=0.1)
 
 
-def gradient_at(target_A: torch.Tensor) -> torch.Tensor:
-    """Returns the gradient in Q of a one-step problem: ten transitions, actions distributed as DATA, rewards
-    `target`.
-    """
-    recipe: Any = cql(CONTROL, weight=WEIGHT)
-    actor: Any = Policy(Perceptron(()), Greedy()).build(SPEC)
-    with torch.no_grad():
-        actor.body.net[0].weight.copy_(Q.unsqueeze(1))
-        actor.body.net[0].bias.zero_()
-    action = torch.repeat_interleave(torch.arange(3), (10 * DATA).round().long())
-    columns = [torch.stack((x, torch.zeros_like(x)), 1) for x in (action, torch.ones(10).bool(), target_A[action])]
-    none = torch.zeros(10, 2)
-    seen = {"observation": torch.ones(10, 2, 1)}
-    record = Experience(seen, columns[0], columns[1], none, columns[2], columns[1], none.bool())
-    return probes.gradient(recipe, record, actor, models={"target": actor})["body.net.0.weight"]
+def discrete_by_hand(seen: probes.Seen) -> torch.Tensor:
+    step, out = steps.step_of(seen), steps.output
+    row, q = torch.arange(len(step.reward)), out(seen.models["actor"], step.now)
+    best = out(seen.models["actor"], step.after).argmax(-1)
+    error = q[row, step.action] - step.target(0.99, out(seen.models["target"], step.after)[row, best])
+    return step.mean(error.square() / 2 + q.exp().sum(-1).log() - q[row, step.action])
 
 
-def rest() -> torch.Tensor:
-    """Returns the largest gradient where Q is below its targets by weight * (softmax(Q) / data - 1)."""
-    return gradient_at(Q + WEIGHT * (Q.softmax(0) / DATA - 1.0)).abs().max()
+def continuous_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
+    step, models, out = steps.step_of(seen), seen.models, steps.output
+    next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    recorded = out(models["q"], step.now, step.action)
+    error = recorded - step.target(0.99, out(models["q_target"], step.after, next_action).amin(0))
+    proposals = []
+    for k in range(10):
+        for tag, place in ((4, step.now), (5, step.after)):
+            proposals.append(steps.squashed(models["actor"], place, seen.uniform(1, 10, 2, tag=tag)[:, 0, k]))
+        anything = steps.LOW + (steps.HIGH - steps.LOW) * seen.uniform(1, 10, 2, tag=6)[:, 0, k]
+        proposals.append((anything, torch.tensor(-math.log(4.0 * 1.5))))
+    values = [out(models["q"], step.now, action.detach()) - logp.detach() for action, logp in proposals]
+    critic = step.mean(error.square() / 2 + torch.stack(values).logsumexp(0) - recorded)
+    return {"critic": critic, "actor": steps.sac_actor(seen, lambda s, a: out(models["q"], s, a).amin(0))}
 
 
-def lowered() -> torch.Tensor:
-    """Returns the error of: the value of softmax(Q) is underestimated by weight times its chi-square distance from
-    the data.
-    """
-    policy = Q.softmax(0)
-    return (policy * WEIGHT * (policy / DATA - 1.0)).sum() - WEIGHT * ((policy - DATA).square() / DATA).sum()
+def schedule_gap(world: Defaults) -> float:
+    spec = probes.CHOICE_SPEC if world.discrete else probes.BOX_SPEC
+    trained = {"actor": 1} if world.discrete else {"actor": 1, "q": 1, "temperature": 1}
+    targets = {"target": ("actor", 1.0, 128)} if world.discrete else {"q_target": ("q", 0.005, 1)}
+    num = 130 if world.discrete else 6
+    return probes.schedule_gap(cql(world), probes.transitions(spec, dtype=torch.float32), spec, trained, targets, num)
 
 
 def without_penalty(world: Defaults = CONTROL) -> Recipe:
@@ -70,6 +68,16 @@ METHOD = Method(
     default_task="cartpole",
     family="offline",
     base=without_penalty,
+    mutants=(
+        Edit("continuous: the penalty's sign turned", Conservative.__call__, "top - q(", "-top + q("),
+        Edit("continuous: values not over their density", Conservative.__call__, " - log_density", ""),
+        Edit("continuous: no penalty", Conservative.__call__, "self.weight * gap.sum()", "0.0 * gap.sum()"),
+        Edit("continuous: proposals of the next state valued there", Conservative.__call__, "repeated(now.context",
+             "repeated(batch.after.context"),
+        Edit("continuous: policy's proposals with uniform density", Conservative.proposals, "(here[1], later[1], density)",
+             "(density, density, density)"),
+        Edit("continuous: another weight", conservative_sac, "Conservative(weight)", "Conservative(5.0 * weight)"),
+    ),
     departures=(
         "the weight is fixed at 1, no Lagrange multiplier",
         "the log of the mean over proposals, not of their sum: a constant",
@@ -77,8 +85,16 @@ METHOD = Method(
         "data are generated by scripted experts with noise, not D4RL or Atari",
     ),
     claims=(
-        Exact("at rest values lie below their targets by weight * (policy / data - 1)", rest, equals=0.0),
-        Exact("hence a policy's value by weight * chi-square(policy, data), never above", lowered, equals=0.0),
+        Exact("discrete: its gradient is that of the formula", lambda: probes.formula_gap(
+              cql(CONTROL), probes.transitions(probes.CHOICE_SPEC, num=64), discrete_by_hand, probes.CHOICE_SPEC),
+              at_most=1e-9),
+        Exact("continuous: its gradients are those of the formulas", lambda: probes.formula_gap(
+              cql(CONTINUOUS), probes.transitions(num=32), continuous_by_hand, probes.BOX_SPEC), at_most=1e-6),
+        Exact("discrete: the target network is a copy made every 128 updates", lambda: schedule_gap(CONTROL),
+              equals=0.0),
+        Exact("continuous: target critics follow at rate 0.005", lambda: schedule_gap(CONTINUOUS), at_most=1e-7),
+        Exact("a step's batches are rows of the dataset",
+              lambda: probes.foreign_rows(cql(CONTROL, Log(20)), cartpole()), equals=0.0),
         Measured("on an expert's log it works where double DQN does not", "cartpole", cql(CONTROL, NARROW),
                  cql(CONTROL, NARROW, weight=0.0), seeds=5, minutes=2.0, steps=150),
     ),

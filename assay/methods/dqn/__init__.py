@@ -8,19 +8,25 @@ van Hasselt et al. 2016 (double DQN). A truncated step bootstraps, a terminal on
 import torch
 
 from assay import recipes
-from assay.claims.claim import Exact, Measured, Method
-from assay.core.record import Experience
-from assay.parts.targets.one_step import one_step_target
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.probes import steps
+from assay.parts.targets.one_step import DoubleQ
 from assay.recipes.defaults import CONTROL
 
 
-def target(terminal: bool, truncated: bool) -> torch.Tensor:
-    """Returns y for reward 1 and next value 10."""
-    flag = torch.ones(1, 1, dtype=torch.bool)
-    now = Experience(
-        {}, torch.zeros(1, 1), flag, torch.zeros(1, 1), torch.ones(1, 1), flag & terminal, flag & truncated
-    )
-    return one_step_target(now, torch.full((1, 1), 10.0), discount=0.9)
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    step, q = steps.step_of(seen), steps.output
+    row = torch.arange(len(step.reward))
+    best = q(seen.models["actor"], step.after).argmax(-1)
+    target = step.target(0.99, q(seen.models["target"], step.after)[row, best])
+    return step.mean((q(seen.models["actor"], step.now)[row, step.action] - target).square()) / 2
+
+
+def schedule_gap() -> float:
+    spec = probes.CHOICE_SPEC
+    data = probes.transitions(spec, dtype=torch.float32)
+    return probes.schedule_gap(recipes.dqn(), data, spec, {"actor": 1}, {"target": ("actor", 1.0, 128)}, num=130)
 
 
 METHOD = Method(
@@ -30,14 +36,27 @@ METHOD = Method(
     default_task="cartpole",
     family="value-based",
     aliases=("double-dqn",),
+    mutants=(
+        Edit("the target network chooses the action", DoubleQ.__call__, "model(self.actor)", "model(self.target)"),
+        Edit("no target network", DoubleQ.__call__, "model(self.target)", "model(self.actor)"),
+        Edit("the target network stays as it was", recipes.dqn, "rate=1.0, every=128", "rate=0.0"),
+        Edit("the target network is copied at every update", recipes.dqn, "every=128", "every=1"),
+        Edit("another discount", recipes.dqn, "DoubleQ(0.99)", "DoubleQ(0.9)"),
+    ),
     departures=(
         "squared error instead of a clipped one",
         "8 environments; 32 steps alternate with 128 updates",
         "no frame stacking: observations are vectors",
     ),
     claims=(
-        Exact("a terminal step's target is its reward", lambda: target(True, False), equals=1.0),
-        Exact("a truncated step's target contains the next value", lambda: target(False, True), equals=10.0),
+        Exact(
+            "its gradient is that of the formula",
+            lambda: probes.formula_gap(
+                recipes.dqn(), probes.transitions(probes.CHOICE_SPEC), loss_by_hand, probes.CHOICE_SPEC
+            ),
+            at_most=1e-9,
+        ),
+        Exact("the target network is a copy made every 128 updates", schedule_gap, equals=0.0),
         Measured("balances the pole: return above 475", "cartpole", recipes.dqn(), 475.0, seeds=5, minutes=8),
     ),
 )

@@ -40,16 +40,24 @@ def classified_sac(world: Defaults = CONTINUOUS, reach: float = 1800.0) -> Recip
     return replace(base, critics=critics, stages=(stage, *base.stages[1:]))
 
 
-def classified_ppo(world: Defaults = LANGUAGE, reach: float = 1.5) -> Recipe:
+def classified_ppo(world: Defaults = LANGUAGE, reach: float = 1.5, num: int = 51) -> Recipe:
     """PPO over bins; by default for outcomes of 0 and 1."""
     base = ppo(world)
     stage = classified(base.stages[1])
-    critic = replace(world.value, head=Value(Bins(-reach, reach, 51)))
+    critic = replace(world.value, head=Value(Bins(-reach, reach, num)))
     return replace(base, critics={"value": critic}, stages=(base.stages[0], stage))
 
 
-def hl_gauss(world: Defaults = CONTROL) -> Recipe:
-    """HL-Gauss (arXiv:2403.03950) on the value-based recipe of this world: dqn, sac or ppo."""
-    if world.tokens or world.tabular:
-        return replace(classified_ppo(world), name="hl-gauss")
-    return replace(classified_dqn(world) if world.discrete else classified_sac(world), name="hl-gauss")
+def hl_gauss(world: Defaults = CONTROL, reach: float | None = None) -> Recipe:
+    """HL-Gauss (arXiv:2403.03950) on the value-based recipe of this world: dqn, sac or ppo.
+
+    `reach` is the largest |value|; by default that of outcomes (1.5) for tokens, of the pendulum (1800) for continuous
+    actions, and of rewards within +-1 and discount 0.99 (110) otherwise. The guard `inside bins` tells if it is wrong.
+    """
+    if world.tokens:
+        made = classified_ppo(world, reach or 1.5)
+    elif world.tabular:
+        made = classified_ppo(world, reach or 110.0, 101)
+    else:
+        made = classified_dqn(world, reach or 110.0) if world.discrete else classified_sac(world, reach or 1800.0)
+    return replace(made, name="hl-gauss")

@@ -1,19 +1,78 @@
-"""How well a critic tracks moving targets, such as values while a policy improves."""
+"""Losses over bins by hand, and how well a critic tracks moving targets. Axes: M bins."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from assay.claims import probes
+from assay.claims.probes import steps
+from assay.core.record import Experience
 from assay.core.slots import ModelSpec
 from assay.core.spaces import Box, Context, Spec
 
 NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
 OFFSET, RATE = 8.0, 3e-3
 SPEC = Spec(Box((-9.0,) * SIZE, (9.0,) * SIZE), Box((-1.0,), (1.0,)), horizon=1)
+
+
+def loud(spec: Spec, scale: float) -> Experience:
+    """Returns transitions with rewards so large that some targets lie beyond the bins."""
+    data = probes.transitions(spec, num=64)
+    return replace(data, reward=scale * data.reward)
+
+
+def loud_sequences() -> Experience:
+    """Returns sequences with rewards so large that some returns lie beyond the bins."""
+    data = probes.sequences()
+    return replace(data, reward=60.0 * data.reward)
+
+
+def cross_entropy_by_hand(logits: Tensor, target: Tensor, reach: float) -> Tensor:
+    """Returns -sum_i p_i log softmax(logits)_i: p_i the share of N(target, (0.75 widths)^2), cut to the range, in
+    bin i.
+    """
+    num = logits.shape[-1]
+    edge = torch.linspace(-reach, reach, num + 1, dtype=torch.float64)
+    inside = target.clamp(-reach, reach).unsqueeze(-1)
+    below = 0.5 * (1.0 + torch.erf((edge - inside) / (0.75 * 2.0 * reach / num * math.sqrt(2.0))))
+    share = below.diff(dim=-1) / (below[..., -1:] - below[..., :1])
+    return -(share * (logits - logits.logsumexp(-1, keepdim=True))).sum(-1)
+
+
+def dqn_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns double DQN's loss over 101 bins between -110 and 110."""
+    step, out, row = steps.step_of(seen), steps.output, torch.arange(len(seen.experience))
+    best = steps.decoded(out(seen.models["actor"], step.after), -110.0, 110.0).argmax(-1)
+    target = step.target(0.99, steps.decoded(out(seen.models["target"], step.after)[row, best], -110.0, 110.0))
+    return step.mean(cross_entropy_by_hand(out(seen.models["actor"], step.now)[row, step.action], target, 110.0))
+
+
+def sac_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns SAC's losses with critics over 201 bins between -1800 and 1800."""
+    step, models = steps.step_of(seen), seen.models
+
+    def q(name: str, observation: Tensor, action: Tensor) -> Tensor:
+        return steps.decoded(steps.output(models[name], observation, action), -1800.0, 1800.0)
+
+    action, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    soft = q("q_target", step.after, action).amin(0) - models["temperature"].log_value.exp() * logp
+    logits = steps.output(models["q"], step.now, step.action)
+    critic = step.mean(cross_entropy_by_hand(logits, step.target(0.99, soft), 1800.0))
+    return {"critic": critic, "actor": steps.sac_actor(seen, lambda s, a: q("q", s, a).amin(0))}
+
+
+def ppo_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns PPO's critic loss over 101 bins between -110 and 110."""
+    logits = seen.models["value"].body.table[seen.experience.context["state"]]
+    target = steps.gae_return(seen, steps.decoded(logits, -110.0, 110.0), 0.99, 0.95)
+    mask = seen.experience.mask
+    return {"value": (cross_entropy_by_hand(logits, target, 110.0) * mask).sum() / mask.sum()}
 
 
 def tracking_error(

@@ -6,27 +6,28 @@
 Haarnoja et al. 2018b. Actions are squashed Gaussians; their log-density includes the correction for the squashing.
 """
 
-from typing import Any
-
 import torch
 
 from assay import recipes
-from assay.claims.claim import Exact, Measured, Method
-from assay.core.spaces import Box, Spec
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.probes import steps
+from assay.parts.targets.one_step import SoftTwin
 from assay.recipes.defaults import CONTINUOUS
 
-SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
+    step, models, q = steps.step_of(seen), seen.models, steps.output
+    next_action, logp = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    soft = q(models["q_target"], step.after, next_action).amin(0) - models["temperature"].log_value.exp() * logp
+    error = q(models["q"], step.now, step.action) - step.target(0.99, soft)
+    actor = steps.sac_actor(seen, lambda now, action: q(models["q"], now, action).amin(0))
+    return {"critic": step.mean(error.square()) / 2, "actor": actor}
 
 
-def total_probability() -> torch.Tensor:
-    """Returns the squashed density integrated over the actions."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        actor: Any = recipes.sac().actor.build(SPEC).double()
-    latent = torch.linspace(-12.0, 12.0, 20001, dtype=torch.float64).unsqueeze(1)
-    mean, log_std = actor.parameters_of({"observation": torch.full((1, 3), 0.3, dtype=torch.float64)})
-    density = actor.log_density(latent, mean, log_std).exp()
-    return torch.trapezoid(density, actor.squash(latent).squeeze(1))
+def schedule_gap() -> float:
+    data, trained = probes.transitions(dtype=torch.float32), {"actor": 1, "q": 1, "temperature": 1}
+    return probes.schedule_gap(recipes.sac(), data, probes.BOX_SPEC, trained, {"q_target": ("q", 0.005, 1)})
 
 
 METHOD = Method(
@@ -35,13 +36,26 @@ METHOD = Method(
     worlds=(CONTINUOUS,),
     default_task="pendulum",
     family="value-based",
+    mutants=(
+        Edit("the trained critics in the target", SoftTwin.__call__, "model(self.q)", 'model("q")'),
+        Edit("one critic in the target", SoftTwin.__call__, ".amin(0)", "[0]"),
+        Edit("the mean of the critics for the actor", recipes.sac, "MaximizeSoftQ()", "MaximizeSoftQ(averaged=True)"),
+        Edit("target entropy of the other sign", recipes.sac, "MatchEntropy(-1.0)", "MatchEntropy(1.0)"),
+        Edit("target critics are copies", recipes.sac, "rate=0.005", "rate=1.0"),
+        Edit("the temperature stays as it was", recipes.sac, ', "temperature")', ",)"),
+    ),
     departures=(
         "Adam 1e-3 instead of 3e-4",
         "8 steps alternate with 8 updates",
         "no purely random first steps: the initial policy explores",
     ),
     claims=(
-        Exact("the squashed density integrates to one", total_probability, equals=1.0, tolerance=1e-4),
+        Exact(
+            "its gradients are those of the formulas",
+            lambda: probes.formula_gap(recipes.sac(), probes.transitions(num=64), losses_by_hand, probes.BOX_SPEC),
+            at_most=1e-6,
+        ),
+        Exact("target critics follow at rate 0.005", schedule_gap, at_most=1e-7),
         Measured("swings the pendulum up: return above -300", "pendulum", recipes.sac(), -300.0, seeds=5, minutes=8),
     ),
 )

@@ -8,43 +8,22 @@ Elsayed, Vasan & Mahmood 2024. With sparse weights, layer norm, and running scal
 untuned setting learns without replay, batches or a target network. Stream Q is `stream_x.base.stream_q`.
 """
 
-import torch
-
 from assay import recipes
-from assay.claims.claim import Average, Exact, Measured, Method
+from assay.claims.claim import Average, Edit, Exact, Measured, Method
 from assay.core.optimizers import ObGD, Traced
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
+from assay.methods.stream_x.claims import (
+    dense_weights,
+    forward_minus_backward,
+    moments_gap,
+    reward_gap,
+    stream_ac_gap,
+    stream_q_gap,
+)
+from assay.methods.stream_x.critics import FitMoments, TraceQ, TraceValue
+from assay.methods.stream_x.objectives import TracePolicy
+from assay.methods.stream_x.rollout import Stream
 from assay.recipes.defaults import CONTINUOUS, CONTROL
-
-DELTAS_T = torch.linspace(-4.0, 4.0, 41, dtype=torch.float64) ** 3
-
-
-def longest_step() -> float:
-    """Returns the largest |change|_1 * kappa over gradients and errors of all sizes."""
-    optimizer, longest = Traced(ObGD(kappa=3.0), 0.8), 0.0
-    values = [torch.zeros(7, dtype=torch.float64)]
-    state = optimizer.init(values)
-    for t, delta in enumerate(DELTAS_T):
-        before, gradient = values[0].clone(), 10.0 ** (t % 9 - 4) * torch.sin(torch.arange(7.0).double() + t)
-        optimizer.step(values, [gradient], {"td_error": [(delta, torch.ones(()))]}, state)
-        longest = max(longest, 3.0 * float((values[0] - before).abs().sum()))
-    return longest
-
-
-def forward_minus_backward() -> torch.Tensor:
-    """Returns sum_t delta_t z_t - sum_t (G_t^lambda - V(s_t)) grad V(s_t) of a fixed linear critic."""
-    feature_TF = torch.sin(torch.arange(36.0).double()).view(9, 4)
-    value_T = feature_TF @ torch.tensor([0.3, -1.0, 0.5, 2.0]).double()
-    reward_T, next_T = torch.cos(value_T), torch.cat([value_T[1:], value_T.new_zeros(1)])
-    optimizer, moved = Traced(ObGD(kappa=1e-12), 0.9 * 0.7), [torch.zeros(4, dtype=torch.float64)]
-    state = optimizer.init(moved)
-    for feature, delta in zip(feature_TF, reward_T + 0.9 * next_T - value_T, strict=True):
-        optimizer.step(moved, [-feature], {"td_error": [(delta, torch.ones(()))]}, state)
-    gain, forward = 0.0, torch.zeros(4, dtype=torch.float64)
-    for feature, reward, value, after in reversed(list(zip(feature_TF, reward_T, value_T, next_T, strict=True))):
-        gain = reward + 0.9 * (0.3 * after + 0.7 * gain)
-        forward += (gain - value) * feature
-    return (moved[0] - forward).abs().max()
 
 
 METHOD = Method(
@@ -56,16 +35,33 @@ METHOD = Method(
     base=recipes.a2c,
     aliases=("stream-ac",),
     variants={"stream-q": stream_q},
+    mutants=(
+        Edit("E[x^2] - E[x]^2 for the variance", FitMoments.__call__, "(1.0 - 1.0 / new) * (seen - scale.mean.detach())",
+             "(seen - scale.mean.detach())"),
+        Edit("steps without a bound", ObGD.step, "min(number(self.learning_rate), 1.0 / bound)", "1.0"),
+        Edit("no traces", Traced.step, "else self.decay", "else 0.0"),
+        Edit("traces run over ends of episodes", Traced.step, '"episode_over")[0]', '"episode_over")[0] < 0'),
+        Edit("entropy falls where delta is negative", TracePolicy.__call__, "* delta.sign() ", ""),
+        Edit("rewards as they are", Stream.__call__, "self.scaled(float(reward[0, t]), bool(over[0, t]), state)",
+             "float(reward[0, t])"),
+        Edit("the cut is left out", TraceQ.__call__, ", explored)", ")"),
+        Edit("truncated decisions do not bootstrap", TraceValue.__call__, "td_error(now,",
+             "td_error(now.with_columns(terminal=now.terminal | now.truncated),"),
+    ),
     departures=(
         "truncated episodes bootstrap (the authors' code ends them), so no time is added to the observations",
         "each unit keeps at least one input: on few inputs the authors' initial first layer is all zero",
-        "both contexts of a decision use the current moments; population variance; first contexts not counted",
+        "both contexts of a decision use the current moments; first contexts are not counted",
         "the reward's trace restarts after an episode; a Gaussian's deviation does not depend on the state",
         "stream Q cuts its trace before an exploring decision, as the pseudo-code says, not after it as the code does",
     ),
     claims=(
-        Exact("no step is longer than 1 / kappa", longest_step, at_most=1.0 + 1e-9),
+        Exact("nine decisions of stream AC change the weights as the formulas do", stream_ac_gap, at_most=1e-9),
+        Exact("nine decisions of stream Q change the weights as the formulas do", stream_q_gap, at_most=1e-9),
         Exact("traces add up to the lambda-return's update", forward_minus_backward, equals=0.0, tolerance=1e-9),
+        Exact("moments around 1,000 are right in float32", moments_gap, at_most=1e-3),
+        Exact("rewards are in units of the deviation of the discounted return", reward_gap, equals=0.0),
+        Exact("a tenth of the inputs is connected, biases are zero", dense_weights, equals=0.0),
         Measured(
             "untuned, it earns more from a stream than AC(lambda) with Adam",
             "cartpole",

@@ -21,10 +21,11 @@ from assay.parts.aggregations import OverTransitions
 
 @dataclass(frozen=True)
 class FitMoments(OverTransitions, CriticLoss):
-    """sum (mean - x)^2 / 2 + (square - x^2)^2 / 2 over the observations after each decision, for each of `models`.
+    """sum (mean - x)^2 / 2 + (variance - (1 - 1/n) (x - mean)^2)^2 / 2 over the observations after each decision.
 
-    Its minimiser is the mean and the mean square; the optimizer `Averaging` tracks exactly these. Reports the number
-    of observations as the metric `samples`.
+    For each of `models`; (x - mean)^2 has no gradient. n counts the samples up to this one. The optimizer `Averaging`
+    makes Welford's update of it, with one sample per update: mean and population variance of all samples so far.
+    Reports the number of observations as the metric `samples`.
     """
 
     models: tuple[str, ...] = model_name(("actor", "value"))
@@ -36,8 +37,11 @@ class FitMoments(OverTransitions, CriticLoss):
         weight, total = now.weight.unsqueeze(-1), torch.zeros((), dtype=now.reward.dtype)
         for name in self.models:
             scale = view.model(name).body.scale
-            error = (scale.mean - seen).square() + (scale.square - seen.square()).square()
-            total = total + 0.5 * (error * weight).sum()
+            new = scale.number.detach() + 1.0
+            spread = (1.0 - 1.0 / new) * (seen - scale.mean.detach()).square()
+            error = (scale.mean - seen).square() + (scale.variance - spread).square()
+            # `Averaging` divides the step by n: the gradient -n adds one to the number of samples.
+            total = total + 0.5 * (error * weight).sum() - (new * scale.number * now.weight).sum()
         count = self.count(batch)
         return Loss(total, count, {"samples": (count, count)})
 

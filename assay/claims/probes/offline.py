@@ -1,0 +1,40 @@
+"""Where the rows of an offline method come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from assay.core.recipe import Recipe
+from assay.core.slots import ALONE, Task
+from assay.parts.sources.logged import Logged
+
+
+def foreign_rows(recipe: Recipe, task: Task) -> float:
+    """Returns how many rows of a step's batches are not transitions of the recipe's datasets, or repeat in every batch.
+
+    Infinite if the recipe gathers experience or reads no dataset.
+    """
+    source: Any = recipe.source
+    if recipe.rollout is not None or not isinstance(source, Logged):
+        return float("inf")
+    scene = ALONE.given(task=task)
+    names = ("reward", "action", "terminal", "truncated", "mask")
+    known = set()
+    for log in source.logs:
+        columns = log.columns(task)
+        context = next(value for name, value in columns.items() if name.startswith("context."))
+        known |= set(map(row_key, context, *(columns[name] for name in names)))
+    batches = list(source(scene, source.init(scene)))
+    rows = [
+        row_key(*one)
+        for batch in batches
+        for one in zip(next(iter(batch.context.values())), *(getattr(batch, name) for name in names), strict=True)
+    ]
+    return float(sum(row not in known for row in rows) + (len(set(rows)) <= len(batches[0])))
+
+
+def row_key(*columns: torch.Tensor) -> bytes:
+    """Returns the numbers of a row as bytes."""
+    return b"".join(column.contiguous().numpy().tobytes() for column in columns)

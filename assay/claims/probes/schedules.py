@@ -1,0 +1,60 @@
+"""Which models an update moves: stages that are due, target networks and their rates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import Tensor
+
+from assay.claims.probes.formulas import prepared
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Progress
+from assay.core.spaces import Spec
+from assay.engine.engine import Engine
+from assay.engine.loop import learn
+from assay.engine.placement import Placement
+
+
+def history(recipe: Recipe, experience: Experience, spec: Spec, num: int) -> list[dict[str, Tensor]]:
+    """Returns all weights by model, before `num` updates on the same experience and after each of them."""
+    recipe = recipe.at(Progress())
+    engine, found = Engine(recipe, spec, 0, Placement()), []
+
+    def weights() -> dict[str, Tensor]:
+        return {name: flat.values.clone() for name, flat in engine.flats.items()}
+
+    def batches(*given: Any) -> Iterator[Experience]:
+        for _ in range(num):
+            yield prepared(recipe, engine, experience)
+            found.append(weights())
+
+    found.append(weights())
+    learn(engine, recipe, Draw(0), batches)
+    return found
+
+
+def schedule_gap(
+    recipe: Recipe,
+    experience: Experience,
+    spec: Spec,
+    every: Mapping[str, int],
+    targets: Mapping[str, tuple[str, float, int]],
+    num: int = 6,
+) -> float:
+    """Returns the largest deviation of trained weights from a schedule; infinite if a model moves when it should not.
+
+    `every` names the trained models and how often they move, `targets` the target networks as (model, rate, every):
+    target <- target + rate * (model - target). Counted from update 0, at which all of them are due.
+    """
+    past, worst = history(recipe, experience, spec, num), 0.0
+    if set(past[0]) != {*every, *targets}:
+        return float("inf")
+    for update, (before, after) in enumerate(zip(past, past[1:], strict=False)):
+        for name, often in every.items():
+            if bool((after[name] != before[name]).any()) != (update % often == 0):
+                return float("inf")
+        for name, (model, rate, often) in targets.items():
+            moved = rate * (after[model] - before[name]) if update % often == 0 else 0.0 * before[name]
+            worst = max(worst, float((after[name] - before[name] - moved).abs().max()))
+    return worst

@@ -1,0 +1,105 @@
+"""Pieces of losses by hand, for formulas of `formula_gap`: independent of `assay.parts` and of the models' heads.
+
+Axes: B transitions, N critics, A action dimensions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.claims.probes.formulas import BOX_SPEC, Seen
+
+LOW, HIGH = (torch.tensor(side, dtype=torch.float64) for side in (BOX_SPEC.action.low, BOX_SPEC.action.high))  # type: ignore[union-attr]
+CENTRE, HALF = (LOW + HIGH) / 2, (HIGH - LOW) / 2
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The transitions of `transitions`, each column [B, ...]; `here` marks rows that have a decision."""
+
+    now: Tensor
+    action: Tensor
+    reward: Tensor
+    goes_on: Tensor
+    after: Tensor
+    here: Tensor
+
+    def target(self, discount: float, value_next: Tensor) -> Tensor:
+        """Returns r + discount * V(s'), only r after a terminal decision; no gradient."""
+        return (self.reward + discount * self.goes_on * value_next).detach()
+
+    def mean(self, loss: Tensor) -> Tensor:
+        """Returns the mean over rows with a decision, summed over leading axes (critics)."""
+        return loss[..., self.here].sum() / self.here.sum()
+
+
+def step_of(seen: Seen) -> Step:
+    """Returns the transitions of an experience as plain columns."""
+    data = seen.experience
+    (seen_by_actor,) = data.context.values()
+    goes_on = 1.0 - data.terminal[:, 0].double()
+    return Step(seen_by_actor[:, 0], data.action[:, 0], data.reward[:, 0], goes_on, seen_by_actor[:, 1], data.mask[:, 0])
+
+
+def output(model: Any, observation: Tensor, action: Tensor | None = None) -> Tensor:
+    """Returns a body's raw outputs, [B, ...] or [N, B, ...] with an action."""
+    seen = {"observation": observation.unsqueeze(1)}
+    found: Tensor = model.body(seen) if action is None else model.body(seen, action.unsqueeze(1), None)
+    return found.squeeze(1 if action is None else 2)
+
+
+def normal(uniform: Tensor) -> Tensor:
+    """Returns normal numbers from uniform ones."""
+    return math.sqrt(2.0) * torch.erfinv(2.0 * uniform.double() - 1.0)
+
+
+def bounded(model: Any, observation: Tensor) -> Tensor:
+    """Returns the action of a deterministic actor of BOX_SPEC."""
+    return CENTRE + HALF * output(model, observation).tanh()
+
+
+def squashed(model: Any, observation: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns a squashed Gaussian's action [..., A] of BOX_SPEC and its log-density [...]."""
+    found = output(model, observation)
+    mean, log_std = found[..., :2], found[..., 2:]
+    log_std, noise = log_std.clamp(-20.0, 2.0), normal(uniform)
+    latent = mean + log_std.exp() * noise
+    log_cosh = torch.logaddexp(latent, -latent) - math.log(2.0)
+    log_slope = HALF.log() - 2.0 * log_cosh
+    logp = -0.5 * noise.square() - 0.5 * math.log(2.0 * math.pi) - log_std - log_slope
+    return CENTRE + HALF * latent.tanh(), logp.sum(-1)
+
+
+def decoded(logits: Tensor, low: float, high: float) -> Tensor:
+    """Returns the mean of a distribution over equal bins between `low` and `high`, given its logits [..., M]."""
+    width = (high - low) / logits.shape[-1]
+    return logits.softmax(-1) @ torch.arange(low + width / 2, high, width, dtype=logits.dtype)
+
+
+def gae_return(seen: Seen, value: Tensor, discount: float, gae_lambda: float) -> Tensor:
+    """Returns GAE's targets of a critic with these values [B, T]: advantage + value, 0 where masked."""
+    data, advantage = seen.experience, torch.zeros(len(seen.experience), dtype=torch.float64)
+    found, over = torch.zeros_like(value), data.terminal | data.truncated
+    for t in reversed(range(value.shape[1] - 1)):
+        delta = data.reward[:, t] + discount * value[:, t + 1] * ~data.terminal[:, t] - value[:, t]
+        advantage = torch.where(data.mask[:, t], delta + discount * gae_lambda * advantage * ~over[:, t], 0.0)
+        found[:, t] = (advantage + value[:, t]) * data.mask[:, t]
+    return found.detach()
+
+
+def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B].
+
+    temperature * log pi(a|s) - q(s, a) - log temperature * (log pi(a|s) - dimensions), with the critics, the
+    temperature in the first term and log pi in the last held fixed.
+    """
+    step, log_temperature = step_of(seen), seen.models["temperature"].log_value
+    action, logp = squashed(seen.models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
+    actor = log_temperature.exp().detach() * logp - q(step.now, action)
+    return step.mean(actor - log_temperature * (logp.detach() - 2.0))

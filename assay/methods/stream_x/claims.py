@@ -1,0 +1,217 @@
+"""Streams by hand: the shipped recipes on a short stream against a plain loop. Axes: T decisions, F inputs, A actions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import layer_norm, leaky_relu
+
+from assay.claims import probes
+from assay.core.optimizers import ObGD, Traced
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Progress
+from assay.core.slots import ALONE
+from assay.engine.engine import Engine
+from assay.engine.loop import learn
+from assay.engine.placement import Placement
+from assay.methods.stream_x.base import stream_ac, stream_q
+from assay.tasks.control.cartpole import cartpole
+
+SPEC, NUM = probes.CHOICE_SPEC, 10
+DECIDED = (0, 1, 2, 3, 5, 6, 7, 8, 9)
+"""Columns of `stream` that are decisions."""
+
+
+def stream() -> Experience:
+    """Returns eleven columns in a row: 3 is terminal, 4 and the last have no decision, 6 is truncated.
+
+    Some errors are above 1, where only their sign counts, and some below.
+    """
+    draw, t = torch.Generator().manual_seed(3), torch.arange(NUM + 1).unsqueeze(0)
+    seen = 3.0 * torch.randn(1, NUM + 1, 3, generator=draw, dtype=torch.float64) + 5.0
+    reward = torch.randn(1, NUM + 1, generator=draw, dtype=torch.float64)
+    action = torch.randint(0, 4, (1, NUM + 1), generator=draw)
+    return Experience({"observation": seen}, action, (t < NUM) & (t != 4), 0 * reward, reward, t == 3, t == 6)
+
+
+def learned(recipe: Recipe, seed: int = 0) -> tuple[Engine, Engine]:
+    """Returns the recipe's models in float64 before and after learning from the stream."""
+    recipe = recipe.at(Progress())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        actor, critics = recipe.actor.build(SPEC), {name: one.build(SPEC) for name, one in recipe.critics.items()}
+        for tensor in (p for model in (actor, *critics.values()) for p in model.body.inner.parameters()):
+            tensor.data.add_(0.1 * torch.randn_like(tensor))
+    given = {name: probes.Given(critic.double()) for name, critic in critics.items()}
+    recipe = replace(recipe, actor=probes.Given(actor.double()), critics=given)  # type: ignore[arg-type]
+    before, engine = (Engine(recipe, SPEC, 0, Placement()) for _ in range(2))
+    engine.updates = 1  # a run's first update also checks for leaks
+    source, scene = recipe.source, ALONE.given(fresh=stream())
+
+    def batches(*given: Any) -> Iterator[Experience]:
+        for batch in source(scene, source.init(scene)):
+            yield engine.annotate(batch, recipe.needs)
+
+    learn(engine, recipe, Draw(0), batches)
+    return before, engine
+
+
+def network(model: Any, scaled: Tensor) -> Tensor:
+    """Returns a model's outputs for scaled inputs: linear, layer norm, leaky ReLU, twice; linear."""
+    layers = [layer for layer in model.body.inner.modules() if isinstance(layer, nn.Linear)]
+    hidden = scaled
+    for layer in layers[:-1]:
+        hidden = hidden @ layer.weight.T + layer.bias
+        hidden = leaky_relu(layer_norm(hidden, hidden.shape[-1:]), 0.01)
+    return hidden @ layers[-1].weight.T + layers[-1].bias
+
+
+class Trace:
+    """The weights of a network, moved along an eligibility trace with bounded steps."""
+
+    def __init__(self, model: Any, kappa: float) -> None:
+        self.weights, self.kappa = list(model.body.inner.parameters()), kappa
+        self.trace = [torch.zeros_like(weight) for weight in self.weights]
+
+    def step(self, output: Tensor, delta: Tensor, ends: bool, cut: bool = False) -> None:
+        """Adds the output's gradient to the trace and moves along delta * trace; an end empties the trace."""
+        slopes = torch.autograd.grad(output, self.weights)
+        self.trace = [(0.0 if cut else 0.99 * 0.8) * z + slope for z, slope in zip(self.trace, slopes, strict=True)]
+        length = sum(float(z.abs().sum()) for z in self.trace)
+        rate = min(1.0, 1.0 / (self.kappa * max(abs(float(delta)), 1.0) * length))
+        for weight, z in zip(self.weights, self.trace, strict=True):
+            weight.data.add_(rate * float(delta) * z)
+        self.trace = [0.0 * z for z in self.trace] if ends else self.trace
+
+
+def seen_at(t: int) -> tuple[Tensor, Tensor, float, float, bool]:
+    """Returns s and s' in units of the moments so far, the reward, 1 - terminal, and whether the episode ends."""
+    data, raw = stream(), stream().context["observation"][0]
+    past = raw[[k + 1 for k in DECIDED if k <= t]]
+    deviation = (past.var(0) if len(past) > 1 else torch.ones(3, dtype=torch.float64)).add(1e-8).sqrt()
+    now, after = (raw[t] - past.mean(0)) / deviation, (raw[t + 1] - past.mean(0)) / deviation
+    terminal, truncated = bool(data.terminal[0, t]), bool(data.truncated[0, t])
+    return now, after, float(data.reward[0, t]), float(not terminal), terminal or truncated
+
+
+def gap(mine: Engine, other: Engine, names: tuple[str, ...]) -> float:
+    """Returns the largest difference of the networks' weights."""
+    weights = [
+        torch.cat([p.detach().flatten() for n in names for p in one.model(n).body.inner.parameters()])
+        for one in (mine, other)
+    ]
+    return float((weights[0] - weights[1]).abs().max())
+
+
+def stream_ac_gap() -> float:
+    """Returns the difference of stream AC's weights from those of a plain loop."""
+    hand, found = learned(stream_ac())
+    actor, value = hand.model("actor"), hand.model("value")
+    policy, critic = Trace(actor, 3.0), Trace(value, 2.0)
+    for t in DECIDED:
+        now, after, reward, goes_on, ends = seen_at(t)
+        v, log_prob = network(value, now).squeeze(), network(actor, now).log_softmax(-1)
+        delta = (reward + 0.99 * goes_on * network(value, after).squeeze() - v).detach()
+        entropy = -(log_prob.exp() * log_prob).sum()
+        policy.step(log_prob[stream().action[0, t]] + 0.01 * delta.sign() * entropy, delta, ends)
+        critic.step(v, delta, ends)
+    return gap(hand, found, ("actor", "value"))
+
+
+def stream_q_gap() -> float:
+    """Returns the difference of stream Q's weights from those of a plain loop: exploring decisions cut the trace."""
+    hand, found = learned(stream_q())
+    actor = hand.model("actor")
+    trace = Trace(actor, 2.0)
+    for t in DECIDED:
+        now, after, reward, goes_on, ends = seen_at(t)
+        q = network(actor, now)
+        taken = q[stream().action[0, t]]
+        delta = (reward + 0.99 * goes_on * network(actor, after).max() - taken).detach()
+        trace.step(taken, delta, ends, cut=bool(taken < q.max()))
+    return gap(hand, found, ("actor",))
+
+
+def forward_minus_backward() -> Tensor:
+    """Returns sum_t delta_t z_t - sum_t (G_t^lambda - V(s_t)) grad V(s_t) of a fixed linear critic."""
+    feature_TF = torch.sin(torch.arange(36.0).double()).view(9, 4)
+    value_T = feature_TF @ torch.tensor([0.3, -1.0, 0.5, 2.0]).double()
+    reward_T, next_T = torch.cos(value_T), torch.cat([value_T[1:], value_T.new_zeros(1)])
+    optimizer, moved = Traced(ObGD(kappa=1e-12), 0.9 * 0.7), [torch.zeros(4, dtype=torch.float64)]
+    state = optimizer.init(moved)
+    for feature, delta in zip(feature_TF, reward_T + 0.9 * next_T - value_T, strict=True):
+        optimizer.step(moved, [-feature], {"td_error": [(delta, torch.ones(()))]}, state)
+    gain, forward = 0.0, torch.zeros(4, dtype=torch.float64)
+    for feature, reward, value, after in reversed(list(zip(feature_TF, reward_T, value_T, next_T, strict=True))):
+        gain = reward + 0.9 * (0.3 * after + 0.7 * gain)
+        forward += (gain - value) * feature
+    return (moved[0] - forward).abs().max()
+
+
+def moments_gap() -> float:
+    """Returns the largest relative error of scaled inputs after 150 observations around 1,000 with deviation 1."""
+    recipe = stream_ac()
+    engine, draw = Engine(recipe, SPEC, 0, Placement()), torch.Generator().manual_seed(0)
+    seen = 1000.0 + torch.randn(1, 151, 3, generator=draw)
+    zero, no = torch.zeros(1, 151), torch.zeros(1, 151, dtype=torch.bool)
+    data = Experience({"observation": seen}, zero.long(), ~no, zero, zero, no, no)
+    for t in range(150):
+        pair = data.columns(t, t + 2)
+        engine.update(recipe.stages[0], replace(pair, mask=torch.tensor([[True, False]])))
+    past = seen[0, 1:].double()
+    wanted, errors = (1003.0 - past.mean(0)) / past.std(0), []
+    for name in ("actor", "value"):
+        scaled = engine.model(name).body.scale(torch.full((3,), 1003.0)).double()
+        errors.append(float((scaled / wanted - 1.0).abs().max()))
+    return max(errors)
+
+
+def reward_gap() -> float:
+    """Returns the largest error of the rewards of 40 steps of CartPole, each 1 before it is scaled."""
+    task, rollout = cartpole(), stream_ac().rollout
+    scene: Any = ALONE.given(task=task, actor=task_actor())
+    assert rollout is not None
+    state, trace, past, worst, ended = rollout.init(scene), 0.0, [], 0.0, 0
+    for step in range(40):
+        played = rollout(scene.given(draw=Draw(0, (step,))), state)
+        if not bool(played.mask.any()):  # the step after an end has no decision
+            continue
+        trace = 0.99 * trace + 1.0
+        past.append(trace)
+        deviation = float(np.sqrt((np.var(past, ddof=1) if len(past) > 1 else 1.0) + 1e-8))
+        worst = max(worst, abs(float(played.reward[played.mask]) - 1.0 / deviation))
+        if bool((played.terminal | played.truncated).any()):
+            trace, ended = 0.0, ended + 1
+    without = rollout.init(scene)
+    nothing = [rollout.scaled(0.0, False, without) for _ in range(3)]  # type: ignore[attr-defined]
+    return worst if ended and nothing == [0.0, 0.0, 0.0] else float("inf")
+
+
+def task_actor() -> nn.Module:
+    """Returns an untrained policy of CartPole, which soon falls."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return stream_ac().actor.build(cartpole().spec)
+
+
+def dense_weights() -> float:
+    """Returns how many units of new networks have more or fewer inputs than a tenth (at least one), weights beyond
+    1 / sqrt(inputs) or a bias.
+    """
+    wrong, signs = 0.0, set()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        models = (stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC))
+    for model in models:
+        for layer in (one for one in model.body.inner.modules() if isinstance(one, nn.Linear)):
+            num = layer.weight.shape[1]
+            kept = {3: 1, 32: 3}[num]
+            wrong += float(((layer.weight != 0).sum(1) != kept).sum() + (layer.bias != 0).sum())
+            wrong += float((layer.weight.abs() > num**-0.5).sum())
+            signs |= set(layer.weight.sign().flatten().tolist())
+    return wrong + float(signs != {-1.0, 0.0, 1.0})
