@@ -9,6 +9,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 
 from assay.claims.probes import by_hand
 from assay.claims.probes.completions import completed
+from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
 from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.claims.probes.estimators import (
     Bias,
@@ -47,6 +48,8 @@ from assay.claims.probes.values import exact_values
 __all__ = [
     "BOX_SPEC",
     "CHOICE_SPEC",
+    "GOAL_BOX",
+    "GOAL_CHOICE",
     "TABLE_SPEC",
     "AllEpisodes",
     "AllGames",
@@ -63,6 +66,7 @@ __all__ = [
     "bandit_experience",
     "bandit_grad",
     "beam_search",
+    "box_fragments",
     "by_hand",
     "compare",
     "completed",
@@ -81,6 +85,7 @@ __all__ = [
     "foreign_rows",
     "formula_gap",
     "fragments",
+    "goal_transitions",
     "gradient",
     "gradient_variance",
     "handed_out",

@@ -25,7 +25,6 @@ from assay.methods.stream_x.objectives import TracePolicy
 from assay.methods.stream_x.rollout import Stream
 from assay.recipes.defaults import CONTINUOUS, CONTROL
 
-
 METHOD = Method(
     paper="arXiv:2410.14606",
     recipe=stream_ac,
