@@ -145,6 +145,13 @@ class Contents:
             raise AssayError(f"{what}. Restore the data, or start a new run")
 
 
+class Condition(Choice, Protocol):
+    """What a method needs of its data. It is checked when the data are read, before the first update."""
+
+    def __call__(self, task: Task, columns: dict[str, Tensor]) -> None:
+        """Raises AssayError if the method cannot learn from these transitions of the task."""
+
+
 @dataclass(frozen=True)
 class Logged(Source):
     """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset; no
@@ -157,10 +164,14 @@ class Logged(Source):
     logs: tuple[Recording, ...] = (Log(),)
     batch: int = 128
     updates: int = 10
+    condition: Condition | None = None
 
     def init(self, scene: Scene) -> State:
-        """Returns the datasets."""
-        return {"contents": Contents(self.logs, scene.task, scene.draw)}
+        """Returns the datasets; raises AssayError if one does not meet the condition."""
+        contents = Contents(self.logs, scene.task, scene.draw)
+        for columns in contents.columns if self.condition else ():
+            self.condition(scene.task, columns)
+        return {"contents": contents}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields the next batches, with equally many rows of each dataset."""
