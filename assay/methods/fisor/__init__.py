@@ -9,7 +9,6 @@ needed; weighted denoising generates behaviour(a|s) * w(s, a). The three losses 
 """
 
 from dataclasses import replace
-from math import ceil, log
 from typing import Any
 
 import torch
@@ -21,35 +20,18 @@ from assay.methods.fisor import claims
 from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
 from assay.methods.fisor.candidates import BestOf
 from assay.methods.fisor.objectives import Feasible
-from assay.methods.fisor.reach import overlap, random_process, safe_set, worst_values
+from assay.methods.fisor.reach import horizon_error, least_overlap
 from assay.methods.fisor.targets import WorstToCome
 from assay.recipes.defaults import CONTINUOUS
 
 HARM: Any = fisor().stages[-1].critic[0]
+"""The loss of the harm critics."""
 
 
 def schedule_gap() -> float:
     targets = {"q_target": ("q", 0.02, 1), "harm_q_target": ("harm_q", 0.02, 1), "average": ("actor", 0.01, 1)}
     trained = dict.fromkeys(("actor", "value", "q", "harm", "harm_q"), 1)
     return probes.schedule_gap(fisor(), claims.with_costs(torch.float32), probes.BOX_SPEC, trained, targets)
-
-
-def least_overlap() -> float:
-    """Returns the smallest overlap of learned and enumerated safe sets over 10 random processes of 12 states."""
-    drawn = [random_process(seed) for seed in range(10)]
-    return min(overlap(worst_values(HARM.target.backed_up, *one) <= 0, safe_set(*one)) for one in drawn)
-
-
-def horizon_error() -> torch.Tensor:
-    """Returns the error of V k forced decisions before a violation against g^k (harm + 1) - 1, in a chain to a bad
-    loop.
-    """
-    num = 90
-    successor = (torch.arange(num) + 1).clamp(max=num - 1).unsqueeze(1)
-    value = worst_values(HARM.target.backed_up, successor, successor == num - 1)
-    ahead = (num - 2 - torch.arange(num)).clamp(min=0).double()
-    seen = int((value > 0).sum()) - (1 + ceil(log(6.0) / -log(0.9)))
-    return (value - (0.9**ahead * 6.0 - 1.0)).abs().max() + abs(seen)
 
 
 def known_safe(seed: int, level: float = 0.98) -> float:
@@ -98,8 +80,10 @@ METHOD = Method(
         Exact("targets follow at rate 0.02, the average at 0.01", schedule_gap, at_most=1e-7),
         Exact("half of the data ignore costs", lambda: claims.extra_cost(fisor()), at_least=0.01),
         Exact("data without costs are refused", lambda: claims.is_refused(fisor()), equals=1.0),
-        Exact("the safe set is the enumerated one, in 10 random processes", least_overlap, equals=1.0),
-        Exact("a forced violation is seen ln(harm + 1) / -ln(g) ahead", horizon_error, at_most=1e-9),
+        Exact("the safe set is the enumerated one, in 10 random processes",
+              lambda: least_overlap(HARM.target.backed_up), equals=1.0),
+        Exact("a forced violation is seen ln(harm + 1) / -ln(g) ahead",
+              lambda: horizon_error(HARM.target.backed_up), at_most=1e-9),
         Measured("an episode costs less than a clone's of the same log", "steered-hazards", fisor(), cloned_diffusion(),
                  metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=1.0, seeds=5, minutes=3.0),
         Measured("and it goes to the goal: its return is above 5, idling gives -3", "steered-hazards", fisor(), 5.0,

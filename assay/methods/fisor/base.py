@@ -27,7 +27,6 @@ from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.defaults import CONTINUOUS, Defaults
 
 
-
 @dataclass(frozen=True)
 class WithCosts(Condition):
     """Data with a column of costs: without it every state would count as safe."""

@@ -72,7 +72,8 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     data, models, out = seen.experience, seen.models, steps.output
     step = steps.step_of(seen)
     shift(models["harm_q_target"], -out(models["harm_q_target"], step.now, step.action).amax(0).median())
-    shift(models["value"], (out(models["q_target"], step.now, step.action).amin(0) - out(models["value"], step.now)).mean())
+    better = out(models["q_target"], step.now, step.action).amin(0) - out(models["value"], step.now)
+    shift(models["value"], better.mean())
     uniform = seen.uniform(2, 3, tag=3)[:, 0]
     k = 5 - (5 * uniform[:, 0]).long()
     noise, total = steps.normal(uniform[:, 1:]), TOTALS[k - 1].unsqueeze(-1)

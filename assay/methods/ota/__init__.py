@@ -9,42 +9,15 @@ advantages; an option discounts once for n steps. Its rivals: n = 1, and one ste
 horizon.
 """
 
-from dataclasses import replace
 from functools import partial
-
-import torch
 
 from assay.claims import probes
 from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.methods.ota import claims
 from assay.methods.ota.base import ota
-from assay.methods.ota.claims import acting_gap, line_values, losses_by_hand, source_errors
 from assay.methods.ota.fits import ExpectileByTarget
 from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal, gains
 from assay.recipes.defaults import CONTINUOUS, CONTROL
-
-DATA, LENGTH = probes.goal_transitions(dtype=torch.float32), 31
-AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).clamp(min=0).double()
-"""Steps from each state to each goal ahead of it."""
-
-
-def option_gap() -> torch.Tensor:
-    """Compares V_h with its closed form, -(1 - 0.95^k) / 0.05 after k = ceil(d / 5) options."""
-    return (line_values(ota(), LENGTH) + (1.0 - 0.95 ** (AWAY / 5).ceil()) / 0.05).abs().max()
-
-
-def horizon_gap() -> torch.Tensor:
-    """Compares 1 + (1 - discount) V_h with that of one step with discount^(1/n), where n divides the distance."""
-    root = 0.95**0.2
-    rival = (1.0 - root) * line_values(ota(option=1, high_discount=root), LENGTH)
-    return (0.05 * line_values(ota(), LENGTH) - rival)[AWAY % 5 == 0].abs().max()
-
-
-def schedule_gap() -> float:
-    recipe = replace(ota(), stages=tuple(replace(stage, source=None) for stage in ota().stages))
-    trained = {"actor": 1, "value": 1, "high_value": 1}
-    targets = {f"{name}_target": (name, 0.02, 1) for name in ("value", "high_value")}
-    return probes.schedule_gap(recipe, DATA, probes.GOAL_CHOICE, trained, targets)
-
 
 HIQL = partial(ota, option=1)
 """One step per option: HIQL (arXiv:2307.11949)."""
@@ -79,13 +52,14 @@ METHOD = Method(
     ),
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
-              ota(), probes.goal_transitions(), losses_by_hand, probes.GOAL_CHOICE), at_most=1e-9),
-        Exact("acts towards the proposed subgoal, scaled", lambda: acting_gap(ota()), at_most=1e-9),
+              ota(), probes.goal_transitions(), claims.losses_by_hand, probes.GOAL_CHOICE), at_most=1e-9),
+        Exact("acts towards the proposed subgoal, scaled", lambda: claims.acting_gap(ota()), at_most=1e-9),
         Exact("jumps of 1, 5, 1 and 10 steps; subgoals 10 ahead, goals ahead, mixed goals for the values",
-              lambda: source_errors(ota(), 5), equals=0.0),
-        Exact("targets follow at rate 0.02", schedule_gap, at_most=1e-7),
-        Exact("its value counts options of five steps", option_gap, equals=0.0, tolerance=1e-9),
-        Exact("n steps an option are one step with discount^(1/n)", horizon_gap, equals=0.0, tolerance=1e-9),
+              lambda: claims.source_errors(ota(), 5), equals=0.0),
+        Exact("targets follow at rate 0.02", lambda: claims.schedule_gap(ota()), at_most=1e-7),
+        Exact("its value counts options of five steps", lambda: claims.option_gap(ota()), equals=0.0, tolerance=1e-9),
+        Exact("n steps an option are one step with discount^(1/n)", lambda: claims.horizon_gap(
+              ota(), ota(option=1, high_discount=0.95**0.2)), equals=0.0, tolerance=1e-9),
         Measured(
             "goals 40 and more steps away: the advantage's sign is right more often than with n = 1",
             "corridor", ota(far=40.0), ota(option=1, far=40.0), Average("right_signs", 0.25),

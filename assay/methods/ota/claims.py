@@ -19,6 +19,9 @@ from assay.core.record import Draw, Experience, Need
 from assay.core.slots import ALONE
 from assay.parts.sources.relabelled import Places, Relabelled
 
+LENGTH = 31
+AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).clamp(min=0).double()
+"""Steps from each state to each goal ahead of it."""
 NO_TASK: Any = None
 """A task that only knows distances."""
 
@@ -152,3 +155,22 @@ def line_values(recipe: Recipe, length: int) -> Tensor:
     for _ in range(length + 1):
         table[place, goal] = stage.critic[0].target(rows, LineView(table.clone()))[0, :, 0]
     return table
+
+
+def option_gap(recipe: Recipe) -> Tensor:
+    """Compares V_h with its closed form, -(1 - 0.95^k) / 0.05 after k = ceil(d / 5) options."""
+    return (line_values(recipe, LENGTH) + (1.0 - 0.95 ** (AWAY / 5).ceil()) / 0.05).abs().max()
+
+
+def horizon_gap(recipe: Recipe, rival: Recipe) -> Tensor:
+    """Compares (1 - discount) V_h with that of one step with discount^(1/5), where 5 divides the distance."""
+    gap = 0.05 * line_values(recipe, LENGTH) - (1.0 - 0.95**0.2) * line_values(rival, LENGTH)
+    return gap[AWAY % 5 == 0].abs().max()
+
+
+def schedule_gap(recipe: Recipe) -> float:
+    recipe = replace(recipe, stages=tuple(replace(stage, source=None) for stage in recipe.stages))
+    data = probes.goal_transitions(dtype=torch.float32)
+    trained = {"actor": 1, "value": 1, "high_value": 1}
+    targets = {f"{name}_target": (name, 0.02, 1) for name in ("value", "high_value")}
+    return probes.schedule_gap(recipe, data, probes.GOAL_CHOICE, trained, targets)

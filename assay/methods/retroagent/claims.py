@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
@@ -60,6 +61,12 @@ def advantage_gap(recipe: Recipe, completions: list[str], wanted: tuple[float, .
         rows = part(rows)
     found = rows.extra["advantage"][torch.arange(4), rows.mask[:4].int().argmax(1)]
     return float((found - torch.tensor(wanted)).abs().max())
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    advantage = by_hand.standardised(seen.experience).unsqueeze(1)
+    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
+    return -by_hand.mean_of_sequences(gain, seen.experience)
 
 
 def never_won(recipe: Recipe) -> float:

@@ -44,7 +44,7 @@ METHOD = Method(
         Edit("the critics see actions beyond the bounds", WithinBounds.forward,
              "torch.minimum(torch.maximum(action, self.low), self.high)", "action"),
         Edit("scores of the first step alone", ModelScore.scores, "range(self.horizon)", "range(1)"),
-        Edit("one model of three", ModelScore.scores, "dynamics(context, action).mean(0)", "dynamics(context, action)[0]"),
+        Edit("one model of three", ModelScore.scores, ".mean(0)[:-1]", "[0][:-1]"),
         Edit("the gate is open", Rising.__call__, "goes = score > best", "goes = score == score"),
         Edit("the policy itself acts offline", improved, 'behaviour="old"', 'behaviour="actor"'),
         Edit("a narrower clip", improved, "Clip(0.25, 0.25)", "Clip(0.2, 0.2)"),
@@ -54,7 +54,8 @@ METHOD = Method(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V is transferred as is",
         "annealing the clip range is left out (the authors' code stops it after 200 steps); time limits bootstrap",
-        "deviations do not depend on the state; advantages are whitened over all members; 4,000 updates of critics, 100 of the policy",
+        "deviations do not depend on the state; 4,000 updates of critics, 100 of the policy",
+        "advantages are whitened over all members together, not for each",
     ),
     claims=(
         Exact("cloning, critics and dynamics: the gradients are those of the formulas",

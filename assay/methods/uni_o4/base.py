@@ -46,8 +46,8 @@ class Endless(Condition):
         num = int(columns["terminal"].any(1).sum())
         if num:
             raise AssayError(
-                f"uni-o4 scores policies in a learned model without ends, and {num} of {len(columns['mask'])} decisions "
-                f"in the data of task '{task.name}' are terminal. Use a task that only a time limit ends, or iql"
+                f"uni-o4 scores policies in a learned model without ends, and {num} decisions in the data of task "
+                f"'{task.name}' are terminal. Use a task that only a time limit ends, or iql"
             )
 
 
