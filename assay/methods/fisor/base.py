@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -21,7 +22,8 @@ from assay.parts.critics.td import Td
 from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.denoising import Alike, Denoising
 from assay.parts.predictions import OfAction, OfState
-from assay.parts.sources.logged import Condition, Log, Logged
+from assay.parts.sources.conditions import Condition
+from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.defaults import CONTINUOUS, Defaults
@@ -31,9 +33,9 @@ from assay.recipes.defaults import CONTINUOUS, Defaults
 class WithCosts(Condition):
     """Data with a column of costs: without it every state would count as safe."""
 
-    def __call__(self, task: Task, columns: dict[str, Tensor]) -> None:
-        """Raises AssayError if there is none."""
-        if "cost" not in columns:
+    def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
+        """Raises AssayError if the column is missing."""
+        if any("cost" not in columns for columns in datasets):
             raise AssayError(
                 f"fisor learns from costs, and the data of task '{task.name}' have no column 'cost'. Use a task with "
                 "costs such as steered-hazards, a file with costs, or iql"

@@ -63,6 +63,8 @@ METHOD = Method(
               recipe(), [GROUP[0], GROUP[1], WRONG, WRONG], (0.2611, 1.3056, -0.7833, -0.7833)), at_most=1e-3),
         Exact("a task that was never won pays its full phi again and again",
               lambda: claims.never_won(recipe()), equals=0.5),
+        Exact("the best share is kept after a group that failed", lambda: claims.kept_best(recipe()), equals=0.25),
+        Exact("lessons are compared by their letter pairs", lambda: claims.cosine_gap(recipe()), at_most=1e-6),
         Exact("lessons score 0.9624, 0.9424, 1.2033",
               lambda: (claims.retrieved(recipe())[:3] - claims.SCORES).abs().max(), at_most=1e-4),
         Exact("a lesson for another task is dropped", lambda: claims.retrieved(recipe())[3].exp(), equals=0.0),

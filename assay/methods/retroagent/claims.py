@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from torch import Tensor
 from assay.claims import probes
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Need
+from assay.core.record import Draw, Experience, Need, Origin
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
-from assay.methods.retroagent.lessons import Lessons
+from assay.methods.retroagent.lessons import Lessons, SimilarityUtility
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.ops.random import uniform_tensor
@@ -69,6 +70,34 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     return -by_hand.mean_of_sequences(gain, seen.experience)
 
 
+def kept_best(recipe: Recipe) -> float:
+    """Returns what is remembered of a task that one of four attempts won, and then none: 1/4, not 0."""
+    found: dict[str, float] = {}
+    part, scene = recipe.rewards[-1], Scene(TASK)
+    state = part.init(scene)
+    for completions in (GROUP, [WRONG] * 4):
+        rows = probes.completed(TASK, completions, [0] * 4)
+        part(Verifier()(rows, scene), scene, state)
+        found = state["best"]
+    return sum(found.values())
+
+
+def cosine_gap(recipe: Recipe) -> Tensor:
+    """Returns the largest gap of similarities of letter pairs to those by hand."""
+    seen = []
+
+    class Listening(SimilarityUtility):
+        def __call__(self, cosine_M: Tensor, utility_M: Tensor, count_M: Tensor) -> Tensor:
+            """Keeps the cosines."""
+            seen.append(cosine_M)
+            return cosine_M
+
+    lessons = [{"prompt": one, "utility": 0.5, "count": 1} for one in ("aab", "abab", "ba", "a", "aaaab")]
+    chosen = replace(lessons_of(recipe), retrieve=Listening()).nearest("aab", lessons)
+    wanted = torch.tensor([1.0, 2 / 10**0.5, 0.0, 0.0, 4 / 20**0.5])
+    return (seen[0] - wanted).abs().max() + (chosen is not lessons[0])
+
+
 def never_won(recipe: Recipe) -> float:
     """What a row with half of its subtasks is paid at the fifth attempt, where no row ever won."""
     found, _ = attempts(recipe, [ANSWER[:2] + WRONG, WRONG], 5)
@@ -111,7 +140,14 @@ def shown_wrongly(recipe: Recipe) -> float:
         wrong += int((actor.score(rows, frozenset({Need.LOGP})).logp - rows.logp).abs().max() > 1e-4)
     wrong += int((rows.extra["hinted"] != (rows.extra["sample"] >= members // 2)).sum())
     utility = 1.0 - 0.5 * (1.0 - rollout.rate) ** (members // 2)
-    stored = [one for one in state["lessons"][2:] if (one["utility"], one["count"]) == (0.5, 1)]
+    last = TASK.texts(rows, 0)[-1]["completion"]
+    new = {"prompt": prompt, "text": f"{prompt}{last}", "utility": 0.5, "count": 1}
+    stored = [one for one in state["lessons"][2:] if one == new]
+    lost = {"utility": 0.5, "count": 1}
+    rollout.learn(lost, False)
+    wrong += int(abs(float(lost["utility"]) - 0.475) > 1e-9)
+    source = torch.where(rows.extra["hinted"], int(Origin.HINTED), int(Origin.POLICY))
+    wrong += int((rows.source != source).sum())
     return wrong + abs(lesson["utility"] - utility) + abs(lesson["count"] - 1 - members // 2) + abs(len(stored) - 1)
 
 

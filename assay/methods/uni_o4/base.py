@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -25,8 +26,9 @@ from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.predictions import OfState
+from assay.parts.sources.conditions import Condition
 from assay.parts.sources.fresh import FreshDecisions
-from assay.parts.sources.logged import Condition, Log, Logged
+from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.actor_critic import ppo
@@ -41,9 +43,9 @@ LOG = Log(episodes=50, noise=0.5)
 class Endless(Condition):
     """Data without terminal decisions: the learned model that scores policies never ends an episode."""
 
-    def __call__(self, task: Task, columns: dict[str, Tensor]) -> None:
+    def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
         """Raises AssayError if there is one."""
-        num = int(columns["terminal"].any(1).sum())
+        num = sum(int(columns["terminal"].any(1).sum()) for columns in datasets)
         if num:
             raise AssayError(
                 f"uni-o4 scores policies in a learned model without ends, and {num} decisions in the data of task "

@@ -19,6 +19,7 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Choice, CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
+from assay.parts.sources.conditions import Condition
 from assay.parts.sources.replay import from_columns, transitions
 
 
@@ -145,13 +146,6 @@ class Contents:
             raise AssayError(f"{what}. Restore the data, or start a new run")
 
 
-class Condition(Choice, Protocol):
-    """What a method needs of its data. It is checked when the data are read, before the first update."""
-
-    def __call__(self, task: Task, columns: dict[str, Tensor]) -> None:
-        """Raises AssayError if the method cannot learn from these transitions of the task."""
-
-
 @dataclass(frozen=True)
 class Logged(Source):
     """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset; no
@@ -169,8 +163,8 @@ class Logged(Source):
     def init(self, scene: Scene) -> State:
         """Returns the datasets; raises AssayError if one does not meet the condition."""
         contents = Contents(self.logs, scene.task, scene.draw)
-        for columns in contents.columns if self.condition else ():
-            self.condition(scene.task, columns)
+        if self.condition is not None:
+            self.condition(scene.task, contents.columns)
         return {"contents": contents}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
