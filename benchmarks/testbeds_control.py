@@ -59,22 +59,20 @@ class Curve:
 CURVES = (
     Curve("dqn", "random-mdp", "noise", (0, 2, 8), 10),
     Curve("ppo", "random-mdp", "noise", (0, 2, 8), 25),
-    Curve("bc", "logged-tree:coverage=1", "stitching", (1, 2, 4), 20),
     Curve("bc", "logged-tree", "coverage", (0.1, 0.3, 0.6), 20),
-    Curve("iql", "logged-tree:coverage=1", "stitching", (1, 2, 4), 60),
-    Curve("cql", "logged-tree:coverage=1", "stitching", (1, 2, 4), 40),
-    Curve("iql", "logged-tree:coverage=0.3", "corruption", (0, 0.1, 0.4), 60),
-    Curve("ppo", "lq-tracker", "price", (1, 3, 10), 4),
-    Curve("ppo", "lq-tracker", "noise", (0, 0.2, 0.5), 4),
-    Curve("ppo", "lq-tracker", "discount", (0.8, 0.95, 0.99), 4),
-    Curve("ppo", "cost-corridor", "budget", (5, 10, 20), 16, "within_budget", metric=within_budget),
-    Curve("safe-rl-review", "cost-corridor", "budget", (5, 10, 20), 16, "evaluation_cost", "Multiplier.limit"),
+    Curve("bc", "logged-tree:coverage=1", "stitching", (1, 2, 4), 20),
+    Curve("cql", "logged-tree:coverage=1", "stitching", (1, 4), 40),
+    Curve("cql", "logged-tree:coverage=0.3", "corruption", (0, 0.4), 40),
+    Curve("ppo", "lq-tracker", "noise", (0, 0.2), 4),
+    Curve("ppo", "lq-tracker", "price", (1, 10), 4),
+    Curve("ppo", "cost-corridor", "budget", (5, 10, 20), 12, "within_budget", metric=within_budget),
+    Curve("safe-rl-review", "cost-corridor", "budget", (5, 10, 20), 12, "evaluation_cost", "Multiplier.limit"),
     Curve("bc", "double-well", "separation", (0.2, 0.5, 0.9), 60),
-    Curve("reinflow:flow-matching", "double-well", "separation", (0.2, 0.5, 0.9), 60),
-    Curve("zero-shot-rl", "torus-maze", "size", (5, 8, 12), 20),
-    Curve("ppo", "mass-family", "spread", (1.5, 3, 6), 6, "evaluation_worst"),
-    Curve("ppo", "coded-rule", "cardinality", (2, 4, 8), 15),
-    Curve("gbrl", "coded-rule", "cardinality", (2, 4, 8), 15),
+    Curve("reinflow:flow-matching", "double-well", "separation", (0.2, 0.5, 0.9), 40),
+    Curve("zero-shot-rl", "torus-maze", "size", (5, 10), 20),
+    Curve("ppo", "mass-family", "spread", (1.5, 6), 3, "evaluation_worst"),
+    Curve("ppo", "coded-rule", "cardinality", (2, 6), 10),
+    Curve("gbrl", "coded-rule", "cardinality", (2, 6), 10),
 )
 
 
@@ -136,8 +134,9 @@ def main(arguments: Sequence[str]) -> None:
     if arguments != ["--table"]:
         for curve in CURVES:
             if not arguments or curve.name in arguments:
+                measured = {curve.name: measure(curve)}
                 known = json.loads(RESULTS.read_text()) if RESULTS.is_file() else {}
-                RESULTS.write_text(json.dumps(known | {curve.name: measure(curve)}, indent=1) + "\n")
+                RESULTS.write_text(json.dumps(known | measured, indent=1) + "\n")
                 print(curve.name, flush=True)
     write_table()
 

@@ -55,6 +55,7 @@ def ablate(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"folder": str(folder)} | facts, indent=2))
         return int(bool(outcome.failures))
+    out.print(factor_table(first.name, second.name, found))
     show(facts, out)
     for path in [*paths, folder]:
         out.print(f"{'folder' if path == folder else path.suffix[1:]:7} {path}", markup=False)
@@ -63,7 +64,7 @@ def ablate(options: argparse.Namespace) -> int:
 
 def figures(facts: dict[str, Any], folder: Path) -> list[Path]:
     """Draws the shares into the folder; nothing without matplotlib."""
-    named = [(row["factor"], row["share"]) for row in facts["rows"]] + [("all", facts["total"])]
+    named = [(row["short"], row["share"]) for row in facts["rows"]] + [("all", facts["total"])]
     rows = [(name, one["value"], one["low"], one["high"]) for name, one in named]
     title = f"{facts['first']} - {facts['second']} on {facts['task']}"
     try:
@@ -78,7 +79,7 @@ def factor_table(first: str, second: str, found: list[ablation.Factor]) -> Table
     for heading in ("part", first, second):
         table.add_column(heading, overflow="fold")
     for one in found:
-        table.add_row(Text(one.name, style="bold"), Text(one.first), Text(one.second))
+        table.add_row(Text(one.short, style="bold"), Text(one.first), Text(one.second))
     return table
 
 
@@ -87,13 +88,12 @@ def show(facts: dict[str, Any], out: Console) -> None:
     first, second = facts["first"], facts["second"]
     title = f"{first} - {second} on {facts['task']}: held-out score, {len(facts['seeds'])} paired seeds"
     table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for heading in ("part", first, second, "share", f"added to {second}", f"removed from {first}", "interaction"):
-        table.add_column(heading, overflow="fold")
+    for heading in ("part", "share", f"added to {second}", f"removed from {first}", "interaction"):
+        table.add_column(heading)
     for row in facts["rows"]:
-        told = (Text(row["factor"], style="bold"), Text(row["first"]), Text(row["second"]))
         numbers = (comparison_tables.coloured(row[name]) for name in ("share", "added", "removed", "interaction"))
-        table.add_row(*told, *numbers)
-    table.add_row(Text("all", style="bold"), "", "", comparison_tables.coloured(facts["total"]))
+        table.add_row(Text(row["short"], style="bold"), *numbers)
+    table.add_row(Text("all", style="bold"), comparison_tables.coloured(facts["total"]))
     out.print(table)
     how = "over all orders of adding the parts" if facts["complete"] else "of added and removed"
     out.print(f"share: mean {how}; interaction: removed - added; intervals 95 %", style="dim")

@@ -61,7 +61,10 @@ def replay_verdict(name: str, options: argparse.Namespace) -> bool:
 
 
 def claim_one(name: str, options: argparse.Namespace, deadline: float | None) -> dict[str, Any]:
-    """Runs a method's claims; the verdict file is written when all of them are measured."""
+    """Runs a method's claims; the verdict file is written when all of them are measured.
+
+    Measured claims whose recipes, task and rule are as recorded keep their entry unless `--again` is given.
+    """
     _, method = catalogue.find_method(name)
     exact = [verdicts.exact_entry(one.run()) for one in method.exact]
     report: dict[str, Any] = {"name": name, "claims": exact, "verdict": verdicts.overall(exact), "file": None}
@@ -69,6 +72,10 @@ def claim_one(name: str, options: argparse.Namespace, deadline: float | None) ->
         return report
     entries: list[dict[str, Any]] = []
     for one in method.measured:
+        kept = None if options.again else verdicts.fitting(name, one, options.verdicts)
+        if kept is not None:
+            entries.append(kept)
+            continue
         with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
             found = verdicts.measure(name, one, options.work, deadline=deadline, watch=watch)
         if found is None:

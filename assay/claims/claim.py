@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
+from assay.core.slots import Task
 from assay.recipes.defaults import Defaults
 
 
@@ -154,6 +155,14 @@ def values_of(curves: Curves, metric: str) -> list[float]:
     return values
 
 
+@runtime_checkable
+class OfPolicy(Protocol):
+    """A metric of a trained policy on its task, for `Measured.metric` in place of a metric of curves."""
+
+    def of(self, policy: Any, task: Task) -> float:
+        """Returns the number."""
+
+
 @dataclass(frozen=True)
 class Measured:
     """A comparison on paired seeds whose decision rule is stated in advance.
@@ -164,21 +173,28 @@ class Measured:
     inconclusive. A negative margin makes ABOVE a claim of non-inferiority. A side is a recipe, trained on `task`, or
     a function from seed to score; `theirs` may be a number. `steps` and `warmup` are the budget of both sides, None
     each recipe's own; `minutes` is the planned cost.
+
+    With several `looks`, an undecided claim gets `seeds` further seeds, up to `looks` times as many in all; the
+    interval at every look has level 1 - 0.05 / looks, so that the chance of a wrong verdict stays 5 %. No look begins
+    after `minutes` of compute.
     """
 
     name: str
     task: str
     ours: Recipe | Callable[[int], float]
     theirs: Recipe | Callable[[int], float] | float
-    metric: Callable[[Curves], float] = Final()
+    metric: Callable[[Curves], float] | OfPolicy = Final()
     expect: Expect = Expect.ABOVE
     margin: float = 0.0
     seeds: int = 10
     minutes: float = 5.0
     steps: int | None = None
     warmup: int | None = None
+    looks: int = 1
 
     def __post_init__(self) -> None:
+        if self.looks < 1:
+            raise AssayError(f"measured claim '{self.name}' has looks={self.looks}; give 1 or more")
         if self.seeds < 2:
             raise AssayError(f"measured claim '{self.name}' has {self.seeds} seeds; an interval needs at least 2")
         if self.expect is Expect.WITHIN and self.margin < 0:
@@ -192,7 +208,14 @@ class Measured:
             Expect.BELOW: f"below {-self.margin:g}",
             Expect.WITHIN: f"between {-self.margin:g} and {self.margin:g}",
         }[self.expect]
-        return f"holds if the 95 % interval of ours - theirs ({self.seeds} paired seeds) lies {where}"
+        several = f", up to {self.looks} times until decided" if self.looks > 1 else ""
+        level = f"{100 * self.level:g} %"
+        return f"holds if the {level} interval of ours - theirs ({self.seeds} paired seeds{several}) lies {where}"
+
+    @property
+    def level(self) -> float:
+        """The level of the interval at each look: 0.95 for one look."""
+        return 1.0 - 0.05 / self.looks
 
 
 @dataclass(frozen=True)

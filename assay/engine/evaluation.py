@@ -10,7 +10,18 @@ import numpy as np
 import torch
 
 from assay.core.record import Certified, Draw, Need, State
-from assay.core.slots import Certificate, CountedTask, GameTask, Models, PairedTask, Reward, Scene, Task, UncertainTask
+from assay.core.slots import (
+    Certificate,
+    CountedTask,
+    ExactTask,
+    GameTask,
+    Models,
+    PairedTask,
+    Reward,
+    Scene,
+    Task,
+    UncertainTask,
+)
 from assay.core.spaces import Vocabulary
 
 PROMPTS, EPISODES = 256, 20
@@ -49,7 +60,7 @@ def outcomes(
     actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Returns `scores`; for a task with costs also `evaluation_cost`, the mean total cost of an episode; for an
-    uncertain task also `evaluation_worst`, the mean score under the worst regime.
+    uncertain task also `evaluation_worst`, the mean score under the worst regime; for an exact task its quantities.
     """
     if isinstance(task, PairedTask):
         return pair_scores(actor, task, 64 if num is None else num), {}
@@ -60,7 +71,7 @@ def outcomes(
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
     result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
-    more = {}
+    more = task.exact(actor) if isinstance(task, ExactTask) else {}
     if isinstance(task, UncertainTask):
         by_start, num = result.reshape(count, samples), len(task.regimes)
         more["evaluation_worst"] = min(float(by_start[regime::num].mean()) for regime in range(min(num, count)))

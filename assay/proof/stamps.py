@@ -202,7 +202,7 @@ def deciding(claim: Measured) -> dict[str, Any]:
         "seeds": claim.seeds,
         "steps": claim.steps,
         "warmup": claim.warmup,
-    }
+    } | ({"looks": claim.looks} if claim.looks > 1 else {})
 
 
 def recorded_state(claim: Measured, entry: Mapping[str, Any]) -> str:

@@ -12,12 +12,13 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from assay.claims.claim import Curves, Expect, Finding, Measured, Method
+from assay.claims.claim import Curves, Expect, Finding, Measured, Method, OfPolicy
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
@@ -27,9 +28,11 @@ from assay.proof import stamps
 from assay.proof.stamps import SIDES
 from assay.runs import catalogue
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.run import loaded
 
 # ---------------------------------------------------------------------------------------------------- measuring
 Watch = Callable[[int, int, Sequence[Child]], None]
+UNDECIDED = "inconclusive"
 
 
 def measure(
@@ -47,28 +50,52 @@ def measure(
     Raises AssayError if a run failed. Runs are kept under `work` by description and stamp, so that a stopped
     measurement is resumed, claims share the runs of a baseline, and runs of other code are not reused.
     """
-    chosen = list(range(claim.seeds)) if seeds is None else list(seeds)
     stamp = stamps.stamp(claim)
     folders = {side: work / folder_name(claim, side, stamp[side]) for side in SIDES if is_recipe(claim, side)}
     first = {folder: side for side, folder in reversed(folders.items())}
-    jobs = [job_of(claim, side, seed, folder) for seed in chosen for folder, side in first.items()]
-    found: dict[tuple[str, int], float] = {}
-    seconds = 0.0
-    cores = workers or os.cpu_count() or 1
-    stream = run_jobs(jobs, cores, deadline=deadline, watch=lambda now: watch(len(found), len(jobs), now))
-    for one in stream:
-        if isinstance(one, Failure):
-            raise AssayError(f"claim '{claim.name}' of {method}: {one.job.arm} with seed {one.job.seed}: {one.reason}")
-        found[one.job.arm, one.job.seed] = score(claim, one)
-        seconds += one.seconds
-        watch(len(found), len(jobs), ())
-    if len(found) < len(jobs):
-        return None
-    begin = time.monotonic()
     runs = {side: first[folder] for side, folder in folders.items()}  # equal recipes run once, under the first's name
-    scores = {side: [value_of(claim, side, seed, runs, found) for seed in chosen] for side in SIDES}
-    stamped = {stamps.machine_kind(): stamp}
-    return entry(claim, scores, chosen, stamped, (seconds + time.monotonic() - begin) / 60)
+    found: dict[tuple[str, int], float] = {}
+    seconds, scores = 0.0, dict[str, list[float]]()
+    for look in range(claim.looks):
+        chosen = list(range((look + 1) * claim.seeds)) if seeds is None else list(seeds)
+        jobs = [job_of(claim, side, seed, at) for seed in chosen for at, side in first.items()]
+        jobs = [job for job in jobs if (job.arm, job.seed) not in found]
+        asked, cores = len(found) + len(jobs), workers or os.cpu_count() or 1
+        tell = partial(tell_progress, watch, found, asked)
+        for one in run_jobs(jobs, cores, deadline=deadline, watch=tell):
+            if isinstance(one, Failure):
+                raise AssayError(f"claim '{claim.name}' of {method}: {one.job.arm}, seed {one.job.seed}: {one.reason}")
+            found[one.job.arm, one.job.seed] = score(claim, one)
+            seconds += one.seconds
+            tell(())
+        if len(found) < asked:
+            return None
+        begin = time.monotonic()
+        for side in SIDES:
+            known = scores.setdefault(side, [])
+            known += [value_of(claim, side, seed, runs, found) for seed in chosen[len(known) :]]
+        seconds += time.monotonic() - begin
+        if seeds is not None or judged(claim, scores["ours"], scores["theirs"])[1] != UNDECIDED:
+            break
+        if seconds > 60 * claim.minutes:
+            break
+    return entry(claim, scores, chosen, {stamps.machine_kind(): stamp}, seconds / 60)
+
+
+def tell_progress(watch: Watch, found: Mapping[Any, Any], asked: int, running: Sequence[Child]) -> None:
+    """Passes on how many of the runs are done."""
+    watch(len(found), asked, running)
+
+
+def fitting(method: str, claim: Measured, folder: Path | None = None) -> dict[str, Any] | None:
+    """Returns the recorded entry of a claim if it still fits the recipes; None if it must be measured."""
+    path = path_of(method, folder)
+    if not path.is_file():
+        return None
+    one = entries_of(read(method, path)).get(claim.name)
+    if one is None or one.get("kind") == "exact" or entry_problems(one):
+        return None
+    return None if stamps.state(claim, one) == stamps.STALE else one
 
 
 def is_recipe(claim: Measured, side: str) -> bool:
@@ -89,7 +116,10 @@ def job_of(claim: Measured, side: str, seed: int, folder: Path) -> Job:
 
 
 def score(claim: Measured, result: Result) -> float:
-    """Returns the metric of a run."""
+    """Returns the metric of a run: of its curves, or of the policy that it trained."""
+    if isinstance(claim.metric, OfPolicy):
+        plan = result.job.plan()
+        return float(claim.metric.of(loaded(plan, result.job.folder)[0], plan.task))
     curves: Curves = result.curves
     return float(claim.metric(curves))
 
@@ -135,7 +165,7 @@ def entry(
 
 def judged(claim: Measured, ours: Sequence[float], theirs: Sequence[float]) -> tuple[Estimate, str]:
     """Returns the paired difference, and the verdict by the claim's rule."""
-    estimate = difference_interval(ours, theirs, paired=True)
+    estimate = difference_interval(ours, theirs, paired=True, level=claim.level)
     return estimate, claim.expect.verdict(estimate.low, estimate.high, claim.margin)
 
 
@@ -220,13 +250,15 @@ def problems(method: str, path: Path) -> list[str]:
     if verdict.get("digest") != digest(verdict):
         wrong.append(f"{path} was edited after it was written. {again}")
     entries = entries_of(verdict)
-    for claim in found.claims:
+    for claim in found.measured:
         if claim.name not in entries:
             wrong.append(f"{path} lacks the claim '{claim.name}'. {again}")
-        elif isinstance(claim, Measured):
+        else:
             wrong += [f"{path}: '{claim.name}' {what}. {again}" for what in entry_problems(entries[claim.name])]
-    known = {claim.name for claim in found.claims}
-    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in entries if name not in known]
+    # Exact claims are run at every commit and on demand; the file keeps them only for display.
+    known = {claim.name for claim in found.measured}
+    measured = [name for name, one in entries.items() if one.get("kind") != "exact"]
+    wrong += [f"{path}: {key} has no claim '{name}' any more. {again}" for name in measured if name not in known]
     return wrong
 
 
@@ -239,14 +271,16 @@ def entry_problems(one: Mapping[str, Any]) -> list[str]:
     """Returns the problems of the numbers of a measured claim's entry, by the rule that it was measured with."""
     try:
         rule = one["decided_by"]
-        estimate = difference_interval(one["ours"], one["theirs"], paired=True)
+        looks = rule.get("looks", 1)
+        estimate = difference_interval(one["ours"], one["theirs"], paired=True, level=1.0 - 0.05 / looks)
         verdict = Expect[rule["expect"]].verdict(estimate.low, estimate.high, rule["margin"])
         stored = np.array([one["estimate"], one["low"], one["high"]], dtype=np.float64)
-        counts = {rule["seeds"], *(len(one[name]) for name in ("ours", "theirs", "seeds"))}
+        counts = {len(one[name]) for name in ("ours", "theirs", "seeds")}
+        allowed = [(look + 1) * rule["seeds"] for look in range(looks)]
     except (AssayError, KeyError, TypeError, ValueError) as error:
         return [f"cannot be computed again ({type(error).__name__}: {error})"]
     wrong = []
-    if len(counts) > 1 or one["seeds"] != list(range(len(one["seeds"]))):
+    if len(counts) > 1 or len(one["seeds"]) not in allowed or one["seeds"] != list(range(len(one["seeds"]))):
         wrong.append(f"has {len(one['ours'])} seeds, its rule asks for {rule['seeds']}")
     fresh = np.array([estimate.value, estimate.low, estimate.high])
     if verdict != one.get("verdict") or not np.allclose(stored, fresh, rtol=1e-9, atol=1e-12):
@@ -274,7 +308,7 @@ def state(method: str, verdict: Mapping[str, Any]) -> str:
 
 
 def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = None) -> dict[str, str]:
-    """Stamps the measured claims of a verdict for this machine kind, and returns their states.
+    """Stamps the measured claims of a verdict for this machine kind, runs the exact ones, and returns the states.
 
     A claim without a stamp for it gets one: the caller must know that the recipes are those that were measured. A claim
     whose recipes differ from its stamp is marked stale and keeps its stamp; one whose recipes match it again loses the
@@ -284,6 +318,9 @@ def stamp(method: str, folder: Path | None = None, memo: stamps.Memo | None = No
     if wrong := problems(method, path):
         raise AssayError(wrong[0])
     verdict, here = read(method, path), stamps.machine_kind()
+    measured = [one for one in verdict["claims"] if one.get("kind") != "exact"]
+    verdict["claims"] = [*measured, *(exact_entry(one.run()) for one in catalogue.find_method(method)[1].exact)]
+    verdict["verdict"] = overall(verdict["claims"])
     entries, found = entries_of(verdict), {}
     for claim in catalogue.find_method(method)[1].measured:
         one = entries[claim.name]
@@ -336,7 +373,7 @@ def replayed(
     fresh, memo = [], dict[str, str]()
     for claim in found.measured:
         old = entries.get(claim.name)
-        if old is None or old["seeds"] != list(range(claim.seeds)):
+        if old is None or entry_problems(old):
             return False
         stamped = old.get("stamps", {})
         if stamps.state(claim, old, memo) != stamps.FITS:

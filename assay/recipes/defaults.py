@@ -18,10 +18,12 @@ from assay.core.slots import Body, ModelSpec, PairedTask, PresetTask, Rollout, S
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
+from assay.models.bodies.token_table import TokenTable
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic, Policy
 from assay.parts.credit.temporal import Gae
 from assay.parts.rollouts.episodes import Episodes, Fragments
+from assay.parts.rollouts.stale import Stale
 from assay.parts.sources.demonstrations import Pairs
 from assay.parts.sources.fresh import FreshDecisions, FreshSequences
 from assay.parts.sources.logged import Log
@@ -86,6 +88,8 @@ class Defaults:
     """Factor of the number of steps that goes with `short`."""
     entropy: float = 0.003
     """Coefficient of PPO's entropy bonus."""
+    warmup: int = 0
+    """Supervised steps on demonstrations before a method."""
     off_policy: OffPolicy = OffPolicy()
     offline: Offline = Offline()
     preset: str = CLASSIC
@@ -117,6 +121,7 @@ LANGUAGE = Defaults(
     optimizer=Adam(learning_rate=3e-4, clip_norm=1.0),
     steps=150,
     more_steps=1,
+    warmup=200,
     tokens=True,
     discrete=True,
 )
@@ -213,10 +218,37 @@ D4RL = replace(MUJOCO, preset="d4rl", actor=Policy(Perceptron((256, 256))), valu
 appendix B) and CQL (arXiv:2006.04779, appendix F): two layers of 256, Adam 3e-4, batches of 256, targets at rate 0.005,
 a million updates, rewards as recorded."""
 
+PLACES = replace(
+    LANGUAGE,
+    preset="places",
+    actor=Policy(TokenTable(rank=32)),
+    value=Critic(TokenTable()),
+    reuse=FreshSequences(),
+    optimizer=Adam(learning_rate=0.05, clip_norm=1.0),
+    warmup=0,
+)
+"""Language testbeds: logits linear in 32 features of prompt and place, uniform at the start; one update a step.
+
+Contexts share parameters, as in a network: where they do not (rank 0), one prompt never costs another anything."""
+
+BIGRAMS = replace(PLACES, preset="bigrams", actor=Policy(TokenTable(1, rank=16)), value=Critic(TokenTable(1)))
+"""PLACES with 16 features of prompt, place and last token."""
+
+STALE = replace(
+    BIGRAMS,
+    preset="stale",
+    actor=Policy(TokenTable(1)),
+    episodes=Stale(Episodes(num_starts=32, group_size=8)),
+    fragments=Stale(Episodes(num_starts=64, group_size=4)),
+    short=Stale(Episodes(num_starts=64, group_size=4)),
+)
+"""A separate row for each prompt, place and last token, and rollouts by an older policy; `rollout.delay` counts
+updates, since a step has one."""
+
 EVERY = (LANGUAGE, CONTROL, CONTINUOUS, TABLE)
 """The classic presets of tasks that are played."""
 
-PRESETS: Mapping[str, Defaults] = {preset.preset: preset for preset in (MUJOCO, D4RL)}
+PRESETS: Mapping[str, Defaults] = {preset.preset: preset for preset in (MUJOCO, D4RL, PLACES, BIGRAMS, STALE)}
 """Presets beside the classic ones, by name."""
 
 
@@ -230,7 +262,7 @@ def defaults_for(spec: Spec) -> Defaults:
 
 
 def defaults_of(task: Task, preset: str | None = None) -> Defaults:
-    """Returns the defaults of a task: those of `preset` (classic, mujoco, d4rl), else of the preset that the task
+    """Returns the defaults of a task: those of `preset` (classic, mujoco, ...), else of the preset that the task
     names, else `defaults_for` its spec.
 
     Raises AssayError if there is no such preset, or if it is for another kind of task.

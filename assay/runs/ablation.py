@@ -48,7 +48,6 @@ class Factor:
         """The places of the factor, as `assay diff` shows them."""
         return " + ".join(dict.fromkeys(".".join(path[-2:] if path[0] == "stages" else path) for path in self.paths))
 
-
     @property
     def short(self) -> str:
         """The last word of each place: clip range `high`, `aggregate`, `select`."""
@@ -173,14 +172,14 @@ def facts(found: Sequence[Factor], arms: Mapping[Chosen, Arm], outcome: Outcome)
     if not seeds:
         raise AssayError("no seed was finished by all arms. Run the same command again to resume.")
     scores = {chosen: outcome.table(arm.name, seeds).mean(1) for chosen, arm in arms.items()}
-    everything = frozenset(range(len(found)))
+    everything, short = frozenset(range(len(found))), numbered([one.short for one in found])
     rows = []
     for place, factor in enumerate(found):
         added = scores[frozenset({place})] - scores[frozenset()]
         removed = scores[everything] - scores[everything - {place}]
         share = shapley(scores, place, len(found)) if len(found) <= MOST else (added + removed) / 2
         numbers = {"added": added, "removed": removed, "share": share, "interaction": removed - added}
-        told = {"factor": factor.name, "first": factor.first, "second": factor.second}
+        told = {"factor": factor.name, "short": short[place], "first": factor.first, "second": factor.second}
         rows.append(told | {name: estimated(values) for name, values in numbers.items()})
     total = estimated(scores[everything] - scores[frozenset()])
     means = {arms[chosen].name: estimated(values) for chosen, values in scores.items()}

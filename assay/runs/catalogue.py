@@ -33,9 +33,6 @@ from assay.tasks.language import textfile
 from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import PromptTask
 
-WARMUP = 200
-"""Default number of supervised steps before a method on a language task."""
-
 NEAR = 0.6
 """Similarity (difflib's ratio) from which a known name is suggested for an unknown one."""
 

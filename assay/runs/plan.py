@@ -26,7 +26,7 @@ from assay.datasets.recorded import Recorded, stamped, with_data
 from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
-from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, preset_of
+from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
@@ -121,7 +121,7 @@ def make_plan(
 ) -> Plan:
     """Resolves names and defaults; refuses a plan that cannot work before compute is spent.
 
-    `preset` names the set of defaults (classic, mujoco, d4rl); None takes the task's own (see `chosen_preset`).
+    `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`).
     """
     if isinstance(task, str):
         address = task if task in catalogue.tasks() else anchored(task)
@@ -156,7 +156,7 @@ def make_plan(
     if warmup is None:
         untrained = isinstance(found.spec.action, Vocabulary) and actor is None
         needed = untrained and bool(recipe.rollout or recipe.copies)
-        warmup = catalogue.WARMUP if needed else 0
+        warmup = defaults_of(found, preset).warmup if needed else 0
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
     numbers = (seed, budget, name, address, changes, warmup, every, save)

@@ -376,9 +376,15 @@ def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
 def load(folder: str | Path) -> tuple[Any, Plan, int]:
     """Returns (policy, plan, step) of a run's newest checkpoint."""
     plan = plan_of(folder)
-    checkpoint = store.load(Path(folder) / "checkpoints")
+    policy, step = loaded(plan, Path(folder))
+    return policy, plan, step
+
+
+def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:
+    """Returns (policy, step) of the newest checkpoint of a plan's run."""
+    checkpoint = store.load(folder / "checkpoints")
     if checkpoint is None:
         raise AssayError(f"{folder} has no checkpoint yet. Start it with: {resume_command(folder)}")
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     loop.restore(checkpoint.tree["loop"])
-    return loop.policy, plan, checkpoint.step
+    return loop.policy, checkpoint.step

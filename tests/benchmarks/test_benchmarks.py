@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import benchmarks.__main__ as command
-from benchmarks import arms, coverage, one_gpu, sequential_power, thresholds
+from benchmarks import arms, coverage, one_gpu, real_model, sequential_power, thresholds
 
 FOLDER = Path(arms.__file__).parent
 MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("__"))
@@ -120,3 +120,25 @@ def test_every_benchmark_is_run_somewhere() -> None:
     }
     alone = [name for name in MODULES if name not in used]
     assert [name for name in alone if f"{name}.main(" not in said and f"{name}.measure(" not in said] == []
+
+
+def test_real_model_writes_answers_and_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The runs themselves are those of tests of pretrained models; here the tasks, the order and the table."""
+    for task in real_model.TASKS:
+        lines = real_model.problems(task, tmp_path / f"{task}.jsonl", 50).read_text().splitlines()
+        rows = [json.loads(line) for line in lines]
+        numbers = [[int(one) for one in real_model.NUMBER.findall(row["prompt"])] for row in rows]
+        made = [sum(some) if task == "addition" else min(some) for some in numbers]
+        assert made == [int(row["answer"]) for row in rows]
+    for seed, score in ((0, 0.5), (1, 0.7)):
+        folder = tmp_path / f"grpo-addition-{seed}"
+        folder.mkdir()
+        facts = {"method": "grpo", "task": "addition", "start": 0.0, "strict": score, "content": score, "seconds": 1.0}
+        (folder / "result.json").write_text(json.dumps(facts))
+    monkeypatch.setattr(sys, "argv", ["real_model", "MODEL", "--seeds", "1", "--budget", "0", "--out", str(tmp_path)])
+    real_model.main()
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["seeds"] == 2
+    assert row["strict"]["value"] == pytest.approx(0.6)

@@ -29,6 +29,8 @@ from assay.ops.random import hashed
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.sources.demonstrations import DemonstratedDecisions
 from assay.parts.sources.logged import Contents, Log, Logged
+from assay.recipes.conservative import cql, iql
+from assay.recipes.defaults import CONTROL
 from assay.runs import catalogue
 from assay.runs.plan import make_plan, plan_of
 from assay.tasks.control.cartpole import cartpole
@@ -384,6 +386,16 @@ def test_minari_needs_rows_that_follow_each_other(tmp_path: Path) -> None:
 
 
 # ---------------------------------------------------------------------------------------------------- training
+def test_rewards_of_a_file_keep_their_unit(tmp_path: Path) -> None:
+    task = TASKS["cartpole"]
+    file = stamped(str(write(Scripted(2, 0.5).make(task), tmp_path / "one.npz")), task)
+    for recipe in (iql(), cql(CONTROL)):
+        source = with_data(recipe, [file]).source
+        assert isinstance(source, Logged)
+        assert source.logs[0].reward_scale == 1.0
+        assert set(source.logs[0].columns(task)["reward"][:, 0].tolist()) == {1.0}
+
+
 def test_a_recipe_learns_from_files_in_the_place_of_its_logs(tmp_path: Path) -> None:
     task = TASKS["cartpole"]
     paths = [str(write(Scripted(2, noise).make(task), tmp_path / f"{noise}.npz")) for noise in (0.0, 0.5)]

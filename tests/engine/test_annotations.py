@@ -76,5 +76,5 @@ def test_an_annotation_by_a_model_that_is_not_there_is_refused() -> None:
     class Wants(FromOther):
         needs: ClassVar[frozenset[Need | Annotation]] = frozenset({UnderOtherStart(model="judge")})
 
-    with pytest.raises(AssayError, match="'logp_other' is computed by the model 'judge', which is not a model"):
+    with pytest.raises(AssayError, match="'logp_other' is computed by 'judge', which is not a model"):
         replace(recipes.rloo(TABLE), credit=(Wants(),)).check()

@@ -190,6 +190,15 @@ def test_few_effective_samples_are_reported() -> None:
     assert any(alarm.guard == "effective samples" and "epochs" in alarm.message for alarm in alarms)
 
 
+def test_targets_beyond_the_bins_are_reported() -> None:
+    task = catalogue.find_task("gridworld")
+    narrow = catalogue.recipe_for("hl-gauss", task, {"bins.low": -0.5, "bins.high": 0.5})
+    alarms = alarms_of(Loop(narrow, task, seed=0, num_steps=2), 2)
+    assert any(alarm.guard == "inside bins" and "bins.low" in alarm.message for alarm in alarms)
+    wide = Loop(catalogue.recipe_for("hl-gauss", task, {}), task, seed=0, num_steps=2)
+    assert all(alarm.guard != "inside bins" for alarm in alarms_of(wide, 2))
+
+
 @dataclass(frozen=True)
 class LeakyObjective(Objective):
     """A policy loss that forgets the mask."""
@@ -216,7 +225,7 @@ def test_gradient_at_masked_decisions_stops_the_run() -> None:
 
 def test_guards_are_on_by_default() -> None:
     assert bandit_loop().guards == STANDARD
-    assert len({type(guard) for guard in STANDARD}) == 12
+    assert len({type(guard) for guard in STANDARD}) == 13
 
 
 def test_weights_that_are_not_finite_stop_the_run_before_they_sample() -> None:

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from assay.claims import probes
-from assay.core.record import Scored
+from assay.core.record import Draw, Scored
+from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods import clip_cov
 from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
@@ -41,6 +42,22 @@ def test_dropped_decisions_are_a_share_of_those_in_the_band() -> None:
     assert bool(((covariance[dropped] > 0.01) & (covariance[dropped] < 5.0)).all())
     assert not after.column("advantage")[dropped].any()
     assert torch.equal(after.column("advantage")[~dropped], batch.column("advantage")[~dropped])
+
+
+def test_which_decisions_are_dropped_differs_between_seeds_and_steps() -> None:
+    batch, draws = with_advantage(ragged()), (Draw(0, (1,)), Draw(0, (1,)), Draw(1, (1,)), Draw(0, (2,)))
+    part = DropHighCovariance(share=0.1, low=0.01, high=5.0)
+    one, same, seed, step = (part(batch, Scene(draw=draw)).column("dropped") for draw in draws)
+    assert torch.equal(one, same)
+    assert not torch.equal(one, seed)
+    assert not torch.equal(one, step)
+
+
+def test_the_share_of_decisions_in_the_band_is_logged() -> None:
+    scene, batch = Scene(), with_advantage(ragged())
+    DropHighCovariance(low=0.01, high=5.0)(batch, scene)
+    covariance = covariance_of(batch)
+    assert scene.metrics["in_band"] == [(float(((covariance > 0.01) & (covariance < 5.0)).sum()), 24.0)]
 
 
 @pytest.mark.parametrize("part", [DropHighCovariance(0.5, 0.0, 9.0), MarkHighCovariance(0.5)])

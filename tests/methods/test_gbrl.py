@@ -25,7 +25,7 @@ from assay.engine.placement import Placement
 from assay.methods.dual_rl.base import f_dvl
 from assay.methods.gbrl.base import boosted, gbrl
 from assay.methods.gbrl.claims import grown
-from assay.methods.gbrl.models import Trees, TreeSum
+from assay.methods.gbrl.models import Trees, TreeSum, appended
 from assay.methods.gbrl.optimizer import NOWHERE, Boost, Cosine, Oblivious, SquaredError
 from assay.methods.gbrl.splits import conditions, leaf_numbers, separation
 from assay.models.model import Policy
@@ -113,18 +113,29 @@ def test_quantiles_are_at_most_as_many_as_bins_and_separate_rows() -> None:
 def test_without_conditions_the_tree_is_the_mean(score) -> None:
     boost = Boost(1.0, tree=Oblivious(depth=2, score=score))
     alike = torch.ones(7, 3).double()
-    tree = grown(boost, alike, {"actor": SLOPES[:7]})["actor"]
+    tree = grown(boost, alike, SLOPES[:7])
     assert torch.allclose(tree(alike), -SLOPES[:7].mean(0).expand(7, 2))
     assert float(tree.value.max()) == pytest.approx(NOWHERE)
-    alone = grown(boost, ROWS[:1], {"actor": SLOPES[:1]})["actor"]
+    alone = grown(boost, ROWS[:1], SLOPES[:1])
     assert torch.allclose(alone(ROWS[:1]), -SLOPES[:1])
-    assert len(grown(boost, ROWS[:0], {"actor": SLOPES[:0]})["actor"].feature) == 0
-    equal = grown(boost, ROWS, {"actor": torch.zeros(40, 2).double()})["actor"]
+    assert len(grown(boost, ROWS[:0], SLOPES[:0]).feature) == 0
+    equal = grown(boost, ROWS, torch.zeros(40, 2).double())
     assert torch.equal(equal(ROWS), torch.zeros(40, 2).double())
 
 
+def test_adding_trees_moves_them_rarely_and_changes_none() -> None:
+    rows, places = torch.zeros(0, 2), set()
+    kept = []
+    for number in range(1000):
+        rows = appended(rows, torch.full((2,), float(number)))
+        places.add(rows.data_ptr())
+        kept.append(rows)
+    assert len(places) <= 6
+    assert all(torch.equal(one, torch.arange(float(len(one))).unsqueeze(1).expand(-1, 2)) for one in kept[::97])
+
+
 def test_repeated_rows_change_nothing() -> None:
-    once, twice = (grown(Boost(1.0), ROWS.repeat(n, 1), {"actor": SLOPES.repeat(n, 1)})["actor"](ROWS) for n in (1, 2))
+    once, twice = (grown(Boost(1.0), ROWS.repeat(n, 1), SLOPES.repeat(n, 1))(ROWS) for n in (1, 2))
     assert torch.allclose(once, twice)
 
 

@@ -53,6 +53,7 @@ SMALL = {
 }
 """Sizes for two quick steps; those that a recipe does not have are left out."""
 
+
 def small_recipe(name: str, task: str):
     recipe = catalogue.recipe_for(name, catalogue.find_task(task), {})
     for path, value in SMALL.items():

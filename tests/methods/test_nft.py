@@ -55,11 +55,6 @@ def test_negative_aware_is_the_formula_of_the_paper(floor: float, centred: bool)
     assert bool((weights > 0).any())
 
 
-def test_without_negatives_only_right_answers_learn() -> None:
-    weights = probes.decision_weights(nft.recipe(negative=0.0), nft.PULLS, nft.MOVED)
-    assert torch.equal(weights != 0, nft.PULLS.reward > 0)
-
-
 def test_a_wrong_answer_is_pushed_less_the_less_likely_it_has_become() -> None:
     log_ratio = torch.tensor([0.0, -0.5, -1.0, -4.0], dtype=torch.float64)
     slope = slope_of(NegativeAware(), log_ratio, torch.full((4,), -2.0, dtype=torch.float64))
@@ -75,6 +70,6 @@ def test_groups_that_do_not_differ_teach_nothing(rewards: list[float]) -> None:
 
 
 def test_population_deviation_is_of_the_pass_rate() -> None:
-    batch = nft.PULLS
+    batch = probes.bandit_experience([0] * 8, [1.0, 0, 0, 0, 1.0, 1.0, 1.0, 0], torch.zeros(2), members=4)
     scale = PopulationDeviation()(batch.reward[:, 0], batch)
     assert torch.allclose(scale, torch.full((8,), math.sqrt(3) / 4, dtype=torch.float64))

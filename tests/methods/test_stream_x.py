@@ -77,8 +77,9 @@ def test_averaging_moments_gives_mean_and_variance_of_all_that_was_seen() -> Non
     after: Tensor = seen.context["observation"][0, 1:]
     scale: Any = engine.models["actor"].body.scale
     assert torch.allclose(scale.mean, after.mean(0), atol=1e-5)
-    assert torch.allclose(scale.square - scale.mean.square(), after.var(0, unbiased=False), atol=1e-5)
-    assert torch.allclose(scale(after).std(0, unbiased=False), torch.ones(3), atol=1e-4)
+    assert torch.allclose(scale.variance, after.var(0, unbiased=False), atol=1e-5)
+    assert torch.allclose(scale(after).std(0), torch.ones(3), atol=1e-4)
+    assert scale.number.tolist() == [40.0]
 
 
 def test_td_error_bootstraps_after_truncation_and_not_after_termination() -> None:
@@ -157,7 +158,8 @@ def test_streams_go_on_bitwise_after_a_checkpoint(recipe: Any) -> None:
 def test_the_actor_inside_sees_scaled_observations_when_it_acts_and_when_it_scores() -> None:
     actor: Any = Policy(Scaled()).build(SPEC)
     actor.body.scale.mean.data += 2.0
-    actor.body.scale.square.data += 8.0
+    actor.body.scale.variance.data += 2.5
+    actor.body.scale.number.data += 2.0
     context = {"observation": torch.tensor([[4.0, -1.0, 2.0]])}
     scaled = {"observation": (context["observation"] - 2.0) / 5.0**0.5}
     assert torch.allclose(actor.logits(context), actor.body.inner(scaled), atol=1e-5)

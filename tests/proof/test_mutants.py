@@ -81,3 +81,12 @@ def test_a_recipe_function_returns_the_changed_recipe_inside_the_block_only() ->
     with mutant.install():
         assert differences(recipes.grpo(), recipes.gspo()) == []
     assert differences(recipes.grpo(), recipes.gspo()) != []
+
+
+def test_a_claim_that_does_not_end_is_stopped() -> None:
+    def endless() -> float:
+        while True:
+            pass
+
+    with pytest.raises(trial.Overtime), trial.limited(0.05):
+        endless()

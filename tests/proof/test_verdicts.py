@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -374,3 +375,33 @@ def test_the_shortest_verdicts_come_out_again(name: str, tmp_path: Path) -> None
             else:
                 spread = 3 * (max(scores) - min(scores)) + 0.1 * abs(scores[0])
                 assert min(scores) - spread <= found[side][0] <= max(scores) + spread
+
+
+# ---------------------------------------------------------------------------------------------------- looks
+def looked_at(difference: Sequence[float], looks: int, minutes: float = 5.0) -> Measured:
+    return Measured("d", "", lambda seed: difference[seed], 0.0, seeds=4, looks=looks, minutes=minutes)
+
+
+def test_an_undecided_claim_gets_more_seeds_until_it_is_decided(tmp_path: Path) -> None:
+    difference = [0.5, -0.5, 0.6, -0.4, *[1.0, 1.4, 0.6, 1.2] * 4]
+    found = verdicts.measure("rloo", looked_at(difference, looks=5), tmp_path)
+    assert found is not None
+    assert found["verdict"] == "holds"
+    assert 4 < len(found["seeds"]) < 20
+    assert verdicts.entry_problems(found) == []
+
+
+def test_a_claim_stays_undecided_at_its_last_look_and_within_its_minutes(tmp_path: Path) -> None:
+    noise = [(-1.0) ** seed for seed in range(12)]
+    found = verdicts.measure("rloo", looked_at(noise, looks=3), tmp_path)
+    short = verdicts.measure("rloo", looked_at(noise, looks=3, minutes=-1.0), tmp_path)
+    assert found is not None
+    assert short is not None
+    assert (found["verdict"], len(found["seeds"])) == ("inconclusive", 12)
+    assert len(short["seeds"]) == 4
+
+
+def test_several_looks_widen_the_interval() -> None:
+    assert looked_at([], looks=1).level == 0.95
+    assert looked_at([], looks=5).level == 0.99
+    assert "99 % interval" in looked_at([], looks=5).rule

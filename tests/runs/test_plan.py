@@ -73,8 +73,8 @@ def test_every_method_has_a_plan_in_each_of_its_worlds(name: str, task: str) -> 
 @pytest.mark.parametrize(
     ("name", "task", "warmup"),
     [
-        ("grpo", "addition-1", catalogue.WARMUP),
-        ("dpo", "addition-1", catalogue.WARMUP),
+        ("grpo", "addition-1", LANGUAGE.warmup),
+        ("dpo", "addition-1", LANGUAGE.warmup),
         ("sft", "addition-1", 0),
         ("grpo", "cartpole", 0),
         ("ppo", "chain", 0),

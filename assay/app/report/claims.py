@@ -111,7 +111,11 @@ def metric_words(metric: Any) -> str:
         return f"mean {name}" if share == 1.0 else f"mean {name} of the last {100 * share:g} %"
     if metric["part"] == "DecisionsTo":
         return f"decisions to {name} {metric['level']:g}"
-    return {"Final": name, "Gain": f"gain in {name}", "Dip": f"dip of {name}"}.get(metric["part"], name)
+    of_policies = {"PassAt": "pass@{k}", "DistinctAt": "distinct@{k}", "AnswerProbability": "pi(answer)"}
+    if metric["part"] in of_policies:
+        return of_policies[metric["part"]].format(k=metric.get("k"))
+    words = {"Gain": "gain in ", "Dip": "dip of ", "Area": "mean over the run of ", "Largest": "largest "}
+    return words.get(metric["part"], "") + name
 
 
 OUTCOMES = {

@@ -230,7 +230,7 @@ def read(folder: Path, label: str) -> Run:
         folder,
         label,
         config,
-        method=str(config.get("method") or outer[1 if len(outer) > 1 else 0])[:200],
+        method=str(config.get("method") or own_name(config) or outer[1 if len(outer) > 1 else 0])[:200],
         task=str(config.get("task") or "unknown task")[:200],
         seed=seed if is_count(seed) else int(in_path[1]) if in_path else 0,
         records=records,
@@ -321,6 +321,12 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 def settings(run: Run) -> dict[str, Any]:
     """Returns the settings that define an arm: the config without seed, task, machine and evaluation interval."""
     return flat({key: value for key, value in run.config.items() if key not in NOT_SETTINGS})
+
+
+def own_name(config: Mapping[str, Any]) -> str | None:
+    """Returns the name of a run's recipe, for recipes that are not a method's."""
+    recipe = config.get("recipe")
+    return str(recipe["name"]) if isinstance(recipe, Mapping) and recipe.get("name") else None
 
 
 def name_arms(runs: Sequence[Run]) -> None:

@@ -26,10 +26,12 @@ from assay.claims.probes.formulas import (
     BOX_SPEC,
     CHOICE_SPEC,
     TABLE_SPEC,
+    Formula,
     Seen,
     formula_gap,
     fragments,
     sequences,
+    source_gap,
     transitions,
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
@@ -55,6 +57,7 @@ __all__ = [
     "AllGames",
     "Bias",
     "CostlyBandit",
+    "Formula",
     "Given",
     "HandedOut",
     "Posterior",
@@ -95,6 +98,7 @@ __all__ = [
     "preference_push",
     "schedule_gap",
     "sequences",
+    "source_gap",
     "spelling",
     "table_of",
     "token_episodes",

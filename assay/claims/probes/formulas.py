@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from assay.claims.probes.gradients import Witness, witness
 from assay.core.recipe import Recipe
-from assay.core.record import Experience, Progress
+from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import ALONE, ModelSpec
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Engine, StageView
@@ -122,14 +122,14 @@ def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch
     return Experience(context, random_actions(spec, draw, num, dtype), mask, logp, reward, terminal, truncated)
 
 
-def fragments(seed: int = 0, dtype: torch.dtype = torch.float64) -> Experience:
+def fragments(seed: int = 0, num: int = 64, dtype: torch.dtype = torch.float64) -> Experience:
     """Returns random fragments of a table task: what `sequences` hold, and episodes that end inside a row, continue
     after columns that are not decisions, or are cut by the end of the fragment, with and without a last column.
     """
     # d: a decision, t: a terminal one, c: a truncated one, b: both, a dot: not a decision
-    rows = ("ddtddd.", "dc.ddt.", "d..dd.t", "ddddddd", ".......", "t.dc.d.", ".ddb.dd", "ddddc..")
-    kind = torch.tensor([[".dtcb".index(letter) for letter in row] for row in rows])
-    base = sequences(seed, len(rows), dtype=dtype)
+    kinds = ("ddtddd.", "dc.ddt.", "d..dd.t", "ddddddd", ".......", "t.dc.d.", ".ddb.dd", "ddddc..")
+    kind = torch.tensor([[".dtcb".index(letter) for letter in kinds[row % 8]] for row in range(num)])
+    base = sequences(seed, num, dtype=dtype)
     draw = torch.Generator().manual_seed(seed + 1)
     reward = torch.randn(kind.shape, generator=draw, dtype=dtype)
     ends, cuts = ((kind == own) | (kind == 4) for own in (2, 3))
@@ -186,6 +186,15 @@ def prepared(recipe: Recipe, engine: Engine, experience: Experience) -> Experien
     for part in (*recipe.credit, *recipe.constraints):
         experience = part(experience, scene)
     return experience
+
+
+def source_gap(recipe: Recipe, experience: Experience, batches: int, epochs: int) -> float:
+    """Returns how far a step of the recipe's source is from `batches` that hold each decision `epochs` times."""
+    place = torch.arange(experience.mask.numel()).view_as(experience.mask)
+    scene = ALONE.given(fresh=experience.add({"place": place}), draw=Draw(0))
+    found = [batch.column("place")[batch.mask] for batch in recipe.source(scene, recipe.source.init(scene))]
+    used = torch.bincount(torch.cat(found), minlength=place.numel()).view_as(place)
+    return float((used - epochs * experience.mask.long()).abs().max() + abs(len(found) - batches))
 
 
 Formula = Callable[[Seen], "Tensor | Mapping[str, Tensor]"]

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from assay.claims.probes.formulas import BOX_SPEC, Seen
+from assay.core.record import Experience
 
 LOW, HIGH = (torch.tensor(side, dtype=torch.float64) for side in (BOX_SPEC.action.low, BOX_SPEC.action.high))  # type: ignore[union-attr]
 CENTRE, HALF = (LOW + HIGH) / 2, (HIGH - LOW) / 2
@@ -44,7 +45,9 @@ def step_of(seen: Seen) -> Step:
     data = seen.experience
     (seen_by_actor,) = data.context.values()
     goes_on = 1.0 - data.terminal[:, 0].double()
-    return Step(seen_by_actor[:, 0], data.action[:, 0], data.reward[:, 0], goes_on, seen_by_actor[:, 1], data.mask[:, 0])
+    return Step(
+        seen_by_actor[:, 0], data.action[:, 0], data.reward[:, 0], goes_on, seen_by_actor[:, 1], data.mask[:, 0]
+    )
 
 
 def output(model: Any, observation: Tensor, action: Tensor | None = None) -> Tensor:
@@ -82,9 +85,9 @@ def decoded(logits: Tensor, low: float, high: float) -> Tensor:
     return logits.softmax(-1) @ torch.arange(low + width / 2, high, width, dtype=logits.dtype)
 
 
-def gae_return(seen: Seen, value: Tensor, discount: float, gae_lambda: float) -> Tensor:
+def gae_return(data: Experience, value: Tensor, discount: float, gae_lambda: float) -> Tensor:
     """Returns GAE's targets of a critic with these values [B, T]: advantage + value, 0 where masked."""
-    data, advantage = seen.experience, torch.zeros(len(seen.experience), dtype=torch.float64)
+    advantage = torch.zeros(len(data), dtype=torch.float64)
     found, over = torch.zeros_like(value), data.terminal | data.truncated
     for t in reversed(range(value.shape[1] - 1)):
         delta = data.reward[:, t] + discount * value[:, t + 1] * ~data.terminal[:, t] - value[:, t]

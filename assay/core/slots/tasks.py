@@ -101,6 +101,17 @@ class ResumableTask(Task, Protocol):
 
 
 @runtime_checkable
+class ExactTask(Task, Protocol):
+    """A task on which quantities of a policy can be computed without sampling; every evaluation logs them.
+
+    Law: the numbers are a function of the policy alone.
+    """
+
+    def exact(self, actor: Any) -> dict[str, float]:
+        """Returns the exact quantities of a policy by name, such as its pass rate."""
+
+
+@runtime_checkable
 class PresetTask(Task, Protocol):
     """A task that names the preset of defaults that suits it (see `assay.recipes.defaults`)."""
 

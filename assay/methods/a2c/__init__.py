@@ -9,7 +9,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
@@ -39,6 +39,20 @@ METHOD = Method(
             lambda: probes.formula_gap(recipes.a2c(), probes.fragments(), losses_by_hand),
             at_most=1e-9,
         ),
+        Exact(
+            "a step is one update on all decisions",
+            lambda: probes.source_gap(recipes.a2c(), probes.fragments(), batches=1, epochs=1),
+            equals=0.0,
+        ),
         Measured("balances: return above 400", "cartpole", recipes.a2c(), 400.0, seeds=10, minutes=4),
+    ),
+    mutants=(
+        Edit("several epochs", recipes.a2c, "source=world.once", "source=world.reuse"),
+        Edit(
+            "no entropy bonus",
+            recipes.a2c,
+            "objective=(PolicyGradient(trust=NoTrust()),)",
+            "objective=(PolicyGradient(trust=NoTrust()),), regularizers=()",
+        ),
     ),
 )

@@ -58,7 +58,12 @@ METHOD = Method(
         "behavior-cloning",
     ),
     mutants=(
-        Edit("the log-likelihood of the other sign", LogLikelihood.__call__, "-view.scored.logp * ", "view.scored.logp * "),
+        Edit(
+            "the log-likelihood of the other sign",
+            LogLikelihood.__call__,
+            "-view.scored.logp * ",
+            "view.scored.logp * ",
+        ),
     ),
     departures=("expert episodes come from the task's scripted expert unless a dataset is the task",),
     claims=(

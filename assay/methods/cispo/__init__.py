@@ -9,7 +9,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
@@ -45,5 +45,10 @@ METHOD = Method(
             steps=100,
             warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("a lower bound", recipes.cispo, "StopGradientWeight(1.0, 4.0)", "StopGradientWeight(0.2, 4.0)"),
+        Edit("dapo's upper bound", recipes.cispo, "StopGradientWeight(1.0, 4.0)", "StopGradientWeight(1.0, 0.28)"),
+        Edit("dapo's clip", recipes.cispo, "StopGradientWeight(1.0, 4.0)", "Clip(0.2, 0.28)"),
     ),
 )

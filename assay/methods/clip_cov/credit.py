@@ -44,10 +44,10 @@ def num_of(share: float, experience: Experience) -> int:
     return max(1, int(share * int(experience.mask.sum())))
 
 
-def lots(experience: Experience) -> Tensor:
-    """Returns a uniform number for each decision, [B, T] float64."""
+def lots(experience: Experience, draw: Draw) -> Tensor:
+    """Returns a uniform number for each decision, [B, T] float64: a function of (start, sample index, time)."""
     start, sample = (experience.column(name).cpu().numpy()[:, None] for name in ("start", "sample"))
-    values = random.uniform(Draw(0, (7,)), start, sample, np.arange(experience.num_columns)[None])
+    values = random.uniform(draw, start, sample, np.arange(experience.num_columns)[None])
     return torch.from_numpy(values).to(experience.mask.device)
 
 
@@ -56,8 +56,8 @@ class DropHighCovariance(Credit):
     """Sets to 0 the advantage of a random `share` of all decisions, drawn among those with low < c_t < high:
     Clip-Cov.
 
-    Without an advantage a decision has no policy gradient. The draw is a function of (start, sample index, time).
-    Degenerate: if no decision is in the band, or all advantages are equal, nothing changes.
+    Without an advantage a decision has no policy gradient. The draw is a function of (run seed, step, start, sample
+    index, time). Degenerate: if no decision is in the band, or all advantages are equal, nothing changes.
     """
 
     share: float = 2e-4
@@ -70,10 +70,11 @@ class DropHighCovariance(Credit):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Rewrites `advantage` and writes `dropped`."""
+        """Rewrites `advantage`, writes `dropped`, and logs the share of decisions in the band, which may be 0."""
         covariance = covariance_of(experience)
         in_band = (covariance > self.low) & (covariance < self.high) & experience.mask
-        dropped = smallest(lots(experience), in_band, num_of(self.share, experience))
+        dropped = smallest(lots(experience, scene.draw), in_band, num_of(self.share, experience))
+        scene.log("in_band", float(in_band.sum()), float(experience.mask.sum()))
         advantage = experience.column("advantage") * (experience.mask & ~dropped)
         return experience.add({"advantage": advantage, "dropped": dropped})
 

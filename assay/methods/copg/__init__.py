@@ -12,11 +12,11 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe, Stage
 from assay.methods.copg.base import with_kl_loss
 from assay.methods.copg.objectives import ContrastivePairs
-from assay.parts.credit.shaping import KlInReward
 from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: 0.3 * tokens[0] + tokens[0] * tokens[1], num_tokens=2, horizon=2)
@@ -29,13 +29,12 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
     return replace(recipes.dpo(world), name="copg", credit=(), stages=(stage,))
 
 
-def distance_from_ipo() -> torch.Tensor:
-    """Compares with IPO (arXiv:2310.12036), whose margin is 1 / (2 tau) = 1 / beta; its loss times beta / 4 is ours."""
-    pair = probes.bandit_experience([0, 1], [1.0, 0.0], torch.zeros(2))
-    logp, logp_ref = torch.tensor([[-0.2], [-1.9]]).double(), torch.tensor([[-0.9], [-0.4]]).double()
-    loss = probes.loss(recipe(beta=BETA), pair, logp, logp_ref=logp_ref).loss
-    margin = (logp - logp_ref)[0, 0] - (logp - logp_ref)[1, 0]
-    return loss - BETA / 4 * (margin - 1 / BETA) ** 2
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data, log_ratio = seen.experience, seen.logp() - seen.logp("reference").detach()
+    d = by_hand.outcome(data) - 0.1 * log_ratio.sum(1)
+    groups = [d[(data.group == label) & data.mask.any(1)] for label in range(4)]
+    pairs = [torch.combinations(one).diff(dim=1).square().mean() for one in groups]
+    return torch.stack(pairs).mean() / (4 * 0.1)
 
 
 def gradient(learner: Recipe, at_SA: torch.Tensor) -> torch.Tensor:
@@ -45,11 +44,6 @@ def gradient(learner: Recipe, at_SA: torch.Tensor) -> torch.Tensor:
 
 def gradient_at_the_optimum() -> torch.Tensor:
     return gradient(recipe(beta=BETA), probes.posterior(EPISODES, REFERENCE_SA, BETA).table).norm()
-
-
-def distance_from_rloo_on_policy() -> torch.Tensor:
-    rloo = replace(recipes.dpo(), credit=(KlInReward(BETA), *recipes.rloo().credit), stages=recipes.rloo().stages)
-    return (gradient(recipe(beta=BETA), NOW_SA) - gradient(rloo, NOW_SA)).norm()
 
 
 def distance_after(learner: Recipe, seed: int) -> float:
@@ -70,14 +64,22 @@ METHOD = Method(
     departures=("scaled by 1 / (4 beta): on-policy the step is that of rloo with the same KL; all pairs of a group",
              "pairs are sampled from the current policy at every step unless a file of pairs is the task"),
     claims=(
-        Exact("with rewards 1 and 0 it is IPO", distance_from_ipo, equals=0.0),
+        Exact("off-policy its gradient is the formula's",
+              lambda: probes.formula_gap(recipe(), probes.sequences(), loss_by_hand), at_most=1e-9),
         Exact("no gradient at the optimum, whoever acted", gradient_at_the_optimum, equals=0.0),
-        Exact("on-policy it is rloo with the KL in its reward", distance_from_rloo_on_policy, equals=0.0),
         Measured("off-policy it ends nearer the optimum than with a value baseline", "",
                  lambda seed: distance_after(recipe(TABLE, BETA), seed),
                  lambda seed: distance_after(with_kl_loss(recipes.reinforce(TABLE), BETA), seed),
                  expect=Expect.BELOW, seeds=5, minutes=0.3),
         Measured("scores higher than dpo after 100 steps", "sorting-5", recipe(), recipes.dpo(), seeds=5, minutes=4.0,
                  steps=100, warmup=60),
+    ),
+    mutants=(
+        Edit("no reference", ContrastivePairs.__call__,
+             'view.scored.logp - batch.column("logp_ref").detach()', 'view.scored.logp'),
+        Edit("ratios to the acting policy", ContrastivePairs.__call__,
+             'batch.column("logp_ref").detach()', 'batch.logp'),
+        Edit("a mean within sequences", ContrastivePairs.__call__,
+             "* batch.mask).sum(1)", "* batch.mask).sum(1) / batch.mask.sum(1).clamp(min=1)"),
     ),
 )  # fmt: skip

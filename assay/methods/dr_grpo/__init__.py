@@ -9,7 +9,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims.claim import Edit, Exact, Expect, Measured, Method
 from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
@@ -38,7 +38,7 @@ METHOD = Method(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipes.dr_grpo(), probes.sequences(), loss_by_hand),
+            lambda: probes.formula_gap(recipes.dr_grpo(), probes.sequences(num=128), loss_by_hand),
             at_most=1e-9,
         ),
         Exact(
@@ -58,5 +58,11 @@ METHOD = Method(
             steps=100,
             warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("the leave-one-out mean", recipes.dr_grpo, "GroupMean()", "LeaveOneOut()"),
+        Edit("a higher upper clip", recipes.dr_grpo, "Clip(0.2, 0.2)", "Clip(0.2, 0.28)"),
+        Edit("no clip", recipes.dr_grpo, "Clip(0.2, 0.2)", "NoTrust()"),
+        Edit("a mean over tokens", recipes.dr_grpo, "FixedLength(length)", "TokenMean()"),
     ),
 )

@@ -1,43 +1,119 @@
-"""One step of boosting on given gradients, and the same by brute force. Axes: R rows, F features, P outputs."""
+"""Boosting by brute force. Axes: B sequences, T columns, R rows, F features, P outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay.core.record import Fit
+from assay.claims import probes
+from assay.claims.probes import steps
+from assay.claims.probes.formulas import prepared
+from assay.core.record import Experience, Fit, Progress
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
+from assay.methods.gbrl.base import gbrl
 from assay.methods.gbrl.models import TreeSum
 from assay.methods.gbrl.optimizer import Boost
+from assay.methods.gbrl.splits import conditions
+from assay.recipes.defaults import CONTINUOUS, CONTROL
+
+ROWS = torch.sin(torch.arange(1.0, 61.0).double() ** 2).view(20, 3)
 
 
-def grown(
-    boost: Boost, inputs_RF: Tensor, gradients: Mapping[str, Tensor], codes: tuple[int, ...] = ()
-) -> dict[str, TreeSum]:
-    """Returns sums of one tree each, by model: the update for these gradients [R, P] at these inputs.
+def played() -> Experience:
+    """Returns sequences whose observations are one code of four and two numbers."""
+    data, draw = probes.sequences(), torch.Generator().manual_seed(5)
+    code = torch.randint(0, 4, (*data.mask.shape, 1), generator=draw).double()
+    rest = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64).float().double()
+    # The policy without trees is uniform: recorded log-probabilities are around that.
+    return replace(data, context={"observation": torch.cat((code, rest), -1)}, logp=0.5 * data.logp - 0.9)
 
-    Gradients are per row; features in `codes` are tested for equality.
+
+def best_tree(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor]:
+    """Returns the leaves of the best tree of four levels as masks of all columns [B, T], by trying all conditions on
+    the decisions, whose gradients are given.
     """
-    num, num_features = inputs_RF.shape
-    categorical = torch.tensor([feature in codes for feature in range(num_features)])
-    sums = {name: TreeSum(categorical, each.shape[1]).to(inputs_RF.dtype) for name, each in gradients.items()}
-    boost.grow([Fit(name, sums[name], inputs_RF, each / num) for name, each in gradients.items()], {})
-    return sums
+    centred, rows = (gradient_RP - gradient_RP.mean(0)) / gradient_RP.std(0), seen[decided]
+    free = [seen[..., 0] == value for value in rows[:, 0].unique()]
+    free += [seen[..., f] > value for f in (1, 2) for value in rows[:, f].unique()[:-1]]
+    nodes = [torch.ones_like(decided)]
+    for _ in range(4):
+        scores = []
+        for one in free:
+            sides = [(node & side)[decided] for node in nodes for side in (one, ~one)]
+            scores.append(sum(float(centred[s].sum(0).square().sum()) / int(s.sum()) for s in sides if bool(s.any())))
+        chosen = free.pop(max(range(len(free)), key=scores.__getitem__))
+        nodes = [node & side for node in nodes for side in (chosen, ~chosen)]
+    return nodes
 
 
-def best_split_error(inputs_RF: Tensor, gradient_RP: Tensor) -> float:
-    """Returns the smallest squared error that the means of the two sides of any threshold leave."""
-    best = float("inf")
-    for column in inputs_RF.T:
-        for value in column:
-            sides = [gradient_RP[column > value], gradient_RP[column <= value]]
-            best = min(best, sum(float((side - side.mean(0)).square().sum()) for side in sides if len(side)))
-    return best
+def ppo_gradients(data: Experience, logits: Tensor, value: Tensor, target: Tensor, advantage: Tensor) -> Tensor:
+    """Returns the gradient [R, 5] of each decision's loss in its four logits and its value: ppo of CONTROL."""
+    logits, value = logits.detach().requires_grad_(), value.detach().requires_grad_()
+    log_prob = logits.log_softmax(-1)
+    ratio = (log_prob.gather(-1, data.action.unsqueeze(-1)).squeeze(-1) - data.logp).exp()
+    surrogate = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage)
+    entropy = -(log_prob.exp() * log_prob).sum(-1)
+    loss = ((value - target).square() / 2 - surrogate - 0.003 * entropy)[data.mask].sum()
+    slopes = torch.autograd.grad(loss, (logits, value))
+    return torch.cat((slopes[0][data.mask], slopes[1][data.mask].unsqueeze(-1)), -1)
 
 
-def leaf_means_one_by_one(tree: TreeSum, inputs_RF: Tensor, gradient_RP: Tensor) -> Tensor:
-    """Returns for each row the mean gradient of the rows that answer all conditions of the first tree alike."""
-    asked, value = inputs_RF[:, tree.feature[0]], tree.value[0]
-    answers = torch.where(tree.categorical[tree.feature[0]], asked == value, asked > value)
-    return torch.stack([gradient_RP[(answers == answer).all(1)].mean(0) for answer in answers])
+def boosting_gap() -> float:
+    """Returns the largest difference of policy and value after two updates from trees found by brute force."""
+    recipe, data = gbrl(CONTROL, codes=(0,)).at(Progress()), played()
+    engine = Engine(recipe, probes.CHOICE_SPEC, 0, Placement())
+    outputs, seen = torch.zeros(*data.mask.shape, 5, dtype=torch.float64), data.context["observation"]
+    for _ in range(2):
+        target = steps.gae_return(data, outputs[..., 4], 0.98, 0.9)
+        gain = (target - outputs[..., 4])[data.mask]
+        advantage = torch.zeros_like(target).masked_scatter(data.mask, (gain - gain.mean()) / gain.std())
+        engine.update(recipe.stages[0], prepared(recipe, engine, data))
+        gradient = ppo_gradients(data, outputs[..., :4], outputs[..., 4], target, advantage)
+        for leaf in best_tree(seen, data.mask, gradient):
+            own = leaf[data.mask]
+            if bool(own.any()):
+                outputs[leaf] -= gradient[own].mean(0) * torch.tensor([0.2, 0.2, 0.2, 0.2, 0.1]).double()
+    found: list[Any] = [engine.model(name).body.trees for name in ("actor", "value")]
+    mine = torch.cat([trees.predict(seen.float()) for trees in found], -1).double()
+    return float((mine - outputs).abs().max())
+
+
+def grown(boost: Boost, inputs_RF: Tensor, gradient_RP: Tensor) -> TreeSum:
+    """Returns a sum of one tree: the update for these gradients of a mean over rows."""
+    trees = TreeSum(torch.zeros(inputs_RF.shape[1], dtype=torch.bool), gradient_RP.shape[1]).to(inputs_RF.dtype)
+    boost.grow([Fit("actor", trees, inputs_RF, gradient_RP / len(inputs_RF))], {})
+    return trees
+
+
+def change_with_scale() -> float:
+    """Returns the change of the tree under increasing transformations of the features."""
+    boost: Any = gbrl().stages[0].optimizer
+    trees = [grown(boost, rows, torch.cos(7.0 * ROWS))(rows) for rows in (ROWS, 100.0 * ROWS**3 + 5.0)]
+    return float((trees[0] - trees[1]).abs().max())
+
+
+def misplaced_thresholds() -> float:
+    """Returns how many of 256 thresholds among 1,000 numbers are not at their quantile."""
+    boost: Any = gbrl().stages[0].optimizer
+    asked = conditions(torch.arange(1000.0).flip(0).unsqueeze(1), torch.tensor([False]), boost.tree.bins)
+    wanted = torch.tensor([[float(k * 1000 // 257) for k in range(256)]])
+    return float((asked.value != wanted).sum()) if asked.value.shape == wanted.shape else float("inf")
+
+
+def deviation_gap() -> float:
+    """Returns the difference of the first step of a Gaussian's log-deviation from Adam's: its rate against the sign."""
+    recipe, data = gbrl(CONTINUOUS).at(Progress()), probes.transitions(dtype=torch.float32)
+    engine = Engine(recipe, probes.BOX_SPEC, 0, Placement())
+    actor: Any = engine.model("actor")
+    batch = prepared(recipe, engine, data)
+    logp = (-0.5 * (data.action / actor.log_std.exp()).square() - actor.log_std - 0.9189385).sum(-1)
+    ratio, advantage = (logp - data.logp).exp(), batch.column("advantage")
+    gained = torch.minimum(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage) + 0.003 * actor.log_std.sum()
+    slope = torch.autograd.grad(gained[data.mask].mean(), actor.log_std)[0]
+    before = actor.log_std.detach().clone()
+    engine.update(recipe.stages[0], batch)
+    return float((actor.log_std.detach() - before - 3e-3 * slope.sign()).abs().max())

@@ -36,6 +36,22 @@ def tree_inputs(context: Context) -> Tensor:
     return context["state"].unsqueeze(-1).float() if "state" in context else features(context)
 
 
+def appended(rows: Tensor, new: Tensor) -> Tensor:
+    """Returns `rows` with one more. Their memory doubles when it is full, so that n rows cost O(n) copies in total.
+
+    The result may share memory with `rows`, which stay as they are.
+    """
+    num, shape = len(rows), rows.shape[1:]
+    room = rows.untyped_storage().nbytes() // max(1, rows.element_size() * shape.numel())
+    if rows.is_contiguous() and rows.storage_offset() == 0 and room > num:
+        longer = rows.as_strided((num + 1, *shape), rows.stride())
+    else:
+        longer = rows.new_empty(max(64, 2 * num), *shape)[: num + 1]
+        longer[:num] = rows
+    longer[num] = new
+    return longer
+
+
 class TreeSum(nn.Module):
     """[..., F] -> [..., P]. Trees are added, never changed: each keeps its step size, inside its leaves.
 
@@ -91,9 +107,8 @@ class TreeSum(nn.Module):
             return
         if self.feature.shape[1] != len(feature_D):
             raise AssayError(f"a tree of depth {len(feature_D)} among trees of depth {self.feature.shape[1]}")
-        self.feature = torch.cat([self.feature, feature_D[None]])
-        self.value = torch.cat([self.value, value_D[None].to(self.value.dtype)])
-        self.leaf = torch.cat([self.leaf, leaf_LP[None].to(self.leaf.dtype)])
+        self.feature = appended(self.feature, feature_D)
+        self.value, self.leaf = appended(self.value, value_D), appended(self.leaf, leaf_LP)
 
     # ------------------------------------------------------------------------------------------------ grown
     def record(self) -> None:

@@ -11,8 +11,9 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.claims.probes import by_hand
+from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import EVERY
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
@@ -30,11 +31,8 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
 
 def weight_of_easy_over_even() -> float:
     """Returns expected over exact gradient of the easy prompt, divided by that of the even one; 1 without bias."""
-    both = (
-        probes.compare(recipes.grpo(), probes.bandit_episodes(REWARD_A), logits, members=6).scale
-        for logits in (EASY_A, EVEN_A)
-    )
-    easy, even = both
+    episodes = probes.bandit_episodes(REWARD_A)
+    easy, even = (probes.compare(recipes.grpo(), episodes, logits, members=6).scale for logits in (EASY_A, EVEN_A))
     return easy / even
 
 
@@ -53,8 +51,13 @@ METHOD = Method(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipes.grpo(), probes.sequences(), loss_by_hand),
+            lambda: probes.formula_gap(recipes.grpo(), probes.sequences(num=128), loss_by_hand),
             at_most=1e-9,
+        ),
+        Exact(
+            "a step is two minibatches, so that ratios matter",
+            lambda: probes.source_gap(recipes.grpo(), probes.sequences(), batches=2, epochs=1),
+            equals=0.0,
         ),
         Exact(
             "dividing by the deviation weighs an easy prompt more than an even one",
@@ -71,5 +74,12 @@ METHOD = Method(
             steps=100,
             warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("one update a step", recipes.grpo, "world.reuse", "world.once"),
+        Edit("a higher upper clip", recipes.grpo, "Clip(0.2, 0.2)", "Clip(0.2, 0.28)"),
+        Edit("ratios of sequences", recipes.grpo, "SequenceMean())", "SequenceMean(), ratio=SequenceRatio())"),
+        Edit("the mean of the batch", recipes.grpo, "OutcomeCredit(GroupMean()", "OutcomeCredit(BatchMean()"),
+        Edit("no minimum", Clip.__call__, "torch.minimum(plain, clipped)", "clipped"),
     ),
 )

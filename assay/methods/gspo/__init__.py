@@ -9,7 +9,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Average, Exact, Measured, Method
+from assay.claims.claim import Average, Edit, Exact, Measured, Method
 from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
@@ -42,7 +42,7 @@ METHOD = Method(
     claims=(
         Exact(
             "off-policy its gradient is the formula's",
-            lambda: probes.formula_gap(recipes.gspo(), probes.sequences(), loss_by_hand),
+            lambda: probes.formula_gap(recipes.gspo(), probes.sequences(num=256, spread=4.0), loss_by_hand),
             at_most=1e-9,
         ),
         Exact("on-policy its expected gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
@@ -57,5 +57,10 @@ METHOD = Method(
             steps=100,
             warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("grpo's clip", recipes.gspo, "Clip(3e-4, 4e-4)", "Clip(0.2, 0.2)"),
+        Edit("an even clip", recipes.gspo, "Clip(3e-4, 4e-4)", "Clip(3e-4, 3e-4)"),
+        Edit("ratios of tokens", recipes.gspo, "ratio=SequenceRatio(), ", ""),
     ),
 )

@@ -18,6 +18,7 @@ from assay.core.spaces import Context
 from assay.methods.hl_gauss.base import hl_gauss
 from assay.methods.hl_gauss.claims import (
     dqn_by_hand,
+    error_of_mean,
     loud,
     loud_sequences,
     ppo_by_hand,
@@ -32,11 +33,6 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, Default
 
 BINS = Bins(-4.0, 36.0, num=101)
 CRITIC = Critic(head=Value(BINS))
-
-def error_of_mean() -> torch.Tensor:
-    """Returns the largest difference in widths between targets and their labels' means, away from the ends."""
-    target = torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
-    return (HlGauss()(target, BINS) @ BINS.centres(target) - target).abs().max() / BINS.width
 
 
 def classified(seed: int, noise: float = 0.0) -> float:
@@ -73,7 +69,7 @@ METHOD = Method(
     base=regressing,
     departures=(
         "targets beyond the bins are clipped, and a guard reports more than a fifth of them",
-        "ranges: +-110 (rewards within 1), +-1800 (the pendulum), +-1.5 (outcomes); set bins.low and bins.high otherwise",
+        "ranges: +-110 (rewards within 1), +-1800 (the pendulum), +-1.5 (outcomes); else set bins.low, bins.high",
     ),
     mutants=(
         Edit("two-hot labels", CrossEntropy.__call__, "self.label)", "TwoHot())"),

@@ -15,6 +15,8 @@ from assay.claims.probes import steps
 from assay.core.record import Experience
 from assay.core.slots import ModelSpec
 from assay.core.spaces import Box, Context, Spec
+from assay.methods.hl_gauss.fits import HlGauss
+from assay.models.heads.bins import Bins
 
 NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
 OFFSET, RATE = 8.0, 3e-3
@@ -70,9 +72,15 @@ def sac_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
 def ppo_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns PPO's critic loss over 101 bins between -110 and 110."""
     logits = seen.models["value"].body.table[seen.experience.context["state"]]
-    target = steps.gae_return(seen, steps.decoded(logits, -110.0, 110.0), 0.99, 0.95)
+    target = steps.gae_return(seen.experience, steps.decoded(logits, -110.0, 110.0), 0.99, 0.95)
     mask = seen.experience.mask
     return {"value": (cross_entropy_by_hand(logits, target, 110.0) * mask).sum() / mask.sum()}
+
+
+def error_of_mean() -> Tensor:
+    """Returns the largest difference in widths between targets and their labels' means, away from the ends."""
+    bins, target = Bins(-4.0, 36.0, num=101), torch.linspace(0.0, 32.0, 1001, dtype=torch.float64)
+    return (HlGauss()(target, bins) @ bins.centres(target) - target).abs().max() / bins.width
 
 
 def tracking_error(

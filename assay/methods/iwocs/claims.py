@@ -6,9 +6,10 @@ one for each of them (an sa-rectangular set): a regime is a choice [S, A], and t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,11 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw
+from assay.core.spaces import Discrete, Spec
+from assay.methods.iwocs.models import MaxMin
+from assay.models.bodies.table import Table
+from assay.models.heads.value import Greedy
+from assay.models.model import Policy
 from assay.ops import random
 
 SETTLED = 1e-12
@@ -84,14 +90,22 @@ class Search:
     solved: int
 
 
+def acting(values: Sequence[Tensor]) -> Any:
+    """Returns the method's own actor over tables of action values [S, A]: argmax_a min_j Q_j."""
+    spec = Spec(Discrete(values[0].shape[0]), Discrete(values[0].shape[1]), 1)
+    actor: Any = MaxMin(Policy(Table(), Greedy()), len(values)).build(spec)
+    for member, table in zip(actor.members, values, strict=True):
+        member.body.table.data = table.clone()
+    return actor
+
+
 def worst_case_search(table: UncertainTable, limit: int = 50) -> Search:
     """IWOCS (arXiv:2410.06212): solve the nominal regime; act by argmax_a min_j Q_j; solve the worst regime for that;
     stop when the worst value is what the regimes solved so far predict, or nothing new is found.
     """
     regimes, values = [table.nominal], [table.optimal(table.nominal)]
     while True:
-        lowest = torch.stack(values).amin(0)
-        action = lowest.argmax(1)
+        action = acting(values).act({"state": torch.arange(len(table.R))}, None)[0]
         worst, value = table.worst_regime(action), table.worst_value(action)
         predicted = min(float(q[0].max()) for q in values)
         seen = any(torch.equal(worst, regime) for regime in regimes)

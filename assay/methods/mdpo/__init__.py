@@ -7,21 +7,21 @@ trpo makes the KL a constraint, ppo a clip; with a uniform policy in place of pi
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Average, Exact, Measured, Method
+from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
+from assay.core.record import Progress
 from assay.core.schedules import Linear
 from assay.methods.mdpo.objectives import MirrorDescent
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.sources.fresh import FreshSequences
 from assay.recipes.defaults import CONTROL, EVERY, Defaults
-
-OLD_A = torch.tensor([0.7, -0.4, 0.1, -1.0], dtype=torch.float64)
-ADVANTAGE_A = torch.tensor([1.5, -0.5, 0.2, -2.0], dtype=torch.float64)
 
 
 def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.0)) -> Recipe:
@@ -31,31 +31,34 @@ def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.
     return replace(base, name="mdpo", stages=(policy, *base.stages[1:]))
 
 
-def expected_gradient(new_A: torch.Tensor, old_A: torch.Tensor, step_size: float, credit: float = 1.0) -> torch.Tensor:
-    """Returns d/d logits of the expected loss: every arm once, weighted by the acting policy's probability."""
-    arms = probes.bandit_experience(range(4), [0.0] * 4, old_A).add({"advantage": credit * ADVANTAGE_A.unsqueeze(1)})
-    push_A = 4.0 * probes.decision_weights(recipe(step_size=step_size), arms, new_A.log_softmax(-1).unsqueeze(1))[:, 0]
-    pull_A = old_A.softmax(-1) * push_A
-    return new_A.softmax(-1) * pull_A.sum() - pull_A
+def losses_by_hand(seen: probes.Seen, step_size: float = 1.0) -> dict[str, torch.Tensor]:
+    data, value, ratio = seen.experience, seen.value(), by_hand.ratio(seen)
+    advantage = by_hand.gae(data, value, discount=0.98, gae_lambda=0.9)
+    proximity = ratio * ratio.log() - ratio
+    gain = ratio * by_hand.whitened(advantage, data) - proximity / step_size
+    error = value - (advantage + value).detach()
+    return {
+        "policy": -by_hand.mean_of_decisions(gain, data),
+        "value": by_hand.mean_of_decisions(error.square() / 2, data),
+    }
 
 
-def slope_at_solution(old_A: torch.Tensor) -> torch.Tensor:
-    return expected_gradient(old_A + 0.5 * ADVANTAGE_A, old_A, 0.5).abs().max()
+def gap_after(share: float) -> float:
+    """Returns the distance from the formula after this share of the run: the step size falls to 0."""
+    now = recipe().at(Progress(step=round(100 * share), num_steps=100))
+    return probes.formula_gap(now, probes.fragments(), partial(losses_by_hand, step_size=1.0 - share))
 
 
-def distance_from_kl() -> torch.Tensor:
-    """Returns the gradient without credit minus that of KL(pi || pi_old) / step, computed from the whole
-    distributions.
+def slope_at_solution() -> torch.Tensor:
+    """Returns the largest slope of the expected loss at pi_old exp(step A) / Z: every arm once, weighted by its
+    probability under the acting policy.
     """
-    logits = (OLD_A.flip(0) * 2.0).requires_grad_()
-    log_ratio = logits.log_softmax(-1) - OLD_A.log_softmax(-1)
-    (slope,) = torch.autograd.grad((logits.softmax(-1) * log_ratio).sum() / 0.3, logits)
-    return (expected_gradient(logits.detach(), OLD_A, 0.3, credit=0.0) - slope).abs().max()
-
-
-def distance_from_policy_gradient() -> torch.Tensor:
-    exact = probes.exact_bandit_gradient(OLD_A, ADVANTAGE_A)
-    return (expected_gradient(OLD_A, OLD_A, 0.3) + exact).abs().max()
+    old, advantage = torch.tensor([0.7, -0.4, 0.1, -1.0]).double(), torch.tensor([1.5, -0.5, 0.2, -2.0]).double()
+    arms = probes.bandit_experience(range(4), [0.0] * 4, old).add({"advantage": advantage.unsqueeze(1)})
+    new = old + 0.5 * advantage
+    push = probes.decision_weights(recipe(step_size=0.5), arms, new.log_softmax(-1).unsqueeze(1))[:, 0]
+    pull = old.softmax(-1) * push
+    return (new.softmax(-1) * pull.sum() - pull).abs().max()
 
 
 METHOD = Method(
@@ -71,13 +74,21 @@ METHOD = Method(
         "on-policy only: the off-policy variant is not built",
     ),
     claims=(
-        Exact("the loss is stationary at pi_old exp(step A) / Z", lambda: slope_at_solution(OLD_A), equals=0.0),
-        Exact("from a uniform policy that is sac's softmax", lambda: slope_at_solution(0.0 * OLD_A), equals=0.0),
-        Exact("its proximity term has the gradient of KL(pi || pi_old)", distance_from_kl, equals=0.0),
-        Exact("its first step is the policy gradient: the KL needs several", distance_from_policy_gradient, equals=0.0),
+        Exact("off-policy its gradients are the formula's", lambda: gap_after(0.0), at_most=1e-9),
+        Exact("so they are with a smaller step, late in a run", lambda: gap_after(0.75), at_most=1e-9),
+        Exact("a step is three epochs of four minibatches",
+              lambda: probes.source_gap(recipe(), probes.fragments(), batches=12, epochs=3), equals=0.0),
+        Exact("the loss is stationary at pi_old exp(step A) / Z", slope_at_solution, equals=0.0),
         Measured("several steps an iteration score higher than one", "cartpole", recipe(),
                  replace(recipe(), source=FreshSequences()), seeds=5, minutes=3.0),
         Measured("mean return over the run is no lower than ppo's, by 25 of 500", "cartpole", recipe(), recipes.ppo(),
                  metric=Average("evaluation"), margin=-25.0, seeds=5, minutes=3.0),
+    ),
+    mutants=(
+        Edit("one update a step", recipe, "base, name", "base, source=world.once, name"),
+        Edit("a constant step size", recipe, "MirrorDescent(step_size)", "MirrorDescent(1.0)"),
+        Edit("ppo's entropy bonus stays", recipe, "regularizers=()", "regularizers=base.stages[0].regularizers"),
+        Edit("the other KL", MirrorDescent.__call__, "ratio * bounded - ratio + 1.0", "ratio - 1.0 - bounded"),
+        Edit("advantages are not weighted", MirrorDescent.__call__, "-advantage * ratio", "-advantage * log_ratio"),
     ),
 )  # fmt: skip

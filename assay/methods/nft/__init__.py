@@ -14,19 +14,20 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.methods.nft.credit import PopulationDeviation
 from assay.methods.nft.objectives import NegativeAware
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, OutcomeCredit
+from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
 from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
-LOGITS_A, MEMBERS = torch.tensor([0.4, -0.3]), 4
-PULLS = probes.bandit_experience([0, 1, 1, 1, 0, 0, 0, 1], [1.0, 0, 0, 0, 1.0, 1.0, 1.0, 0], LOGITS_A, members=MEMBERS)
-"""Two prompts with pass rates 1/4 and 3/4."""
-MOVED = (LOGITS_A + torch.tensor([0.3, 0.0])).double().log_softmax(-1)[PULLS.action]
+DATA = probes.sequences(num=24, spread=2.0)
+SCORE = torch.tensor([1, 0, 0, 0, 0, -1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0]).unsqueeze(1)
+DATA = replace(DATA, reward=torch.where(DATA.mask, SCORE * (DATA.terminal | DATA.truncated), DATA.reward))
+"""Six prompts; pass rates 1/4, 3/4 (scores -1 and 0), 1/2, all right, all wrong, and 2/3 where one row is empty."""
 
 
 def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
@@ -34,23 +35,15 @@ def recipe(world: Defaults = LANGUAGE, negative: float = 1.0) -> Recipe:
     return with_policy(base, "nft", PolicyGradient(trust=NegativeAware(negative=negative)))
 
 
-def distance_from_grpo_on_policy() -> torch.Tensor:
-    """Compares with grpo, up to grpo's deviation with n - 1 in place of n."""
-    grpo = replace(recipes.grpo(), credit=(OutcomeCredit(GroupMean(), GroupDeviation(epsilon=0.0)),))
-    ours, theirs = (probes.decision_weights(one, PULLS, PULLS.logp) for one in (recipe(), grpo))
-    return (ours - theirs * (MEMBERS / (MEMBERS - 1)) ** 0.5).abs().max()
-
-
-def distance_from_likelihood() -> torch.Tensor:
-    """Compares with the slope of the formula above, prompt by prompt, where no value is clipped."""
-    logp = MOVED.clone().requires_grad_()
-    ratio, right = (logp - PULLS.logp).exp(), PULLS.reward
-    rate = right.view(-1, MEMBERS).mean(1).repeat_interleave(MEMBERS).unsqueeze(1)
-    wrong = ((1 - rate * ratio) / (1 - rate)).log()
-    loss = -(((1 - rate) / rate).sqrt() * torch.where(right > 0, ratio.log(), wrong)).mean()
-    (slope,) = torch.autograd.grad(loss, logp)
-    fades = (right > 0) | (ratio < 1)
-    return ((slope + probes.decision_weights(recipe(), PULLS, MOVED)) * fades).abs().max()
+def loss_by_hand(seen: probes.Seen, negative: float = 1.0) -> torch.Tensor:
+    data, ratio = seen.experience, by_hand.ratio(seen)
+    right = by_hand.in_groups(by_hand.outcome(data), data, lambda one: (one > one.mean()).double())
+    rate = by_hand.in_groups(right, data, lambda one: one.mean().expand_as(one)).clamp(1e-9, 1 - 1e-9).unsqueeze(1)
+    wrong = (1 - rate * ratio) / (1 - rate)
+    # The logarithm of at least 1, with the slope of the plain logarithm at the clipped point.
+    slope = negative * wrong / wrong.detach().clamp(min=1.0)
+    gain = ((1 - rate) / rate).sqrt() * torch.where(right.unsqueeze(1) > 0, ratio.log(), slope)
+    return -by_hand.mean_of_decisions(torch.where((rate > 0.01) & (rate < 0.99), gain, 0.0), data)
 
 
 METHOD = Method(
@@ -67,11 +60,28 @@ METHOD = Method(
         "outcomes that are not 0 or 1 keep grpo's advantage, from which the odds are read",
     ),
     claims=(
-        Exact("on-policy its gradient is grpo's", distance_from_grpo_on_policy, equals=0.0),
-        Exact("off-policy its gradient is the formula's", distance_from_likelihood, equals=0.0),
+        Exact(
+            "off-policy its gradient is the formula's",
+            lambda: probes.formula_gap(recipe(), DATA, loss_by_hand),
+            at_most=1e-9,
+        ),
+        Exact(
+            "positives-only is the formula without wrong answers",
+            lambda: probes.formula_gap(recipe(negative=0.0), DATA, partial(loss_by_hand, negative=0.0)),
+            at_most=1e-9,
+        ),
         Measured(
             "scores higher than learning from right answers alone",
             "sorting-5", recipe(), recipe(negative=0.0), seeds=5, minutes=4.0, steps=100, warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("the floor cuts the gradient", NegativeAware.__call__,
+             "torch.log1p(held) + (gain - gain.detach()) / (1.0 + held)", "torch.log1p(gain.clamp(min=least))"),
+        Edit("grpo's loss for wrong answers", NegativeAware.__call__,
+             "/ odds * log_negative", "* (1.0 - bounded_ratio(log_ratio))"),
+        Edit("importance weights for right answers", NegativeAware.__call__,
+             "-advantage * log_ratio", "-advantage * bounded_ratio(log_ratio)"),
+        Edit("odds without a square", NegativeAware.__call__, "self.odds(size)", "size"),
     ),
 )  # fmt: skip

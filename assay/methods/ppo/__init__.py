@@ -7,25 +7,13 @@ Schulman et al. 2017. The same credit and objective parts serve control and lang
 a terminated one does not.
 """
 
-import torch
+from functools import partial
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
-
-
-def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
-    data, value = seen.experience, seen.value()
-    advantage = by_hand.gae(data, value, discount=0.98, gae_lambda=0.9)
-    gain = by_hand.clipped(by_hand.ratio(seen), by_hand.whitened(advantage, data), low=0.2, high=0.2)
-    error = value - (advantage + value).detach()
-    return {
-        "policy": -by_hand.mean_of_decisions(gain + 0.003 * by_hand.entropy(seen), data),
-        "value": by_hand.mean_of_decisions(error.square() / 2, data),
-    }
-
+from assay.claims.claim import DecisionsTo, Edit, Exact, Expect, Measured, Method
+from assay.methods.ppo.claims import losses_by_hand, losses_of_torques
+from assay.recipes.defaults import CONTINUOUS, EVERY, LANGUAGE
 
 METHOD = Method(
     paper="arXiv:1707.06347",
@@ -44,6 +32,25 @@ METHOD = Method(
             lambda: probes.formula_gap(recipes.ppo(), probes.fragments(), losses_by_hand),
             at_most=1e-9,
         ),
+        Exact(
+            "with tokens they are those of discount 1 and lambda 0.95",
+            lambda: probes.formula_gap(
+                recipes.ppo(LANGUAGE), probes.fragments(), partial(losses_by_hand, discount=1.0, gae_lambda=0.95)
+            ),
+            at_most=1e-9,
+        ),
+        Exact(
+            "with continuous actions they are those of a Gaussian",
+            lambda: probes.formula_gap(
+                recipes.ppo(CONTINUOUS), probes.transitions(num=64), losses_of_torques, probes.BOX_SPEC
+            ),
+            at_most=1e-9,
+        ),
+        Exact(
+            "a step is three epochs of four minibatches",
+            lambda: probes.source_gap(recipes.ppo(), probes.fragments(), batches=12, epochs=3),
+            equals=0.0,
+        ),
         Measured(
             "reaches 475 on CartPole in fewer decisions than a2c",
             "cartpole",
@@ -54,5 +61,13 @@ METHOD = Method(
             seeds=10,
             minutes=6,
         ),
+    ),
+    mutants=(
+        Edit("one epoch", recipes.ppo, "source=world.reuse", "source=world.once"),
+        Edit("a higher upper clip", recipes.ppo, "Clip(0.2, 0.2)", "Clip(0.2, 0.28)"),
+        Edit("no clip", recipes.ppo, "Clip(0.2, 0.2)", "NoTrust()"),
+        Edit("no entropy bonus", recipes.ppo, "EntropyBonus(world.entropy)", "EntropyBonus(0.0)"),
+        Edit("advantages are not whitened", recipes.ppo, "(world.gae, Whiten())", "(world.gae,)"),
+        Edit("the critic learns advantages", recipes.ppo, "Td(Column(), ", 'Td(Column(name="advantage"), '),
     ),
 )

@@ -11,12 +11,11 @@ penalty OPMD.
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.core.recipe import Recipe
+from assay.methods.rec.claims import loss_by_hand
 from assay.methods.rec.credit import DropSurplusNegatives
 from assay.methods.rec.objectives import Even, EveryDecision, Importance, Keeps, MaskedScore, OneSide, Weight
 from assay.methods.rec.regularizers import KlToBehaviour
@@ -40,23 +39,9 @@ def recipe(
     return replace(base, stages=(stage,), credit=(*drop, OutcomeCredit(GroupMean(), scale)))
 
 
-OLD_A, NEW_A = torch.tensor([0.0, 0.5, 0.2]), torch.tensor([0.3, -0.4, 0.9])
-PULLS = probes.bandit_experience([0, 1, 2, 2, 0, 1], [1.0, 0.0, 1.0, 0.0, 0.3, 0.0], OLD_A)
-MOVED = NEW_A.double().log_softmax(-1)[PULLS.action]
-
-
-def distance_from_pairwise_fit(tau: float = 0.7) -> torch.Tensor:
-    """Compares with the slope of sum_ij (s_i - s_j)^2 / (4 tau n^2), s = r - tau log(pi / pi_old), at pi_old."""
-    logp = PULLS.logp.clone().requires_grad_()
-    s = PULLS.reward - tau * (logp - PULLS.logp)
-    (slope,) = torch.autograd.grad((s - s.T).square().sum() / (4 * tau * len(PULLS) ** 2), logp)
-    return (slope + probes.decision_weights(recipe(), PULLS, PULLS.logp)).abs().max()
-
-
-def distance_from_grpo() -> torch.Tensor:
-    grpo = recipe(weight=Importance(), scale=GroupDeviation())
-    ours, theirs = (probes.decision_weights(one, PULLS, MOVED) for one in (grpo, recipes.grpo()))
-    return (ours - theirs).abs().max()
+def gap(variant: str = "", formula: probes.Formula = loss_by_hand) -> float:
+    ours = METHOD.variants[variant]() if variant else recipe()
+    return probes.formula_gap(ours, probes.sequences(num=128), formula)
 
 
 VARIANTS = (recipe(), recipe(weight=Importance()), recipe(keeps=EveryDecision()))
@@ -76,8 +61,10 @@ METHOD = Method(
     },
     departures=("dropped samples leave the mean over tokens too", "stale: one rollout in 16 minibatches, not 20"),
     claims=(
-        Exact("its gradient is that of the pairwise fit", distance_from_pairwise_fit, equals=0.0),
-        Exact("weighed and scaled it is grpo, off-policy too", distance_from_grpo, equals=0.0),
+        Exact("off-policy its gradient is the formula's", gap, at_most=1e-9),
+        Exact("so is that of rec-is", lambda: gap("rec-is", partial(loss_by_hand, weighted=True)), at_most=1e-9),
+        Exact("so is that of opmd", lambda: gap("opmd", partial(loss_by_hand, bounded=False)), at_most=1e-9),
+        Exact("so is that of red-drop", lambda: gap("red-drop", partial(loss_by_hand, dropped=True)), at_most=1e-9),
         Measured(
             "with 16 updates a batch importance weights do not help: at most 0.05 worse without them",
             "sorting-5", OURS, WEIGHED, margin=-0.05, seeds=5, minutes=5.0, steps=100, warmup=60,
@@ -86,5 +73,13 @@ METHOD = Method(
             "with 16 updates a batch it scores higher than without the mask",
             "sorting-5", OURS, BARE, seeds=5, minutes=5.0, steps=100, warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("both sides are masked", OneSide.__call__,
+             "torch.where(advantage > 0, below, torch.where(advantage < 0, above, below | above))", "below & above"),
+        Edit("sides exchanged", OneSide.__call__,
+             "torch.where(advantage > 0, below, ", "torch.where(advantage < 0, below, "),
+        Edit("importance weights", MaskedScore.__call__, "self.weight(ratio, advantage)", "ratio"),
+        Edit("a clip of the value", MaskedScore.__call__, "torch.where(kept, logp, logp.detach())", "logp"),
     ),
 )  # fmt: skip

@@ -18,7 +18,7 @@ class DropSurplusNegatives(Prepare):
     """Masks random samples below their group's mean until they are no more than those at or above it.
 
     "RED-Drop" of arXiv:2509.24203. Masked samples leave training: a later credit takes the mean of the others. The
-    choice is a function of (start, sample index). Degenerate: equal outcomes and groups of one stay.
+    choice is a function of (run seed, step, start, sample index). Degenerate: equal outcomes and groups of one stay.
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
@@ -32,14 +32,14 @@ class DropSurplusNegatives(Prepare):
         # Rounding of the mean must not turn a sample that equals all others into a negative one.
         negative = (outcome < groups.mean(outcome, by_group)) & groups.differs(outcome, by_group)
         num_others = groups.total(share * ~negative, by_group)[by_group.index]
-        surplus = negative & (rank_among(negative, by_group, share, lots(experience)) > num_others - 0.5)
+        surplus = negative & (rank_among(negative, by_group, share, lots(experience, scene.draw)) > num_others - 0.5)
         return replace(experience, mask=experience.mask & ~surplus.unsqueeze(1))
 
 
-def lots(experience: Experience) -> Tensor:
+def lots(experience: Experience, draw: Draw) -> Tensor:
     """Returns a uniform number for each sample, [B] float64; rows of an episode share start and sample index."""
     start, sample = (experience.column(name).cpu().numpy() for name in ("start", "sample"))
-    return torch.from_numpy(random.uniform(Draw(0, (8,)), start, sample)).to(experience.mask.device)
+    return torch.from_numpy(random.uniform(draw, start, sample)).to(experience.mask.device)
 
 
 def rank_among(chosen_B: Tensor, by_group: groups.Groups, share_B: Tensor, lot_B: Tensor) -> Tensor:

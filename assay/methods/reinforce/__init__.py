@@ -10,8 +10,9 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Gain, Measured, Method
+from assay.claims.claim import Edit, Exact, Gain, Measured, Method
 from assay.claims.probes import by_hand
+from assay.parts.credit.outcome import OutcomeCredit
 from assay.recipes.defaults import EVERY
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
@@ -45,6 +46,11 @@ METHOD = Method(
             at_most=1e-9,
         ),
         Exact("expected gradient is the exact one times (n - 1) / n", distance_from_the_scaled_gradient, equals=0.0),
+        Exact(
+            "a step is one update on all decisions",
+            lambda: probes.source_gap(recipes.reinforce(), probes.sequences(), batches=1, epochs=1),
+            equals=0.0,
+        ),
         Measured(
             "learns: held-out score rises",
             "sorting-5",
@@ -56,5 +62,16 @@ METHOD = Method(
             steps=100,
             warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("a baseline of the group", recipes.reinforce, "BatchMean()", "GroupMean()"),
+        Edit("a mean over tokens", recipes.reinforce, "SequenceSum()", "TokenMean()"),
+        Edit(
+            "reward to the last decision alone",
+            OutcomeCredit.apply,
+            "experience.mask,",
+            "experience.mask * (experience.reward != 0),",
+        ),
+        Edit("several updates a step", recipes.group_reinforce, "world.once", "world.reuse"),
     ),
 )

@@ -10,7 +10,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
@@ -53,5 +53,9 @@ METHOD = Method(
             steps=100,
             warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("the group mean", recipes.rloo, "LeaveOneOut()", "GroupMean()"),
+        Edit("a mean over tokens", recipes.rloo, "SequenceSum()", "TokenMean()"),
     ),
 )

@@ -10,7 +10,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.claims.probes import by_hand
 from assay.recipes.defaults import EVERY
 
@@ -37,5 +37,10 @@ METHOD = Method(
         ),
         Measured("is not worse than grpo by more than 0.1", "sorting-5", recipes.sapo(), recipes.grpo(), margin=-0.1,
                  seeds=5, minutes=4.0, steps=100, warmup=60),
+    ),
+    mutants=(
+        Edit("one temperature", recipes.sapo, "SoftGate(1.0, 1.05)", "SoftGate(1.0, 1.0)"),
+        Edit("temperatures exchanged", recipes.sapo, "SoftGate(1.0, 1.05)", "SoftGate(1.05, 1.0)"),
+        Edit("a mean over tokens", recipes.sapo, "SequenceMean()", "TokenMean()"),
     ),
 )  # fmt: skip

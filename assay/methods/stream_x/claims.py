@@ -1,4 +1,4 @@
-"""Streams by hand: the shipped recipes on a short stream against a plain loop. Axes: T decisions, F inputs, A actions."""
+"""Streams by hand: the shipped recipes on a short stream against a plain loop. Axes: T decisions, F inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import layer_norm, leaky_relu
 
 from assay.claims import probes
-from assay.core.optimizers import ObGD, Traced
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import ALONE
@@ -23,8 +22,7 @@ from assay.methods.stream_x.base import stream_ac, stream_q
 from assay.tasks.control.cartpole import cartpole
 
 SPEC, NUM = probes.CHOICE_SPEC, 10
-DECIDED = (0, 1, 2, 3, 5, 6, 7, 8, 9)
-"""Columns of `stream` that are decisions."""
+DECIDED = (0, 1, 2, 3, 5, 6, 7, 8, 9)  # columns that are decisions
 
 
 def stream() -> Experience:
@@ -45,10 +43,11 @@ def learned(recipe: Recipe, seed: int = 0) -> tuple[Engine, Engine]:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         actor, critics = recipe.actor.build(SPEC), {name: one.build(SPEC) for name, one in recipe.critics.items()}
-        for tensor in (p for model in (actor, *critics.values()) for p in model.body.inner.parameters()):
+        both: list[Any] = [actor, *critics.values()]
+        for tensor in (p for model in both for p in model.body.inner.parameters()):
             tensor.data.add_(0.1 * torch.randn_like(tensor))
     given = {name: probes.Given(critic.double()) for name, critic in critics.items()}
-    recipe = replace(recipe, actor=probes.Given(actor.double()), critics=given)  # type: ignore[arg-type]
+    recipe = replace(recipe, actor=probes.Given(actor.double()), critics=given)
     before, engine = (Engine(recipe, SPEC, 0, Placement()) for _ in range(2))
     engine.updates = 1  # a run's first update also checks for leaks
     source, scene = recipe.source, ALONE.given(fresh=stream())
@@ -137,22 +136,6 @@ def stream_q_gap() -> float:
     return gap(hand, found, ("actor",))
 
 
-def forward_minus_backward() -> Tensor:
-    """Returns sum_t delta_t z_t - sum_t (G_t^lambda - V(s_t)) grad V(s_t) of a fixed linear critic."""
-    feature_TF = torch.sin(torch.arange(36.0).double()).view(9, 4)
-    value_T = feature_TF @ torch.tensor([0.3, -1.0, 0.5, 2.0]).double()
-    reward_T, next_T = torch.cos(value_T), torch.cat([value_T[1:], value_T.new_zeros(1)])
-    optimizer, moved = Traced(ObGD(kappa=1e-12), 0.9 * 0.7), [torch.zeros(4, dtype=torch.float64)]
-    state = optimizer.init(moved)
-    for feature, delta in zip(feature_TF, reward_T + 0.9 * next_T - value_T, strict=True):
-        optimizer.step(moved, [-feature], {"td_error": [(delta, torch.ones(()))]}, state)
-    gain, forward = 0.0, torch.zeros(4, dtype=torch.float64)
-    for feature, reward, value, after in reversed(list(zip(feature_TF, reward_T, value_T, next_T, strict=True))):
-        gain = reward + 0.9 * (0.3 * after + 0.7 * gain)
-        forward += (gain - value) * feature
-    return (moved[0] - forward).abs().max()
-
-
 def moments_gap() -> float:
     """Returns the largest relative error of scaled inputs after 150 observations around 1,000 with deviation 1."""
     recipe = stream_ac()
@@ -206,7 +189,7 @@ def dense_weights() -> float:
     wrong, signs = 0.0, set()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        models = (stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC))
+        models: list[Any] = [stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC)]
     for model in models:
         for layer in (one for one in model.body.inner.modules() if isinstance(one, nn.Linear)):
             num = layer.weight.shape[1]

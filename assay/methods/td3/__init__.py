@@ -44,8 +44,12 @@ METHOD = Method(
         Edit("the trained actor in the target", SmoothedTwin.__call__, "model(self.actor)", 'model("actor")'),
         Edit("the trained critics in the target", SmoothedTwin.__call__, "model(self.q)", 'model("q")'),
         Edit("the actor moves at every update", recipes.td3, "optimizer=step, every=2", "optimizer=step"),
-        Edit("the target actor follows at every update", recipes.td3, 'of="actor", rate=0.005, every=2',
-             'of="actor", rate=0.005'),
+        Edit(
+            "the target actor follows at every update",
+            recipes.td3,
+            'of="actor", rate=0.005, every=2',
+            'of="actor", rate=0.005',
+        ),
     ),
     departures=(
         "Adam 1e-3 for both networks, as in the paper (their later code has 3e-4)",

@@ -9,47 +9,18 @@ pessimism and no offline data. `retain` is the share of offline data in every ba
 """
 
 from functools import partial
-from typing import Any
-
-import torch
 
 from assay import recipes
-from assay.claims.claim import Dip, Exact, Measured, Method
-from assay.core.record import Draw, Experience
-from assay.core.slots import ALONE, Scene
-from assay.methods.wsrl.base import LOG, wsrl
+from assay.claims import probes
+from assay.claims.claim import Dip, Edit, Exact, Measured, Method
+from assay.methods.wsrl.base import LOG, offline, wsrl
+from assay.methods.wsrl.claims import batches, hand_off_gap, offline_by_hand, online_by_hand, schedule_gap
 from assay.parts.sources.logged import Log
-from assay.parts.targets.one_step import chosen
+from assay.parts.sources.replay import Replay
+from assay.parts.targets.one_step import OwnAction, chosen
 from assay.recipes.defaults import CONTINUOUS
-
-E = 10
-
-
-def subset_gap() -> torch.Tensor:
-    """Returns the mean minimum of all pairs, drawn with replacement, minus its formula: the k-th smallest critic has
-    weight ((E - k + 1)^2 - (E - k)^2) / E^2.
-    """
-    values = torch.tensor([3.0, -1.0, 0.5, 7.0, 2.0, -4.0, 9.0, 1.0, 5.0, -2.0]).double()
-    middle = (torch.arange(E) + 0.5) / E
-    pairs = torch.cartesian_prod(middle, middle).unsqueeze(1)
-    found = chosen(values.view(E, 1, 1).expand(E, E * E, 1), pairs).amin(0).mean()
-    k = torch.arange(1, E + 1)
-    return found - (values.sort().values * ((E - k + 1) ** 2 - (E - k) ** 2) / E**2).sum()
-
-
-def batches(log: Log, warmup: int = 40, decisions: int = 8, steps: int = 8) -> tuple[int, torch.Tensor]:
-    """Returns (transitions stored at the first batch, that batch's rewards); without a task no dataset can be read."""
-    source: Any = wsrl(warmup=warmup, log=log).source
-    state = source.init(ALONE)
-    first = torch.tensor([True, False]).expand(decisions, 2)
-    for step in range(steps):
-        reward = torch.arange(decisions).unsqueeze(1) + 100.0 * step * first
-        seen, no = {"observation": torch.zeros(decisions, 2, 3)}, torch.zeros_like(first)
-        fresh = Experience(seen, torch.zeros(decisions, 2, 1), first, 0 * reward, reward, no, no)
-        for batch in source(Scene(draw=Draw(0, (step,)), fresh=fresh), state):
-            return (step + 1) * decisions, batch.reward
-    return 0, torch.zeros(1)
-
+from assay.recipes.rlpd import rlpd
+from assay.tasks.control.pendulum import pendulum
 
 METHOD = Method(
     paper="arXiv:2412.07762",
@@ -59,6 +30,17 @@ METHOD = Method(
     family="offline to online",
     base=recipes.sac,
     variants={"retained-data": partial(wsrl, retain=0.5)},
+    mutants=(
+        Edit("one critic instead of a pair", rlpd, "subset=2", "subset=1"),
+        Edit("all critics in the target", rlpd, "subset=2", "subset=0"),
+        Edit("the first critic instead of a pair", chosen, "(uniform_BTM * num).long()", "(uniform_BTM * 0).long()"),
+        Edit("the trained critics in the target", OwnAction.__call__, "model(self.q)", 'model("q")'),
+        Edit("the actor moves at every update", rlpd, "optimizer=STEP, every=4", "optimizer=STEP"),
+        Edit("updates during the warm-up", Replay.__call__, "max(self.warmup, 1)", "1"),
+        Edit("offline data in every batch", wsrl, "Logged((log,)), retain)", "Logged((log,)), 0.5)"),
+        Edit("the offline phase without penalty", offline, "Conservative(weight, num=2)", "Conservative(0.0, num=2)"),
+        Edit("a new actor online", wsrl, "HANDED)", '{"q": "q", "q_target": "q_target"})'),
+    ),
     departures=(
         "pairs of critics are drawn for each decision, not once for a minibatch: the same target in expectation",
         "the actor's step sees 64 rows, one of the four critic steps' batches, not all four; entropy at s, not at s'",
@@ -68,10 +50,20 @@ METHOD = Method(
         "discount 0.95, target networks at rate 0.02 (0.005), small networks and batches",
     ),
     claims=(
-        Exact("a pair of critics weighs the k-th smallest as enumerated", subset_gap, equals=0.0, tolerance=1e-9),
-        Exact("the first update sees the warm-up and nothing else", lambda: batches(LOG)[0], equals=40.0),
+        Exact("online: its gradients are those of the formulas",
+              lambda: probes.formula_gap(wsrl(), probes.transitions(num=64), online_by_hand, probes.BOX_SPEC),
+              at_most=1e-6),
+        Exact("offline: its gradients are those of the formulas",
+              lambda: probes.formula_gap(offline(LOG), probes.transitions(num=64), offline_by_hand, probes.BOX_SPEC),
+              at_most=1e-6),
+        Exact("four critic steps for each step of the actor, targets at rate 0.02", schedule_gap, at_most=1e-6),
+        Exact("the online phase starts with the offline phase's models", hand_off_gap, equals=0.0),
+        Exact("the offline phase's batches are rows of the dataset",
+              lambda: probes.foreign_rows(wsrl(log=Log(3)).before[0].recipe, pendulum()), equals=0.0),
+        Exact("the first update sees 800 decisions of the policy and nothing else", lambda: batches(wsrl())[0],
+              equals=800.0),
         Exact("another log changes no batch",
-              lambda: (batches(LOG)[1] - batches(Log(9, 0.3))[1]).abs().max(), equals=0.0),
+              lambda: (batches(wsrl())[1] - batches(wsrl(log=Log(9, 0.3)))[1]).abs().max(), equals=0.0),
         Measured("less is lost at the onset than without a warm-up", "pendulum", wsrl(), wsrl(warmup=64), metric=Dip(),
                  seeds=5, minutes=5.0, steps=140),
     ),

@@ -5,15 +5,17 @@ Decision t is token t given the tokens before it: its logits come from position 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
-from assay.core.slots import Body
+from assay.core.slots import Ask, Body
 from assay.core.spaces import Spec, Vocabulary
+from assay.models.bodies.token_table import ContextTable, TokenTable
 from assay.models.bodies.transformer import Cache, Transformer, Trunk
 from assay.models.held import Held
 
@@ -46,25 +48,82 @@ class TokenPolicy(nn.Module):
 
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Returns log-probabilities of the decided tokens; the output layer runs on decisions only."""
-        states = self.trunk.before(batch.context)
-        mask = batch.mask.clone()
-        mask[:, 0] = False
-        hidden = states[mask]
-        logits = self.logits(hidden)
-        log_prob = logits.log_softmax(-1)
-
-        def spread(values: Tensor) -> Tensor:
-            there = mask.view(*mask.shape, *[1] * (values.dim() - 1))
-            return values.new_zeros(*mask.shape, *values.shape[1:]).masked_scatter(there, values)
-
-        logp = spread(log_prob.gather(-1, batch.action[mask].unsqueeze(-1)).squeeze(-1))
-        entropy = spread(-(log_prob.exp() * log_prob).sum(-1)) if Need.ENTROPY in needs else None
-        known = spread(logits) if Need.LOGITS in needs else None
-        return Scored(logp, entropy, known, states if Need.HIDDEN in needs else None)
+        return scored(self.trunk.before(batch.context), self.logits, batch, needs)
 
 
-def token_policy(body: Body, spec: Spec) -> TokenPolicy:
+def scored(states: Tensor, logits_of: Callable[[Tensor], Tensor], batch: Experience, needs: frozenset[Need]) -> Scored:
+    """Returns the scores of the decided tokens from the states before them; `logits_of` runs on decisions only."""
+    mask = batch.mask.clone()
+    mask[:, 0] = False
+    logits = logits_of(states[mask])
+    log_prob = logits.log_softmax(-1)
+
+    def spread(values: Tensor) -> Tensor:
+        there = mask.view(*mask.shape, *[1] * (values.dim() - 1))
+        return values.new_zeros(*mask.shape, *values.shape[1:]).masked_scatter(there, values)
+
+    logp = spread(log_prob.gather(-1, batch.action[mask].unsqueeze(-1)).squeeze(-1))
+    entropy = spread(-(log_prob.exp() * log_prob).sum(-1)) if Need.ENTROPY in needs else None
+    known = spread(logits) if Need.LOGITS in needs else None
+    return Scored(logp, entropy, known, states if Need.HIDDEN in needs else None)
+
+
+class TablePolicy(nn.Module):
+    """A policy over tokens whose logits are the rows of a table."""
+
+    def __init__(self, table: ContextTable) -> None:
+        super().__init__()
+        self.vocabulary, self.table, self.sampler = table.vocabulary, table, Held()
+
+    def logits(self, found: Tensor) -> Tensor:
+        """Returns logits [..., V] of rows [..., C]; tokens that cannot be chosen have probability 0."""
+        before = self.vocabulary.eos + 1
+        after = self.vocabulary.size - before - self.table.choices
+        return functional.pad(found, (before, after), value=-1e9)
+
+    def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> TableDecoder:
+        """Returns a decoder of `repeats` rows of each prompt."""
+        return TableDecoder(self, prompts, repeats)
+
+    def release(self) -> None:
+        """Does nothing: decoding holds no memory."""
+
+    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
+        """Returns log-probabilities of the decided tokens."""
+        return scored(self.table(batch.context), self.logits, batch, needs)
+
+
+class TableDecoder:
+    """Decodes token by token from a table: the context of each row is its prompt, its place and its last tokens."""
+
+    def __init__(self, actor: TablePolicy, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
+        self.actor, window, device = actor, actor.table.window, actor.table.table.device
+        row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(device)
+        newest = [(list(prompt)[::-1] + [0] * window)[:window] for prompt in prompts]
+        self.prompt = torch.tensor([prompt[min(1, len(prompt) - 1)] for prompt in prompts], device=device)[row]
+        self.place = torch.tensor([len(prompt) for prompt in prompts], device=device)[row]
+        self.last = torch.tensor(newest, device=device, dtype=torch.int64).view(len(prompts), window)[row]
+
+    def logits(self) -> Tensor:
+        """Returns logits [N, V] for the next token."""
+        table = self.actor.table
+        return self.actor.logits(table.at(table.row_of(self.prompt, self.place, self.last)))
+
+    def push(self, tokens: Tensor) -> None:
+        """Appends one token to each row."""
+        self.last = torch.cat([tokens.unsqueeze(1), self.last], 1)[:, : self.actor.table.window]
+        self.place = self.place + 1
+
+    def keep(self, rows: Tensor) -> None:
+        """Drops all rows but these."""
+        self.prompt, self.place, self.last = self.prompt[rows], self.place[rows], self.last[rows]
+
+
+def token_policy(body: Body, spec: Spec) -> nn.Module:
     """Returns a policy over the task's tokens; raises AssayError if the body does not decode."""
+    if isinstance(body, TokenTable) and isinstance(spec.action, Vocabulary):
+        choices = min(body.choices, spec.action.size - spec.action.eos - 1)
+        return TablePolicy(ContextTable(spec, body, Ask((choices,))))
     if not isinstance(spec.action, Vocabulary) or not isinstance(body, Transformer):
         raise AssayError(
             f"a policy over tokens needs the body Transformer(), or Pretrained(path) as the actor, got {body}"

@@ -44,23 +44,23 @@ class Result:
 
 
 @contextmanager
-def limited(seconds: int) -> Iterator[None]:
-    """Raises Overtime in the block after this many seconds; without effect outside the main thread."""
+def limited(seconds: float) -> Iterator[None]:
+    """Raises Overtime in the block after this many seconds of computing; without effect outside the main thread."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise Overtime
 
     try:
-        before = signal.signal(signal.SIGALRM, stop)
+        before = signal.signal(signal.SIGPROF, stop)
     except ValueError:
         yield
         return
-    signal.alarm(seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def broken_claim(claims: Sequence[Exact]) -> str | None:

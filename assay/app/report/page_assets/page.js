@@ -523,17 +523,18 @@
   // which parts carry the difference: one row for each factor, its share as a bar around 0
   function ablation() {
     const all = data.comparison.ablation;
-    const heads = ["Part", `In ${visible(all.first)}`, `In ${visible(all.second)}`, "Share of the difference", "", "Added", "Removed", "Interaction"];
+    const heads = ["Part", "Share of the difference", "", "Added", "Removed", "Interaction"];
     const ends = [0, ...[...all.rows, { share: all.total }].flatMap((row) => [row.share.low, row.share.high, row.share.value])].filter(isNumber);
     const [from, to] = extent(ends, 0.05);
     const words = (one) => `${number(one.value, decimalsFor(one.low, one.high))}${isNumber(one.low) ? ` [${number(one.low, decimalsFor(one.low, one.high))}, ${number(one.high, decimalsFor(one.low, one.high))}]` : ""}`;
     const bar = (one) => intervalBar(one.value, one.low, one.high, from, to, undefined, 0);
-    const line = (values, share) => el("tr", {}, ...values.map((value, i) => el(i ? "td" : "th", { scope: i ? null : "row", "data-label": heads[i], class: i > 2 ? "num" : "" }, i === 4 ? bar(share) : el("span", { text: visible(String(value)) }))));
-    const rows = all.rows.map((row) => line([row.factor, row.first, row.second, words(row.share), "", words(row.added), words(row.removed), words(row.interaction)], row.share));
-    rows.push(line(["all", "", "", words(all.total), "", "", "", ""], all.total));
+    const line = (name, told, values, share) => el("tr", {}, el("th", { scope: "row", "data-label": heads[0] }, el("span", { text: visible(name) }), told && el("div", { class: "small", text: visible(told) })),
+      ...values.map((value, i) => el("td", { "data-label": heads[i + 1], class: "num" }, i === 1 ? bar(share) : el("span", { text: value }))));
+    const rows = all.rows.map((row) => line(row.short, `${row.first} for ${row.second}`, [words(row.share), "", words(row.added), words(row.removed), words(row.interaction)], row.share));
+    rows.push(line("all", "", [words(all.total), "", "", "", ""], all.total));
     const lede = `Which parts carry the difference in score between ${visible(all.first)} and ${visible(all.second)}, over ${plural(all.seeds.length, "paired seed")}. Added: the part put into ${visible(all.second)}. Removed: taken out of ${visible(all.first)}. Interaction: removed minus added.` + (all.complete ? " Shares are means over all orders of adding the parts and add up to the whole." : " A share is the mean of added and removed.");
     section("ablation", "Ablation", lede, el("div", { class: "wide" }, el("table", { class: "cards" },
-      el("thead", {}, el("tr", {}, ...heads.map((head, i) => el("th", { scope: "col", class: i > 2 ? "num" : "", text: head })))), el("tbody", {}, ...rows))));
+      el("thead", {}, el("tr", {}, ...heads.map((head, i) => el("th", { scope: "col", class: i > 0 ? "num" : "", text: head })))), el("tbody", {}, ...rows))));
   }
 
   // a folded part stays as it was when it is drawn again

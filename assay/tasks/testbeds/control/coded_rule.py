@@ -21,8 +21,8 @@ from assay.core.record import Draw, Experience
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
 from assay.tasks.control.stepping import ArraySimulation
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named
 from assay.tasks.testbeds.control.finite import Finite
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named
 
 ACTIONS, STOP, LIMIT = 3, 0.1, 100
 
@@ -90,13 +90,13 @@ def rule(cardinality: int, instance: int) -> Finite:
     return Finite(successors, 2.0 * random.uniform(draw, 0, place), num_states, LIMIT, STOP)
 
 
-def coded_rule(cardinality: int = 6, irrelevant: int = 2, instance: int = 0) -> ExactTask:
+def coded_rule(cardinality: int = 6, irrelevant: int = 2, instance: int = 0) -> RegretTask:
     """Returns the task; `instance` numbers independent rules."""
     at_least("coded-rule", 2, cardinality=cardinality)
     at_least("coded-rule", 0, irrelevant=irrelevant, instance=instance)
     name = named("coded-rule", cardinality=(cardinality, 6), irrelevant=(irrelevant, 2), instance=(instance, 0))
     dynamics, num_seen = CodedRule(rule(cardinality, instance), cardinality, irrelevant), 2 + irrelevant
-    return ExactTask(
+    return RegretTask(
         name,
         Spec(Box((0.0,) * num_seen, (1.0,) * num_seen), Discrete(ACTIONS), LIMIT),
         partial(ArraySimulation, dynamics),

@@ -29,8 +29,8 @@ from assay.core.spaces import Context
 from assay.ops import random
 from assay.tasks.control.costs import costed
 from assay.tasks.control.stepping import ArraySimulation
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named
 from assay.tasks.testbeds.control.finite import Finite
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named
 
 LENGTH, LANES = 12, 3
 HAZARDS = 0.7
@@ -124,7 +124,7 @@ def lead(here: Corridor, budget: float) -> float:
     return here.optimum(budget)[0] - here.optimum(0.0)[0]
 
 
-def cost_corridor(budget: float = 10.0, instance: int = 0) -> ExactTask:
+def cost_corridor(budget: float = 10.0, instance: int = 0) -> RegretTask:
     """Returns the task; its cost is 5 for each hazard that is entered. The expert is optimal at the price of the
     budget; it may cost a little less than the budget, which mixed policies use up.
     """
@@ -132,7 +132,7 @@ def cost_corridor(budget: float = 10.0, instance: int = 0) -> ExactTask:
     at_least("cost-corridor", 0, instance=instance)
     name, here = named("cost-corridor", budget=(budget, 10.0), instance=(instance, 0)), corridor(instance)
     finite, (best, price) = here.finite, here.optimum(budget)
-    task = ExactTask(
+    task = RegretTask(
         name,
         finite.spec,
         partial(ArraySimulation, finite),
@@ -143,5 +143,5 @@ def cost_corridor(budget: float = 10.0, instance: int = 0) -> ExactTask:
         scale=lead(here, budget),
     )
     costly = costed(task, name, partial(hazard_cost, torch.from_numpy(here.cost[:-1]).float()))
-    assert isinstance(costly, ExactTask)
+    assert isinstance(costly, RegretTask)
     return costly

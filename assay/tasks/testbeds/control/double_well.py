@@ -26,7 +26,7 @@ from assay.core.record import Draw, Experience, Origin
 from assay.core.spaces import Box, Context, Spec
 from assay.ops import random
 from assay.tasks.control.stepping import ArraySimulation
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named, share
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named, share
 
 HORIZON, DRIFT, STEER = 10, 0.3, 0.5
 NODES = 64
@@ -110,7 +110,7 @@ class EitherWell:
         return action.clamp(-1.0, 1.0), torch.zeros(len(action))
 
 
-def recorded(task: ExactTask, actor: EitherWell, episodes: int, draw: Draw) -> Experience:
+def recorded(task: RegretTask, actor: EitherWell, episodes: int, draw: Draw) -> Experience:
     """Returns the dataset of a draw."""
     own = Draw(draw.seed, (45,))
     starts = random.integers(own, 2**40, episodes)
@@ -118,13 +118,13 @@ def recorded(task: ExactTask, actor: EitherWell, episodes: int, draw: Draw) -> E
     return replace(played, source=torch.full((episodes,), int(Origin.DATASET)))
 
 
-def double_well(separation: float = 0.8, error: float = 0.1, episodes: int = 100) -> ExactTask:
+def double_well(separation: float = 0.8, error: float = 0.1, episodes: int = 100) -> RegretTask:
     """Returns the task with its dataset."""
     share("double-well", separation=separation, error=error)
     at_least("double-well", 1, episodes=episodes)
     name = named("double-well", separation=(separation, 0.8), error=(error, 0.1), episodes=(episodes, 100))
     dynamics, unit = DoubleWell(separation), Box((-1.0,) * 2, (1.0,) * 2)
-    task = ExactTask(
+    task = RegretTask(
         name,
         Spec(unit, unit, HORIZON),
         partial(ArraySimulation, dynamics),

@@ -25,8 +25,8 @@ from assay.core.record import Draw, Experience, Origin
 from assay.core.spaces import Context
 from assay.ops import random
 from assay.tasks.control.stepping import ArraySimulation
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named, share
 from assay.tasks.testbeds.control.finite import Finite, shaped, states_of
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named, share
 
 DEPTH, WIDTH, ACTIONS = 4, 4, 3
 PAY, OUTLIER = 20.0, 200.0
@@ -67,7 +67,7 @@ class Behaviour:
 
 
 def recorded(
-    task: ExactTask, coverage: float, corruption: float, stitching: int, episodes: int, draw: Draw
+    task: RegretTask, coverage: float, corruption: float, stitching: int, episodes: int, draw: Draw
 ) -> Experience:
     """Returns the dataset of a draw."""
     own, rows = Draw(draw.seed, (43,)), np.arange(episodes)
@@ -86,7 +86,7 @@ def recorded(
 
 def logged_tree(
     coverage: float = 0.5, corruption: float = 0.0, stitching: int = 1, episodes: int = 100, instance: int = 0
-) -> ExactTask:
+) -> RegretTask:
     """Returns the task with its dataset; `instance` numbers independent trees."""
     share("logged-tree", coverage=coverage, corruption=corruption)
     at_least("logged-tree", 1, stitching=stitching, episodes=episodes)
@@ -100,5 +100,5 @@ def logged_tree(
     )
     finite = tree(instance)
     make = partial(ArraySimulation, finite)
-    task = ExactTask(name, finite.spec, make, finite.best, finite, losses=finite.losses, scale=finite.scale)
+    task = RegretTask(name, finite.spec, make, finite.best, finite, losses=finite.losses, scale=finite.scale)
     return replace(task, logged=partial(recorded, task, coverage, corruption, stitching, episodes))

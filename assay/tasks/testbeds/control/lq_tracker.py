@@ -9,8 +9,9 @@ Loss of a decision under discount g, exact whatever the noise, with P the soluti
     V*(x) - Q*(x, u) = (u - K x)' M (u - K x),   M = price I + g G' P G,   K = -g M^-1 G' P F
 
 The score weighs decision t by g^t. Without control the error grows by a tenth at each step. With `price` (the action
-cost) from 1 on, the optimal control stays inside the bounds from every start, without noise. `horizon` is the length of
-an episode, which is truncated; `discount` is that of the score: a method with a lower one of its own is myopic here.
+cost) from 1 on, the optimal control stays inside the bounds from every start, and nearly always with `noise` up to
+0.2; more is refused. `horizon` is the length of an episode, which is truncated; `discount` is that of the score: a
+method with a lower one of its own is myopic here.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from assay.core.record import Experience
 from assay.core.spaces import Box, Context, Spec
 from assay.ops.random import GOLDEN, mix
 from assay.tasks.control.stepping import ArraySimulation, as_uniform
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named, share
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named, share
 
 MASSES = 2
 POWER = 1.3
+NOISE = 0.2
+"""The largest noise at which the optimal control stays inside the bounds in 99.7 % of the score."""
 REACH = 0.5
 """Starting errors of position and velocity are up to this."""
 F = np.kron(np.eye(MASSES), np.array([[1.1, 0.2], [0.0, 0.7]]))
@@ -121,13 +124,17 @@ def normals(uniform: np.ndarray, num: int) -> np.ndarray:
     return numbers
 
 
-def lq_tracker(horizon: int = 20, noise: float = 0.0, price: float = 1.0, discount: float = 0.95) -> ExactTask:
+def lq_tracker(horizon: int = 20, noise: float = 0.0, price: float = 1.0, discount: float = 0.95) -> RegretTask:
     """Returns the task."""
     at_least("lq-tracker", 1, horizon=horizon, price=price)
     at_least("lq-tracker", 0, noise=noise)
     share("lq-tracker", discount=discount)
+    if noise > NOISE:
+        raise AssayError(
+            f"task 'lq-tracker': noise={noise:g} needs more than the largest action. Use noise up to {NOISE:g}"
+        )
     name = named("lq-tracker", horizon=(horizon, 20), noise=(noise, 0.0), price=(price, 1.0), discount=(discount, 0.95))
     dynamics = Tracker(horizon, noise, price, discount)
     spec = Spec(Box((-3.0,) * 2 * MASSES, (3.0,) * 2 * MASSES), Box((-1.0,) * MASSES, (1.0,) * MASSES), horizon)
     make = partial(ArraySimulation, dynamics)
-    return ExactTask(name, spec, make, dynamics.best, dynamics, losses=dynamics.losses, scale=dynamics.scale)
+    return RegretTask(name, spec, make, dynamics.best, dynamics, losses=dynamics.losses, scale=dynamics.scale)

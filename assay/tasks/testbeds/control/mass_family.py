@@ -16,7 +16,7 @@ controller could exceed it.)
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from assay.core.record import Experience
 from assay.core.spaces import Box, Context, Spec
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
 from assay.tasks.tabular.uncertain import Regime, Uncertain
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named
 
 HORIZON, NUM_MASSES, POWER = 25, 5, 4.0
 PRICES = np.array([1.0, 0.1, 0.1])
@@ -94,7 +94,6 @@ def worst(gains: np.ndarray, spread: float) -> np.ndarray:
     return found
 
 
-@cache
 def robust_gain(spread: float) -> tuple[float, float]:
     """Returns the feedback (position, velocity) whose worst cost is least, to 1e-4, within actions that stay small."""
     centre, width = np.array([-1.0, -1.0]), 1.0
@@ -108,10 +107,9 @@ def robust_gain(spread: float) -> tuple[float, float]:
     return float(centre[0]), float(centre[1])
 
 
-def robust(spread: float, context: Context) -> Tensor:
-    """Returns the action of the robust feedback."""
-    gain = torch.tensor(robust_gain(spread))
-    return (context["observation"] @ gain).clamp(-POWER, POWER)[:, None]
+def pushed(gain: tuple[float, float], context: Context) -> Tensor:
+    """Returns the action of linear feedback."""
+    return (context["observation"] @ torch.tensor(gain)).clamp(-POWER, POWER)[:, None]
 
 
 def lacking(best: float, experience: Experience) -> Tensor:
@@ -121,15 +119,15 @@ def lacking(best: float, experience: Experience) -> Tensor:
     return first - experience.reward
 
 
-def masses_task(spread: float, masses: tuple[Regime, ...]) -> SteppedTask:
-    """Returns the task whose episodes draw one of these masses."""
+def masses_task(spread: float, gain: tuple[float, float], masses: tuple[Regime, ...]) -> SteppedTask:
+    """Returns the task whose episodes draw one of these masses; `gain` is the robust feedback."""
     dynamics = Masses(masses)
     spec = Spec(Box((-2.0,) * 2, (2.0,) * 2), Box((-POWER,), (POWER,)), HORIZON)
-    best, idle = -worst(np.array([robust_gain(spread), (0.0, 0.0)]), spread)
+    best, idle = -worst(np.array([gain, (0.0, 0.0)]), spread)
     name = "masses-" + "-".join(f"{mass:.3g}" for (mass,) in masses)
-    make, expert = partial(ArraySimulation, dynamics), partial(robust, spread)
+    make, expert = partial(ArraySimulation, dynamics), partial(pushed, gain)
     losses, scale = partial(lacking, float(best)), float(best - idle)
-    return ExactTask(name, spec, make, expert, dynamics, losses=losses, scale=scale)
+    return RegretTask(name, spec, make, expert, dynamics, losses=losses, scale=scale)
 
 
 @dataclass(frozen=True)
@@ -142,4 +140,5 @@ class MassFamily(Uncertain):
 def mass_family(spread: float = 3.0) -> MassFamily:
     """Returns the family; mass 1 in training, all of them held out."""
     at_least("mass-family", 1.01, spread=spread)
-    return MassFamily(named("mass-family", spread=(spread, 3.0)), masses_of(spread), partial(masses_task, spread))
+    make = partial(masses_task, spread, robust_gain(spread))
+    return MassFamily(named("mass-family", spread=(spread, 3.0)), masses_of(spread), make)

@@ -15,8 +15,8 @@ import torch
 from assay.core.record import Draw
 from assay.ops import random
 from assay.tasks.control.stepping import ArraySimulation
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named
 from assay.tasks.testbeds.control.finite import Finite, shaped
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named
 
 STATES, STOP, LIMIT = 40, 0.1, 100
 POTENTIAL = 2.0
@@ -37,7 +37,7 @@ def normal(uniform: np.ndarray) -> np.ndarray:
     return numbers
 
 
-def random_mdp(branching: int = 2, noise: float = 0.0, actions: int = 8, instance: int = 0) -> ExactTask:
+def random_mdp(branching: int = 2, noise: float = 0.0, actions: int = 8, instance: int = 0) -> RegretTask:
     """Returns the task; `instance` numbers independent processes."""
     at_least("random-mdp", 1, branching=branching)
     at_least("random-mdp", 2, actions=actions)
@@ -47,4 +47,4 @@ def random_mdp(branching: int = 2, noise: float = 0.0, actions: int = 8, instanc
     )
     finite = random_finite(branching, noise, actions, instance)
     make = partial(ArraySimulation, finite)
-    return ExactTask(name, finite.spec, make, finite.best, finite, losses=finite.losses, scale=finite.scale)
+    return RegretTask(name, finite.spec, make, finite.best, finite, losses=finite.losses, scale=finite.scale)

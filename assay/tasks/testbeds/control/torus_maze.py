@@ -25,8 +25,8 @@ from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
 from assay.tasks.control.mazes import HELD_OUT, MOVES, ROAMING, another_goal
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
-from assay.tasks.testbeds.control.exact import ExactTask, at_least, named, share
 from assay.tasks.testbeds.control.finite import Finite
+from assay.tasks.testbeds.control.regret import RegretTask, at_least, named, share
 
 REWARDS = 20
 
@@ -194,7 +194,7 @@ def reward_score(torus: Torus, which: int, action: np.ndarray) -> float:
 
 def torus_maze(
     size: int = 10, walls: float = 0.5, noise: float = 0.3, episodes: int = 20, instance: int = 0
-) -> ExactTask:
+) -> RegretTask:
     """Returns the task with its dataset; `instance` numbers independent mazes."""
     share("torus-maze", walls=walls, noise=noise)
     at_least("torus-maze", 4, size=size)
@@ -215,7 +215,7 @@ def torus_maze(
     roaming = SteppedTask(
         f"{name}, roaming", replace(spec, horizon=ROAMING), partial(ArraySimulation, roams), expert, roams
     )
-    return ExactTask(
+    return RegretTask(
         name,
         spec,
         partial(ArraySimulation, here),

@@ -18,15 +18,15 @@ from assay.runs.catalogue import find_task
 from assay.tasks.control.stepping import Scripted
 from assay.tasks.testbeds.control.coded_rule import CodedRule
 from assay.tasks.testbeds.control.double_well import HORIZON, DoubleWell
-from assay.tasks.testbeds.control.exact import ExactTask
 from assay.tasks.testbeds.control.mass_family import MassFamily, costs, masses_of, robust_gain, worst
+from assay.tasks.testbeds.control.regret import RegretTask
 
 EXACT = ("double-well", "double-well:separation=0.3", "coded-rule", "coded-rule:cardinality=3,irrelevant=0")
 
 
-def exact(address: str) -> ExactTask:
+def exact(address: str) -> RegretTask:
     task = find_task(address)
-    assert isinstance(task, ExactTask)
+    assert isinstance(task, RegretTask)
     return task
 
 

@@ -11,7 +11,7 @@ from assay.engine import evaluation
 from assay.runs.catalogue import find_task
 from assay.tasks.control.stepping import Scripted
 from assay.tasks.testbeds.control.cost_corridor import LANES, Corridor, corridor, within_budget
-from assay.tasks.testbeds.control.exact import ExactTask
+from assay.tasks.testbeds.control.regret import RegretTask
 
 
 def by_linear_program(here: Corridor, budget: float) -> float:
@@ -40,7 +40,7 @@ def test_the_optimum_is_that_of_the_linear_program(instance: int, budget: float)
 @pytest.mark.parametrize("budget", [5, 10, 20])
 def test_within_budget_the_expert_is_nearly_one_and_others_are_below(budget: float) -> None:
     task, metric = find_task(f"cost-corridor:budget={budget}"), within_budget(budget)
-    assert isinstance(task, ExactTask)
+    assert isinstance(task, RegretTask)
     assert task.expert is not None
     assert task.reckless is not None
     found = []

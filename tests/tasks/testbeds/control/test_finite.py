@@ -16,17 +16,18 @@ from assay.engine.loop import Loop
 from assay.parts.sources.logged import Log, Logged, columns_of
 from assay.runs.catalogue import find_task
 from assay.runs.plan import make_plan
+from assay.runs.stacked import train_stacked
 from assay.tasks.control.stepping import Scripted
-from assay.tasks.testbeds.control.exact import ExactTask
 from assay.tasks.testbeds.control.finite import Finite, shaped, states_of
 from assay.tasks.testbeds.control.logged_tree import DEPTH, WIDTH
+from assay.tasks.testbeds.control.regret import RegretTask
 
 TABLES = ("random-mdp", "random-mdp:noise=3,branching=4,instance=2", "logged-tree", "logged-tree:instance=5")
 
 
-def finite_of(address: str) -> tuple[ExactTask, Finite]:
+def finite_of(address: str) -> tuple[RegretTask, Finite]:
     task = find_task(address)
-    assert isinstance(task, ExactTask)
+    assert isinstance(task, RegretTask)
     assert isinstance(task.dynamics, Finite)
     return task, task.dynamics
 
@@ -147,3 +148,8 @@ def test_coverage_and_corruption_are_shares_of_the_dataset() -> None:
 def test_settings_that_do_not_exist_or_make_no_sense_are_refused(address: str) -> None:
     with pytest.raises(AssayError, match=r"Use|It has|Try"):
         find_task(address)
+
+
+def test_seeds_with_different_data_are_not_stacked() -> None:
+    with pytest.raises(AssayError, match="another dataset for each seed"):
+        train_stacked("iql", "logged-tree", seeds=range(2), steps=1)

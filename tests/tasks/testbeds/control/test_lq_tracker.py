@@ -13,15 +13,15 @@ from assay.datasets.made import uniform_actor
 from assay.engine import evaluation
 from assay.runs.catalogue import find_task
 from assay.tasks.control.stepping import Scripted
-from assay.tasks.testbeds.control.exact import ExactTask
 from assay.tasks.testbeds.control.lq_tracker import MASSES, POWER, REACH, F, G, Q, Tracker
+from assay.tasks.testbeds.control.regret import RegretTask
 
 ADDRESSES = ("lq-tracker", "lq-tracker:price=3,noise=0.2", "lq-tracker:discount=0.8,horizon=10")
 
 
-def tracker(address: str) -> tuple[ExactTask, Tracker]:
+def tracker(address: str) -> tuple[RegretTask, Tracker]:
     task = find_task(address)
-    assert isinstance(task, ExactTask)
+    assert isinstance(task, RegretTask)
     assert isinstance(task.dynamics, Tracker)
     return task, task.dynamics
 

@@ -15,7 +15,7 @@ from assay.parts.sources.logged import columns_of
 from assay.parts.sources.relabelled import Play
 from assay.runs.catalogue import find_task
 from assay.tasks.control.stepping import Scripted
-from assay.tasks.testbeds.control.exact import ExactTask
+from assay.tasks.testbeds.control.regret import RegretTask
 from assay.tasks.testbeds.control.torus_maze import (
     REWARDS,
     Torus,
@@ -37,7 +37,7 @@ def test_distances_are_those_of_another_search(torus: Torus) -> None:
 
 def test_the_expert_scores_one_on_a_thousand_goals_and_uniform_moves_zero() -> None:
     task = find_task("torus-maze")
-    assert isinstance(task, ExactTask)
+    assert isinstance(task, RegretTask)
     assert task.expert is not None
     scores = evaluation.scores(Scripted(task.expert), task)
     assert len(scores) == 1_000
@@ -48,7 +48,7 @@ def test_the_expert_scores_one_on_a_thousand_goals_and_uniform_moves_zero() -> N
 
 def test_held_out_goals_are_in_no_play() -> None:
     task = find_task("torus-maze:episodes=5")
-    assert isinstance(task, ExactTask)
+    assert isinstance(task, RegretTask)
     assert isinstance(task.dynamics, TorusWalk)
     assert task.logged is not None
     torus = task.dynamics.torus

@@ -29,7 +29,7 @@ def no_losses(experience: Experience) -> Tensor:
 
 
 @dataclass(frozen=True)
-class ExactTask(SteppedTask):
+class RegretTask(SteppedTask):
     """A task that scores decisions by what they lose against the optimal one. `logged` makes its own offline dataset,
     one for each draw; None if it has none.
     """

@@ -1,0 +1,97 @@
+"""Exact checks of the parts of iwocs: the max-min actor, the worst regime, the phases and their hand-off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.claims import probes
+from assay.claims.probes import steps
+from assay.core.slots import ALONE
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
+from assay.methods.iwocs.base import iwocs
+from assay.methods.iwocs.claims import acting
+from assay.tasks.tabular.table import Table, tabular
+from assay.tasks.tabular.uncertain import Regime, Uncertain
+
+LATE = ((4.0, 2.0), (1.0, 2.5), (2.0, 3.0))
+"""Rewards of the two actions of the second decision, in each of three regimes."""
+
+
+def two_steps(regimes: tuple[Regime, ...]) -> Any:
+    """Returns a task of two decisions: the first leads to state 1 without reward, the second ends it with LATE's."""
+    P, R = torch.zeros(3, 2, 3, dtype=torch.float64), torch.zeros(3, 2, dtype=torch.float64)
+    P[0, :, 1], P[1:, :, 2], R[1] = 1.0, 1.0, torch.tensor(regimes[0], dtype=torch.float64)
+    ends, starts = torch.tensor([False, False, True]), torch.tensor([1.0, 0.0, 0.0], dtype=torch.float64)
+    return tabular("two-steps", Table(P, R, ends, starts, 2))
+
+
+def wrong_regimes() -> float:
+    """Counts wrong answers of the shipped phases' task change, by the reward of the second decision under it.
+
+    The policy takes action 0, worth 0.99 * (4, 1, 2). Without a policy the nominal regime counts; with a prediction
+    above 0.99 the worst one does; with one below, the search is over.
+    """
+    task, changes = Uncertain("two-steps", LATE, two_steps), [phase.task for phase in iwocs().before[::2]]
+    wrong = float(len(changes) != 3)
+    for change in changes:
+        assert change is not None
+        for predicted, wanted in ((None, 4.0), (3.0, 1.0), (0.991, 1.0), (0.989, None)):
+            policy = None
+            if predicted is not None:
+                low = torch.tensor([[predicted, 0.0], [1.0, 0.0], [0.0, 0.0]])
+                policy = acting([low, low + 5.0])
+            found = change(ALONE.given(task=task, actor=policy))
+            wrong += float((None if found is None else reward_in(found)) != wanted)
+    return wrong
+
+
+def reward_in(task: Any) -> float:
+    """Returns the return of action 0 in a task of two steps."""
+    first = acting([torch.tensor([[1.0, 0.0]] * 3)])
+    played = task.play(first, np.arange(1), np.zeros(1, np.int64), ALONE.draw, split=0, greedy=True)
+    return float((played.reward * played.mask).sum())
+
+
+def misplaced_networks() -> float:
+    """Returns how many of the final actor's three members, and of the candidates', do not hold the network solved in
+    their phase: an empty place holds the last one solved before.
+    """
+    recipe, wrong = iwocs(), 0.0
+    given: dict[str, Tensor] = {}
+    for number, phase in enumerate((*recipe.before, None)):
+        one = recipe if phase is None else phase.recipe
+        engine = Engine(one, probes.CHOICE_SPEC, 0, Placement())
+        if number % 2:  # a candidate, or the final policy: it acts with what the phases before it handed on
+            engine.load(given, one)
+            acts: Any = engine.models["actor"]
+            solved, members = number // 2, acts.members
+            for place, member in enumerate(members):
+                wrong += float(any(bool((p != min(place, solved)).any()) for p in member.parameters()))
+            wrong += float(len(members) != 3)
+            continue
+        assert phase is not None
+        for own, name in phase.handed:
+            flat = engine.flats[own]
+            for part, value in zip(flat.names, flat.split(flat.values), strict=True):
+                given[f"{name}.{part}"] = torch.full_like(value, float(number // 2))
+    return wrong
+
+
+def double_dqn(seen: probes.Seen) -> Tensor:
+    """Returns the loss of the networks that are solved for: double DQN."""
+    step, q, row = steps.step_of(seen), steps.output, torch.arange(len(seen.experience))
+    best = q(seen.models["actor"], step.after).argmax(-1)
+    target = step.target(0.99, q(seen.models["target"], step.after)[row, best])
+    return step.mean((q(seen.models["actor"], step.now)[row, step.action] - target).square()) / 2
+
+
+def solving_gap() -> float:
+    """Returns the largest gap between the gradients of the phases that solve a problem and double DQN's."""
+    data = probes.transitions(probes.CHOICE_SPEC)
+    phases = iwocs().before[::2]
+    return max(probes.formula_gap(phase.recipe, data, double_dqn, probes.CHOICE_SPEC) for phase in phases)

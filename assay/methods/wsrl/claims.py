@@ -1,0 +1,89 @@
+"""Both phases of wsrl by hand, and what passes between them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from assay.claims import probes
+from assay.claims.probes import steps
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience
+from assay.core.slots import ALONE, Scene
+from assay.engine.engine import Engine
+from assay.engine.placement import Placement
+from assay.methods.wsrl.base import wsrl
+
+E = 10
+"""The number of critics."""
+
+
+def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns the losses of the online phase: targets of a random pair of critics without entropy, no penalty."""
+    step, models, out = steps.step_of(seen), seen.models, steps.output
+    action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    values, pair = out(models["q_target"], step.after, action), (E * seen.uniform(1, 2, tag=3)[:, 0]).floor().long()
+    row = torch.arange(len(pair))
+    lower = torch.minimum(values[pair[:, 0], row], values[pair[:, 1], row])
+    error = out(models["q"], step.now, step.action) - step.target(0.95, lower)
+    actor = steps.sac_actor(seen, lambda now, action: out(models["q"], now, action).amin(0))
+    return {"critic": step.mean(error.square()) / 2, "actor": actor}
+
+
+def offline_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns the losses of the offline phase: CQL with weight 5, two proposals of each kind, ten critics."""
+    step, models, out = steps.step_of(seen), seen.models, steps.output
+    next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    recorded = out(models["q"], step.now, step.action)
+    error = recorded - step.target(0.95, out(models["q_target"], step.after, next_action).amin(0))
+    values = []
+    for k in range(2):
+        for tag, place in ((4, step.now), (5, step.after)):
+            action, logp = steps.squashed(models["actor"], place, seen.uniform(1, 2, 2, tag=tag)[:, 0, k])
+            values.append(out(models["q"], step.now, action.detach()) - logp.detach())
+        anything = steps.LOW + (steps.HIGH - steps.LOW) * seen.uniform(1, 2, 2, tag=6)[:, 0, k]
+        values.append(out(models["q"], step.now, anything) + math.log(4.0 * 1.5))
+    penalty = torch.stack(values).logsumexp(0) - recorded
+    actor = steps.sac_actor(seen, lambda now, action: out(models["q"], now, action).amin(0))
+    return {"critic": step.mean(error.square() / 2 + 5.0 * penalty), "actor": actor}
+
+
+def schedule_gap() -> float:
+    """Returns the largest deviation of both phases' schedules from the stated ones."""
+    data, targets = probes.transitions(dtype=torch.float32), {"q_target": ("q", 0.02, 1)}
+    online = {"actor": 4, "q": 1, "temperature": 4}
+    gap = probes.schedule_gap(wsrl(), data, probes.BOX_SPEC, online, targets)
+    first = wsrl().before[0].recipe
+    return max(gap, probes.schedule_gap(first, data, probes.BOX_SPEC, dict.fromkeys(online, 1), targets))
+
+
+def hand_off_gap() -> float:
+    """Returns the largest difference of the online phase's first weights from the offline phase's last ones."""
+    recipe = wsrl()
+    (phase,) = recipe.before
+    before, after = (Engine(one, probes.BOX_SPEC, seed, Placement()) for one, seed in ((phase.recipe, 1), (recipe, 0)))
+    before.flats["q_target"].values.add_(1.0)  # a target network is not its model
+    given: dict[str, Tensor] = {}
+    for name, place in phase.hands.items():
+        flat = before.flats[name]
+        given |= {f"{place}.{own}": value for own, value in zip(flat.names, flat.split(flat.values), strict=True)}
+    after.load(given, recipe)
+    names = ("actor", "q", "q_target", "temperature")
+    return max(float((before.flats[name].values - after.flats[name].values).abs().max()) for name in names)
+
+
+def batches(recipe: Recipe, decisions: int = 8, most: int = 120) -> tuple[int, Tensor]:
+    """Returns (transitions stored at the first batch, that batch's rewards); without a task no dataset can be read."""
+    source: Any = recipe.source
+    state = source.init(ALONE)
+    first = torch.tensor([True, False]).expand(decisions, 2)
+    for step in range(most):
+        reward = torch.arange(decisions).unsqueeze(1) + 100.0 * step * first
+        seen, no = {"observation": torch.zeros(decisions, 2, 3)}, torch.zeros_like(first)
+        fresh = Experience(seen, torch.zeros(decisions, 2, 1), first, 0 * reward, reward, no, no)
+        for batch in source(Scene(draw=Draw(0, (step,)), fresh=fresh), state):
+            return (step + 1) * decisions, batch.reward
+    return 0, torch.zeros(1)

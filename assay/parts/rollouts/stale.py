@@ -1,0 +1,56 @@
+"""Rollouts by an older policy: the lag of asynchronous training as a setting."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+import torch
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, State
+from assay.core.slots import Rollout, Scene
+from assay.parts.rollouts.episodes import Episodes
+
+
+@dataclass(frozen=True)
+class Stale(Rollout):
+    """Gathers with the weights that the acting policy had `delay` rollouts ago, its first ones until then.
+
+    Recorded log-probabilities are those of the older policy, so ratios to the current one are true importance ratios.
+    The last `delay` weights are state: memory and checkpoints grow with them. delay 0 is `gather`.
+    """
+
+    gather: Rollout = Episodes()
+    delay: int = 0
+
+    def __post_init__(self) -> None:
+        if self.delay < 0:
+            raise AssayError(f"rollout.delay is {self.delay}. Use 0 (the current policy) or more rollouts")
+
+    @property
+    def num_starts(self) -> int:
+        """Returns the number of starts of the inner rollout."""
+        return self.gather.num_starts
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Returns the columns of the inner rollout."""
+        return self.gather.writes
+
+    def init(self, scene: Scene) -> State:
+        """Returns the inner rollout's state, and no older weights yet."""
+        return {"gather": self.gather.init(scene), "weights": []}
+
+    @torch.no_grad()
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Returns what the inner rollout gathers with the older weights."""
+        if not self.delay:
+            return self.gather(scene, state["gather"])
+        state["weights"].append(parameters_to_vector(scene.actor.parameters()).clone())
+        older = deepcopy(scene.actor)
+        vector_to_parameters(state["weights"][0], older.parameters())
+        if len(state["weights"]) > self.delay:
+            del state["weights"][0]
+        return self.gather(scene.given(actor=older), state["gather"])
