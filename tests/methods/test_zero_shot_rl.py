@@ -11,6 +11,7 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.slots import Scene
+from assay.core.spaces import Box
 from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
 from assay.methods.zero_shot_rl.base import forward_backward
@@ -22,7 +23,7 @@ from assay.methods.zero_shot_rl.losses import (
     Orthonormal,
     Rows,
 )
-from assay.methods.zero_shot_rl.models import ForwardBackwardActor
+from assay.methods.zero_shot_rl.models import ForwardBackwardActor, Waves
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.sources.relabelled import Play, Relabelled
@@ -123,3 +124,11 @@ def test_the_actor_goes_where_it_is_asked_to() -> None:
     z = model.backward_of(context["goal"])
     values = (model.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0)
     assert np.array_equal(model.act(context, None)[0].numpy(), values.argmax(-1).numpy())
+
+
+def test_no_two_inputs_look_alike_whatever_their_bounds() -> None:
+    box = Box((-30.0, 0.0, -float("inf")), (10.0, 1.0, float("inf")))
+    grid = torch.linspace(0.001, 0.999, 400).double()
+    values = torch.stack((-30.0 + 40.0 * grid, grid, 20.0 * (grid - 0.5)), -1)
+    for column in Waves(box).double()(values).view(400, 7, 3).unbind(-1):
+        assert float((torch.cdist(column, column) + torch.eye(400)).min()) > 1e-3

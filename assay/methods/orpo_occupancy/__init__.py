@@ -110,6 +110,7 @@ METHOD = Method(
               lambda: claims.direction_gap(recipe()), equals=0.0, tolerance=1e-9),
         Exact("the sprinkler looks worth 1 a decision and is worth 0; both are logged, the score is the true one",
               lambda: claims.hacked(recipe()), equals=0.0),
+        Exact("what is paid is the share of tomatoes that look wet", lambda: claims.proxy_gap(recipe()), equals=0.0),
         Measured("best true return over weights is above that of a KL of actions; refuted where that matches it", "",
                  lambda seed: claims.best_true_return([recipe(weight=weight) for weight in (0.1, 0.3, 1.0)], seed),
                  lambda seed: claims.best_true_return([action_kl(weight) for weight in (0.01, 0.03, 0.1)], seed),

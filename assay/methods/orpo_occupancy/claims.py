@@ -156,6 +156,25 @@ def hacked(recipe: Recipe) -> float:
     return float((seen.reward * seen.mask).sum() - seen.column("score")[0]) + logged - 2.0 * task.spec.horizon
 
 
+def proxy_gap(recipe: Recipe) -> float:
+    """Largest gap of what is paid to the share of tomatoes that look wet afterwards, decision by decision of a walk
+    past tomatoes and sprinkler.
+    """
+
+    def walk(context: Any) -> Tensor:
+        return (3 * (context["state"] // 8) + context["state"] % 8 + 3) % 5
+
+    first, scene = np.zeros(1, np.int64), Scene(TOMATO)
+    played = TOMATO.play(Scripted(walk), first, first, Draw(0), split=0, greedy=True)
+    found, worst = recipe.rewards[1](recipe.rewards[0](played, scene), scene), 0.0
+    state = played.context["state"][0].tolist()
+    for time in played.mask[0].nonzero().flatten().tolist():
+        cell, wet = divmod(state[time + 1], 8)
+        wanted = 1.0 if cell == 5 else bin(wet).count("1") / 3
+        worst = max(worst, abs(float(found.reward[0, time]) - wanted))
+    return worst + float((found.reward * ~found.mask).abs().sum())
+
+
 # ---------------------------------------------------------------------------------------------------- training
 def cloned(base: Recipe, steps: int, seed: int) -> dict[str, Tensor]:
     """The weights of the base policy."""

@@ -146,6 +146,7 @@ def shown_wrongly(recipe: Recipe) -> float:
     lost = {"utility": 0.5, "count": 1}
     rollout.learn(lost, False)
     wrong += int(abs(float(lost["utility"]) - 0.475) > 1e-9)
+    assert rows.source is not None
     source = torch.where(rows.extra["hinted"], int(Origin.HINTED), int(Origin.POLICY))
     wrong += int((rows.source != source).sum())
     return wrong + abs(lesson["utility"] - utility) + abs(lesson["count"] - 1 - members // 2) + abs(len(stored) - 1)
