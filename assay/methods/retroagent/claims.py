@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need, Origin
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
-from assay.methods.retroagent.lessons import Lessons, SimilarityUtility
+from assay.methods.retroagent.lessons import Lessons, cosine_of, pieces
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.ops.random import uniform_tensor
@@ -82,20 +81,12 @@ def kept_best(recipe: Recipe) -> float:
     return sum(found.values())
 
 
-def cosine_gap(recipe: Recipe) -> Tensor:
+def cosine_gap(recipe: Recipe) -> float:
     """Returns the largest gap of similarities of letter pairs to those by hand."""
-    seen = []
-
-    class Listening(SimilarityUtility):
-        def __call__(self, cosine_M: Tensor, utility_M: Tensor, count_M: Tensor) -> Tensor:
-            """Keeps the cosines."""
-            seen.append(cosine_M)
-            return cosine_M
-
-    lessons = [{"prompt": one, "utility": 0.5, "count": 1} for one in ("aab", "abab", "ba", "a", "aaaab")]
-    chosen = replace(lessons_of(recipe), retrieve=Listening()).nearest("aab", lessons)
-    wanted = torch.tensor([1.0, 2 / 10**0.5, 0.0, 0.0, 4 / 20**0.5])
-    return (seen[0] - wanted).abs().max() + (chosen is not lessons[0])
+    own, worst = pieces("aaab", lessons_of(recipe).letters), 0.0
+    for text, wanted in (("aaab", 1.0), ("abab", 0.4), ("ba", 0.0), ("a", 0.0), ("aaaab", 7 / 50**0.5)):
+        worst = max(worst, abs(cosine_of(own, pieces(text, lessons_of(recipe).letters)) - wanted))
+    return worst
 
 
 def never_won(recipe: Recipe) -> float:

@@ -1,7 +1,4 @@
-"""An offline dataset: generated from a description (and a seed) or read from a file.
-
-Axes: B, T = 2 columns.
-"""
+"""An offline dataset: generated from a description (and a seed) or read from a file. Axes: B, T = 2 columns."""
 
 from __future__ import annotations
 
@@ -148,8 +145,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class Logged(Source):
-    """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset; no
-    interaction.
+    """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset.
 
     The column `source` says which dataset a row comes from (its `origin`). Resuming a run with other contents raises
     AssayError.
