@@ -9,6 +9,7 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 
 from assay.claims.probes import by_hand
 from assay.claims.probes.completions import completed, listed, rewarded
+from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
 from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.claims.probes.estimators import (
     Bias,
@@ -51,6 +52,8 @@ from assay.claims.probes.values import exact_values
 __all__ = [
     "BOX_SPEC",
     "CHOICE_SPEC",
+    "GOAL_BOX",
+    "GOAL_CHOICE",
     "TABLE_SPEC",
     "AllEpisodes",
     "AllGames",
@@ -68,6 +71,7 @@ __all__ = [
     "bandit_experience",
     "bandit_grad",
     "beam_search",
+    "box_fragments",
     "by_hand",
     "compare",
     "completed",
@@ -87,6 +91,7 @@ __all__ = [
     "formula_gap",
     "fragments",
     "gathered",
+    "goal_transitions",
     "gradient",
     "gradient_variance",
     "handed_out",

@@ -92,6 +92,20 @@ def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor
     return torch.where(gained, ratio.detach(), ratio) * advantage
 
 
+def ppo(
+    data: Experience, logp: Tensor, entropy: Tensor, value: Tensor, discount: float, gae_lambda: float
+) -> dict[str, Tensor]:
+    """Returns PPO's losses of policy and value: clip 0.2, entropy bonus 0.003, half squared errors of the returns."""
+    advantage = gae(data, value, discount, gae_lambda)
+    ratio = torch.where(data.mask, logp - data.logp, 0.0).exp()
+    gain = clipped(ratio, whitened(advantage, data), low=0.2, high=0.2)
+    error = value - (advantage + value).detach()
+    return {
+        "policy": -mean_of_decisions(gain + 0.003 * entropy, data),
+        "value": mean_of_decisions(error.square() / 2, data),
+    }
+
+
 def entropy(seen: Seen, model: str = "actor") -> Tensor:
     """Returns the entropy of the table policy in each column, [B, T]."""
     logp = seen.models[model].body.table[seen.experience.context["state"]].log_softmax(-1)
