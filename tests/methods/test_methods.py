@@ -70,7 +70,7 @@ def task_for(name: str, world: str) -> str:
     if isinstance(recipe.source, Relabelled):
         return WITH_GOALS[world]
     scene = Scene(catalogue.find_task(address))
-    parts = (*recipe.rewards, *recipe.credit, recipe.rollout, recipe.source)
+    parts = (*recipe.rewards, *recipe.credit, recipe.rollout, recipe.source, recipe.curriculum)
     try:
         _ = [part.init(scene) for part in parts if part is not None]
     except AssayError:
@@ -185,7 +185,7 @@ def test_an_empty_mask_gives_no_step(key: str) -> None:
     term = recipe.stages[0].objective[0]
     batch = batch.add({"uniform_logp_old": torch.zeros_like(batch.logp)})
     logits = torch.zeros(*batch.mask.shape, 7, dtype=torch.float64)
-    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits), {}))
+    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits, uniform=batch.logp), {}))
     assert float(loss.sum) == 0.0
     assert int(loss.count) == 0
 

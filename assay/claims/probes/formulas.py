@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from assay.claims.probes.gradients import Witness, witness
+from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import ALONE, ModelSpec, Scene
@@ -176,7 +177,8 @@ def tabulated(critic: ModelSpec) -> Critic:
 
 def prepared(recipe: Recipe, engine: Engine, experience: Experience, earlier: Sequence[Experience] = ()) -> Experience:
     """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
-    models, credit, constraints, whose multipliers have seen the `earlier` batches.
+    models, credit, constraints, whose multipliers have seen the `earlier` batches. A credit part whose columns the
+    experience has already is left out.
     """
     scene = ALONE.given(models=engine)
     states = [part.init(scene) for part in recipe.constraints]
@@ -189,12 +191,14 @@ def prepared(recipe: Recipe, engine: Engine, experience: Experience, earlier: Se
 
 def credited_in(scene: Scene, recipe: Recipe, engine: Engine, experience: Experience) -> Experience:
     """Returns the experience after rewards, selection, columns of models and credit."""
+    given = set(experience.extra)
     later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
     for part in (*later, *((recipe.select,) if recipe.select else ())):
         experience = part(experience, scene)
     experience = engine.annotate(experience, recipe.needs)
     for part in recipe.credit:
-        experience = part(experience, scene)
+        if not part.writes or not given.issuperset(part.writes):
+            experience = part(experience, scene)
     return experience
 
 
@@ -229,9 +233,9 @@ def formula_gap(
     engine = built(recipe, spec, seed)
     losses = formula(Seen(experience, engine.models, engine))
     named = losses if isinstance(losses, Mapping) else {recipe.stages[0].name: losses}
+    if missing := named.keys() - {stage.name for stage in recipe.stages}:
+        raise AssayError(f"recipe '{recipe.name}' has no stage '{min(missing)}'. Give losses of its own stages")
     batch, worst = prepared(recipe, engine, experience, earlier), [0.0]
-    if not set(named) <= {stage.name for stage in recipe.stages}:
-        return torch.inf
     for stage in recipe.stages:
         if stage.name not in named:
             continue
