@@ -48,7 +48,8 @@ CONTROL = replace(PER_KIND, name="noisy-rlvr-control", rewards=(CHANNEL,))
 BUDGET = {"metric": Average("clean/hard", 0.34), "seeds": 5, "minutes": 5.0, "steps": 80, "warmup": 150}
 
 METHOD = Method(
-    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="levels", family="policy gradient", base=recipes.grpo,
+    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="easy-and-hard", family="policy gradient",
+    base=recipes.grpo,
     variants={"forward": forward},
     departures=(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
@@ -70,9 +71,9 @@ METHOD = Method(
               "weights", lambda: claims.gap(recipe(), forward()), at_most=1e-9),
         Exact("appeals: 4 of 100 overturned at share 0.1 give 40/140, the mean over steps is used and kept",
               lambda: claims.distance_of_appeals(forward), equals=0.0, tolerance=2e-5),
-        Measured("rates per kind: clean score of the noisy kind above the control's", "levels", PER_KIND, CONTROL,
-                 **BUDGET),  # type: ignore[arg-type]
-        Measured("one averaged rate: within 0.05 of the control's", "levels", ONE_RATE, CONTROL, expect=Expect.WITHIN,
-                 margin=0.05, **BUDGET),  # type: ignore[arg-type]
+        Measured("rates per kind: clean score of the noisy kind above the control's", "easy-and-hard", PER_KIND,
+                 CONTROL, **BUDGET),  # type: ignore[arg-type]
+        Measured("one averaged rate: within 0.05 of the control's", "easy-and-hard", ONE_RATE, CONTROL,
+                 expect=Expect.WITHIN, margin=0.05, **BUDGET),  # type: ignore[arg-type]
     ),
 )  # fmt: skip
