@@ -44,7 +44,14 @@ METHOD = Method(
             lambda: probes.source_gap(recipes.a2c(), probes.fragments(), batches=1, epochs=1),
             equals=0.0,
         ),
-        Measured("balances: return above 400", "cartpole", recipes.a2c(), 400.0, seeds=10, minutes=4),
+        Measured(
+            "from 30,720 decisions it learns more than half of what a random MDP's optimum is above chance",
+            "random-mdp",
+            recipes.a2c().set("steps", 120),
+            0.5,
+            seeds=5,
+            looks=3,
+        ),
     ),
     mutants=(
         Edit("several epochs", recipes.a2c, "source=world.once", "source=world.reuse"),

@@ -19,6 +19,7 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 from assay.tasks.control.cartpole import cartpole
 
 NARROW = Log(20, noise=0.1)
+TENTHS = Log(reward_scale=0.1)
 
 
 def without_penalty(world: Defaults = CONTROL) -> Recipe:
@@ -70,5 +71,8 @@ METHOD = Method(
               lambda: probes.foreign_rows(cql(CONTROL, Log(20)), cartpole()), equals=0.0),
         Measured("on an expert's log it works where double DQN does not", "cartpole", cql(CONTROL, NARROW),
                  cql(CONTROL, NARROW, weight=0.0), seeds=5, minutes=2.0, steps=150),
+        Measured("where no episode has all good pieces it scores 0.2 above cloning: it stitches",
+                 "logged-tree:stitching=4,coverage=1", cql(CONTROL, TENTHS), recipes.bc(), margin=0.2, seeds=5, looks=3,
+                 steps=40),
     ),
 )  # fmt: skip

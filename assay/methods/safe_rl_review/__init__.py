@@ -13,20 +13,18 @@ from functools import partial
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Expect, Measured, Method
+from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.safe_rl_review import claims
 from assay.methods.safe_rl_review.projection import projection
 from assay.parts.constraints.cost import ended_costs
-from assay.parts.constraints.multiplier import Ascent, Multiplier
+from assay.parts.constraints.multiplier import Multiplier
 from assay.parts.rewards.cost import LengthCost
 from assay.recipes.constrained import constrained, safe_ppo
 from assay.recipes.defaults import CONTROL, EVERY, Defaults
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
-
-WATCHED = constrained(recipes.ppo(), Multiplier(1.0, Ascent(0.0)))
-"""ppo with a multiplier that stays 0: it only reports the cost."""
+from assay.tasks.testbeds.control.cost_corridor import within_budget
 
 
 def lagrange(world: Defaults = CONTROL) -> Recipe:
@@ -51,7 +49,7 @@ METHOD = Method(
     departures=(
         "a survey: of its map, Lagrangian, PID, projection and early termination; no shields, Lyapunov or models",
         "projection uses the plain metric on advantages, not the Fisher metric on parameters",
-        "the task is a native point with hazards, not Safety-Gymnasium",
+        "the tasks are a native point with hazards and a corridor with a known optimum, not Safety-Gymnasium",
     ),
     claims=(
         Exact("its gradients are those of ppo with a PID-priced cost",
@@ -66,13 +64,14 @@ METHOD = Method(
         Exact("a task without costs is refused", lambda: not probes.is_refused(safe_ppo(), hazards())
               and probes.is_refused(safe_ppo(), cartpole()), equals=1.0),
         Measured(
-            "the constrained policy ends within a tenth of the limit",
-            "hazards", safe_ppo(), 1.1, metric=Average("evaluation_cost", share=0.2), expect=Expect.BELOW, seeds=5,
-            minutes=3.0,
+            "cost-corridor: held-out return less what is beyond the budget is above ppo's, by 1",
+            "cost-corridor", safe_ppo().set("Multiplier.limit", 10.0), recipes.ppo(), metric=within_budget(10.0),
+            margin=1.0, seeds=5, looks=3, steps=20,
         ),
         Measured(
-            "ppo without the constraint does not",
-            "hazards", WATCHED, 1.1, metric=Average("evaluation_cost", share=0.2), seeds=5, minutes=2.0,
+            "and its held-out cost ends within a tenth of the budget of 10",
+            "cost-corridor", safe_ppo().set("Multiplier.limit", 10.0), 10.0, metric=Final("evaluation_cost"),
+            expect=Expect.WITHIN, margin=1.0, seeds=5, looks=3, steps=20,
         ),
     ),
     mutants=(
