@@ -72,8 +72,8 @@ METHOD = Method(
         ),
         Measured(
             "where prompts share parameters it is right more often than learning from right answers alone",
-            "many-ways:rare=0", recipe(BIGRAMS), recipe(BIGRAMS, negative=0.0), Final("pass_rate"), seeds=5, minutes=10.0,
-            steps=100, looks=4,
+            "many-ways:rare=0", recipe(BIGRAMS), recipe(BIGRAMS, negative=0.0), Final("pass_rate"), seeds=5,
+            minutes=10.0, steps=100, looks=4,
         ),
     ),
     mutants=(
