@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Final, Measured, Method
+from assay.claims.claim import Average, Edit, Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.clip_cov.claims import DATA, kl_cov_by_hand, loss_by_hand, strays
 from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
@@ -55,6 +55,7 @@ METHOD = Method(
         "covariances are computed once per step, on all fresh tokens with their recorded log-probabilities",
         "tokens that the ratio's clip will cut may be among the dropped; the released code draws among the others",
         "the share is 1 % instead of 0.02 %: a step here has 1500 tokens, not millions",
+        "no claim on pass@64: on many-ways it ends +0.004 [-0.013, 0.022] above grpo's (20 seeds), which is undecided",
     ),
     claims=(
         Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), DATA, loss_by_hand), at_most=1e-9),
@@ -63,8 +64,6 @@ METHOD = Method(
               lambda: probes.formula_gap(kl_cov(), DATA, kl_cov_by_hand), at_most=1e-9),
         Measured("keeps more entropy than grpo, mean over the run", "many-ways", watched(recipe(BIGRAMS)),
                  watched(recipes.grpo(BIGRAMS)), Average("entropy"), seeds=10, minutes=10.0, steps=100, looks=2),
-        Measured("ends with a higher pass@64 than grpo", "many-ways", watched(recipe(BIGRAMS)),
-                 watched(recipes.grpo(BIGRAMS)), Final("pass@64"), seeds=10, minutes=10.0, steps=100, looks=2),
         Measured("so does kl_cov", "sorting-5", watched(kl_cov()), watched(recipes.grpo()),
                  Average("entropy", 0.2), seeds=5, steps=100, warmup=60),
     ),
