@@ -19,8 +19,3 @@ def gathering(task: Any, actor: Any, starts: np.ndarray = NO_STARTS, draw: Draw 
 def feeding(task: Any, fresh: Experience | None = None, draw: Draw = Draw(0)) -> Scene:
     """What a source is called with: what was just gathered."""
     return Scene(task, draw=draw, fresh=fresh)
-
-
-def asking(num_starts: int, draw: Draw = Draw(0)) -> Scene:
-    """What a curriculum is called with: how many starts are asked for."""
-    return Scene(draw=draw, num_starts=num_starts)

@@ -31,13 +31,13 @@ TABLE: dict[str, Column] = {
     "logp_model": Column("BT", "task", (), "log-probability under the model, if sampling is truncated (top-k, top-p)"),
     "episode_return": Column("BT", "task", (), "undiscounted return, set at the last decision"),
     "episode_length": Column("BT", "task", (), "number of decisions, set at the last decision"),
+    "episode_cost": Column("BTK", "task", (), "total of each cost, set at the last decision; of a task with costs"),
     "row": Column("B", "engine", (), "index in the batch: the coordinate of random numbers in a loss"),
     "value": Column("BT", "engine", (), "state value, from the critic `value`"),
     "logp_ref": Column("BT", "engine", (), "log-probability under the frozen model `reference`"),
     "cost_value": Column("BT", "engine", (), "state value of costs, from the critic `cost_value`"),
     "q": Column("BT", "engine", (), "value of the recorded action, from the critic `q`"),
     "q_size": Column("BT", "engine", (), "mean absolute action value, the scale of TD3+BC"),
-    "teacher_logp": Column("BTV", "engine", (), "log-probabilities of the model that sees a solution"),
     "uniform_logp_old": Column("BT", "engine", (), "mean log-probability over the vocabulary under the acting policy"),
     "logp_shown": Column("BT", "engine", (), "log-probability of demonstrated decisions under the acting policy"),
     # Written by rewards.
@@ -47,6 +47,7 @@ TABLE: dict[str, Column] = {
     "reward/verifier": Column("BT", "reward", ("Verifier",), "the verifier's reward, kept so that it runs once"),
     # Written by rollouts and sources.
     "probe": Column("B", "rollout", ("Chain",), "the row only estimates a value and is not trained"),
+    "uniform": Column("B", "rollout", ("WithDemonstrations",), "probability of an action under the uniform policy"),
     "prefix": Column("B", "rollout", ("FromPrefixes",), "number of given decisions"),
     "left": Column("B", "rollout", ("Windows",), "number of decisions of the answer outside this window"),
     "hinted": Column("B", "rollout", ("Hinted",), "the policy saw more than the task's prompt when it acted"),
@@ -56,6 +57,7 @@ TABLE: dict[str, Column] = {
     # Written by credit, preparation and constraints.
     "advantage": Column("BT", "credit", ("OutcomeCredit", "Gae", "RewardToGo"), "advantage of each decision"),
     "return": Column("BT", "credit", ("Gae", "RewardToGo"), "regression target of the critic"),
+    "candidates": Column("BTN", "prepare", ("SelfTeacher",), "likely actions and their log q after feedback"),
     "outcome": Column("B", "credit", ("OutcomeCredit",), "total reward of the row's episode"),
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),

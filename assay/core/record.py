@@ -34,6 +34,8 @@ class Need(Enum):
     LOGP = "log-probability of each recorded decision under the current policy"
     ENTROPY = "entropy of each decision's distribution"
     LOGITS = "the whole distribution of each decision"
+    CANDIDATES = "log-probabilities of the actions in the column `candidates`, [B, T, K]"
+    UNIFORM = "mean log-probability over all possible actions, without gradient"
     HIDDEN = "last hidden state of each decision"
     VALUE = "column `value`: the state value before each decision, from the critic `value`"
     REFERENCE = "column `logp_ref`: log-probability under the frozen model `reference`"
@@ -293,6 +295,8 @@ class Scored:
     entropy: Tensor | None = None
     logits: Tensor | None = None
     hidden: Tensor | None = None
+    candidates: Tensor | None = None
+    uniform: Tensor | None = None
 
 
 @dataclass(frozen=True)

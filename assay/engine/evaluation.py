@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from assay.core.errors import AssayError
 from assay.core.record import Certified, Draw, Need, State
 from assay.core.slots import (
     Certificate,
@@ -17,6 +18,7 @@ from assay.core.slots import (
     GameTask,
     Models,
     PairedTask,
+    PromptedTask,
     Reward,
     Scene,
     Task,
@@ -26,8 +28,10 @@ from assay.core.spaces import Vocabulary
 
 PROMPTS, EPISODES = 256, 20
 """Held-out starts of one evaluation, for language tasks and for control tasks."""
-FIRST_CERTIFIED = 1_000_000
-"""The first held-out start of certificates, far from those of evaluations."""
+FIRST_CERTIFIED, SEARCHED = 1_000_000, 10_000
+"""The first held-out start of certificates, far from those of evaluations, and how many are searched for prompts."""
+LEAST_CERTIFIED = 30
+"""Distinct held-out prompts without which no certificate is given."""
 
 
 def default_starts(task: Task) -> int:
@@ -89,15 +93,41 @@ def certified(
     models: Models,
     states: Sequence[State],
 ) -> Certified:
-    """Returns a certificate's verdict on a policy that acts as in training (samples), on held-out starts of its own;
-    the recipe's rewards write the costs.
+    """Returns a certificate's verdict on a policy that acts as in training (samples), on `certified_starts`; the
+    recipe's rewards write the costs.
     """
-    starts = FIRST_CERTIFIED + np.arange(certificate.num_starts, dtype=np.int64)
+    starts = certified_starts(task, certificate.num_starts)
     played = task.play(actor, starts, np.zeros_like(starts), Draw(0, (8,)), split=1, greedy=False)
     scene = Scene(task, models, Draw(0, (9,)), split=1)
     for reward, state in zip(rewards, states, strict=True):
         played = reward(played, scene, deepcopy(state))
     return certificate(played)
+
+
+def certified_starts(task: Task, num: int) -> np.ndarray:
+    """Returns the held-out starts of a certificate: none is that of an evaluation, and no prompt occurs twice.
+
+    A bound counts independent episodes, so a file of prompts is not counted round and round: there are fewer starts if
+    it has fewer. AssayError if fewer than `LEAST_CERTIFIED` (or `num`) prompts are left.
+    """
+    starts = FIRST_CERTIFIED + np.arange(SEARCHED, dtype=np.int64)
+    if not isinstance(task, PromptedTask):
+        return starts[:num]
+    evaluated = np.arange(default_starts(task), dtype=np.int64)
+    known, own = set(task.prompts(evaluated, 1)), dict[str, int]()
+    for some in np.split(starts, SEARCHED // 100):
+        for prompt, start in zip(task.prompts(some, 1), some.tolist(), strict=True):
+            if prompt not in known:
+                own.setdefault(prompt, start)
+        if len(own) >= num:
+            break
+    if len(own) < min(LEAST_CERTIFIED, num):
+        found = f"'{task.name}' has {len(own)} held-out prompts besides the {len(known)} of evaluations"
+        raise AssayError(
+            f"{found}, and a certificate needs at least {min(LEAST_CERTIFIED, num)}. Give more held-out rows "
+            "(TRAIN.jsonl,TEST.jsonl), or use a method without a certificate"
+        )
+    return np.array(list(own.values())[:num], dtype=np.int64)
 
 
 def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:

@@ -32,6 +32,22 @@ def categorical_entropy(logits: Tensor) -> Tensor:
     return -(log_prob.exp() * log_prob.masked_fill(log_prob == -math.inf, 0.0)).sum(-1)
 
 
+FORBIDDEN = -1e8
+"""Logits below this mark impossible actions."""
+
+
+def categorical_candidates(logits: Tensor, action: Tensor) -> Tensor:
+    """Returns log softmax(logits) at several actions, [..., K]."""
+    return logits.gather(-1, action) - logits.logsumexp(-1, keepdim=True)
+
+
+@torch.no_grad()
+def uniform_logp(logits: Tensor) -> Tensor:
+    """Returns the mean over all possible actions of log softmax(logits), without gradient."""
+    possible = logits > FORBIDDEN
+    return torch.where(possible, logits, 0.0).sum(-1) / possible.sum(-1).clamp(min=1) - logits.logsumexp(-1)
+
+
 def normal_sample(uniform: Tensor) -> Tensor:
     """Returns standard normal numbers by the inverse distribution function."""
     return torch.special.ndtri(uniform.double()).to(uniform.dtype)

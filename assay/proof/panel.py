@@ -32,9 +32,10 @@ from assay.runs import catalogue
 
 FILE = Path(__file__).with_name("panel.json")
 PANEL = (
-    ("dapo", "addition-1"), ("dpo", "addition-1"), ("hc-rlhf", "addition-1"), ("safe-rl-review", "hazards"),
-    ("dqn", "cartpole"), ("sac", "pendulum"), ("gbrl", "cartpole"), ("stream-x", "cartpole"), ("ota", "four-rooms"),
-    ("fisor", "steered-hazards"), ("uni-o4", "pendulum"), ("iwocs", "windy-walk"),
+    ("dapo", "addition-1"), ("dpo", "addition-1"), ("hc-rlhf:certified-length", "addition-1"),
+    ("safe-rl-review", "hazards"), ("dqn", "cartpole"), ("sac", "pendulum"), ("gbrl", "cartpole"),
+    ("stream-x", "cartpole"), ("ota", "four-rooms"), ("fisor", "steered-hazards"), ("uni-o4", "pendulum"),
+    ("iwocs", "windy-walk"),
 )  # fmt: skip
 """Methods and tasks."""
 SMALL: tuple[tuple[str, Any], ...] = (

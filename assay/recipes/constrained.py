@@ -5,22 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from assay.core.recipe import Recipe, Stage
-from assay.core.slots import Constraint
+from assay.core.slots import Constraint, Reward
 from assay.parts.constraints.cost import CostCritic
 from assay.parts.constraints.multiplier import Multiplier, Pid
 from assay.parts.critics.td import Td
 from assay.parts.predictions import OfState
-from assay.parts.rewards.cost import LengthCost
+from assay.parts.rewards.cost import TaskCost
 from assay.parts.targets.recorded import Column
 from assay.recipes.actor_critic import ppo
 from assay.recipes.defaults import CONTROL, Defaults
 
 
-def constrained(base: Recipe, constraint: Constraint, max_length: int = 64) -> Recipe:
-    """Returns the base with a constraint on cost channel 0: the task's own cost if it has one, else the excess
-    length.
-    """
-    return replace(base, rewards=(*base.rewards, LengthCost(max_length)), constraints=(*base.constraints, constraint))
+def constrained(base: Recipe, constraint: Constraint, cost: Reward = TaskCost()) -> Recipe:
+    """Returns the base with a constraint on a cost: the task's own, or what another reward writes (`LengthCost`)."""
+    return replace(base, rewards=(*base.rewards, cost), constraints=(*base.constraints, constraint))
 
 
 def with_cost_critic(base: Recipe, world: Defaults) -> Recipe:
@@ -30,8 +28,8 @@ def with_cost_critic(base: Recipe, world: Defaults) -> Recipe:
     return replace(base, critics={**base.critics, "cost_value": world.value}, stages=(*base.stages, stage))
 
 
-def safe_ppo(world: Defaults = CONTROL) -> Recipe:
+def safe_ppo(world: Defaults = CONTROL, cost: Reward = TaskCost()) -> Recipe:
     """PPO with a PID-controlled multiplier that holds the cost at a limit (arXiv:2007.03964), and a cost critic."""
     credit = CostCritic(world.gae.discount, world.gae.gae_lambda)
-    base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit))
+    base = constrained(with_cost_critic(ppo(world), world), Multiplier(rule=Pid(), credit=credit), cost)
     return replace(base, name="safe-rl-review")

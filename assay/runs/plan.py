@@ -182,7 +182,7 @@ def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:
     from assay.tasks.adapters.pretrained import with_model
 
     if not isinstance(task, PromptTask | PairsTask | DialogueTask):
-        raise AssayError(f"--model works with language tasks only; '{task.name}' is not one. Try --task countdown.")
+        raise AssayError(f"--model needs prompts, pairs or dialogues; '{task.name}' has none. Try --task countdown.")
     actor = pinned(model)
     return actor, with_model(task, actor)
 

@@ -115,6 +115,8 @@ def execute(
     with within_memory(plan.placement, folder):
         loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     check_folder(folder)
+    if plan.recipe.certificate is not None:  # refuses a task with too few held-out prompts
+        evaluation.certified_starts(plan.task, plan.recipe.certificate.num_starts)
     memory = within_memory(plan.placement, folder)
     with memory, store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
         try:

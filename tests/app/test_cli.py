@@ -419,7 +419,7 @@ TRAIN = {
     "a folder that is no model": (["sft", "--task", "addition-1", "--model", "folder"], "/folder' has no config.json"),
     "a language model for a pole": (
         ["ppo", "--task", "cartpole", "--model", "folder"],
-        "--model works with language tasks only",
+        "--model needs prompts, pairs or dialogues",
     ),
     "an unknown option": (["ppo", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
 }

@@ -9,19 +9,18 @@ import pytest
 import torch
 
 from assay.claims import probes
-from assay.core.record import Draw, Experience, Need, Progress, Scored, concatenate, pad
+from assay.core.record import Draw, Experience, Progress, concatenate, pad
 from assay.core.schedules import Delayed
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods.archer import turns
 from assay.methods.archer.base import turn_critic
-from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.source import ReplaySequences
+from assay.methods.archer.objectives import turn_advantage
+from assay.methods.archer.source import NewTurns, ReplaySequences
 from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
-from assay.parts.credit.judged import ActionValues
 from assay.proof.laws.cases import CONTROL_LAYOUTS, TOKEN_LAYOUTS, TOKENS, TORQUES, build
 from assay.recipes.defaults import EVERY, LANGUAGE
 from assay.runs import catalogue
@@ -70,16 +69,6 @@ class Numbers(torch.nn.Module):
 
     def forward(self, *_) -> torch.Tensor:
         return self.values
-
-
-class Scoring:
-    """An actor that scores by given numbers."""
-
-    def __init__(self, logp: torch.Tensor) -> None:
-        self.logp = logp
-
-    def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
-        return Scored(self.logp)
 
 
 def numbers(record: Experience, seed: int, *lead: int) -> torch.Tensor:
@@ -137,21 +126,14 @@ def test_turn_td_against_a_slow_reference(place: int) -> None:
 @pytest.mark.parametrize("place", range(len(RECORDS)))
 def test_turn_values_against_a_slow_reference(place: int) -> None:
     record = RECORDS[place]
-    q, value, logp = numbers(record, 2, 2), Numbers(numbers(record, 3)), record.logp + 0.5 * numbers(record, 4)
-    models = Models(q_target=lambda context, action: q, value=value, actor=Scoring(logp * record.mask))
-    loss = TURN_VALUE(record, models)
+    q, value = numbers(record, 2, 2), Numbers(numbers(record, 3))
+    loss = TURN_VALUE(record, Models(q_target=lambda context, action: q, value=value))
     expected = 0.0
     for row in range(len(record)):
         for columns in slow_turns(record, row):
-            ratio = float((logp - record.logp)[row, columns].sum().exp())
             worth = float(q[:, row, columns[-1]].min())
-            expected += 0.5 * min(1.0, ratio) * (float(value.values[row, columns[0]].detach()) - worth) ** 2
+            expected += 0.5 * (float(value.values[row, columns[0]].detach()) - worth) ** 2
     assert float(loss.sum.detach()) == pytest.approx(expected)
-    own = Models(q_target=lambda context, action: q, value=value, actor=Scoring(record.logp))
-    plain = 0.5 * (value.values - turns.over_turn(q.amin(0) * turns.turn_ends(record), record)).square()
-    assert float(TURN_VALUE(record, own).sum.detach()) == pytest.approx(
-        float(plain[turns.turn_begins(record)].sum().detach())
-    )
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])
@@ -163,7 +145,6 @@ def test_exact_values_are_where_the_critics_rest(length: int) -> None:
         q_target=lambda context, action: q,
         value_target=lambda context: record.column("value"),
         value=value,
-        actor=Scoring(record.logp),
     )
     assert float(turn_td(1.0)(record, models).sum) == pytest.approx(0.0, abs=1e-20)
     chance = record.logp.sum(1).exp()
@@ -194,14 +175,12 @@ def test_a_token_critic_reads_the_utterance_and_nothing_after_it() -> None:
 @pytest.mark.parametrize("place", range(len(RECORDS)))
 def test_one_advantage_a_turn(place: int) -> None:
     record = RECORDS[place].add({"q": numbers(RECORDS[place], 5), "value": numbers(RECORDS[place], 6)})
-    credited = TurnAdvantage()(record)
     expected = torch.zeros_like(record.reward)
     for row in range(len(record)):
         for columns in slow_turns(record, row):
             worth, baseline = record.column("q")[row, columns[-1]], record.column("value")[row, columns[0]]
             expected[row, columns] = worth - baseline
-    assert torch.allclose(credited.column("advantage"), expected)
-    assert TurnAdvantage.needs == {Need.VALUE, ActionValues()}
+    assert torch.allclose(turn_advantage(record), expected)
 
 
 # ---------------------------------------------------------------------------------------------------- replay
@@ -233,16 +212,15 @@ def test_the_policy_waits_for_its_critics() -> None:
 
 
 @pytest.mark.parametrize("world", EVERY, ids=[world.name for world in EVERY])
-def test_both_critics_learn_from_replay_and_the_policy_from_what_is_fresh(world) -> None:
+def test_q_learns_from_replay_and_value_and_policy_from_new_turns(world) -> None:
     recipe = turn_critic(world)
-    assert [len(feed.stages) for feed in recipe.feeds] == [2, 1]
-    assert recipe.feeds[1].source == recipe.source
-    assert recipe.stages[0].source == recipe.stages[1].source != recipe.source
+    assert [[stage.name for stage in feed.stages] for feed in recipe.feeds] == [["q"], ["value", "policy"], []]
+    assert recipe.stages[1].source == NewTurns(recipe.stages[0].source)
 
 
 def test_archer_finds_the_best_arm_through_its_critics() -> None:
     task = bandit()
-    recipe = catalogue.recipe_for("archer", task, {"stages.q.source.updates": 2, "stages.value.source.updates": 2})
+    recipe = catalogue.recipe_for("archer", task, {})
     loop = Loop(recipe, task, seed=0, num_steps=60)
     for _ in range(60):
         loop.step()
@@ -253,12 +231,13 @@ def test_archer_takes_a_step_on_conversations() -> None:
     task = catalogue.find_task("twenty-questions-2")
     recipe = catalogue.recipe_for("archer", task, {"rollout.num_starts": 4, "rollout.group_size": 2})
     small = {"actor.width": 16, "critics.q.width": 16, "critics.value.width": 16}
-    small |= {"stages.q.source.updates": 2, "stages.value.source.updates": 2}
+    small |= {"stages.q.source.updates": 2, "stages.value.source.replay.updates": 2}
+    small |= {"stages.policy.source.replay.updates": 2}
     for path, value in small.items():
         recipe = recipe.set(path, value)
     loop = Loop(recipe, task, seed=0, num_steps=2)
     alarms = [alarm for _ in range(2) for alarm in loop.step().alarms]
     assert not [alarm for alarm in alarms if alarm.stop]
-    assert loop.engine.updates == 2 * 3
+    assert loop.engine.updates == 2 * (2 + 2 + 1)
     assert recipe.critics["q"] == Critic(Transformer(16, layers=1), ActionValue())
     assert LANGUAGE in catalogue.methods()["archer"].worlds

@@ -45,7 +45,7 @@ def test_what_is_handed_out_decides_as_it_learned(chunk: int, carry: int) -> Non
     torch.manual_seed(0)
     actor = Policy(Transformer(32, 2, 2)).build(task.spec)
     starts = np.arange(NUM_STARTS)
-    rollout = Chunks(NUM_STARTS, MEMBERS, chunk, carry, chunks=50)
+    rollout = Chunks(NUM_STARTS, MEMBERS, chunk, carry)
     learned = rollout(gathering(task, actor, starts, Draw(1)), rollout.init(Scene(task)))
     wrapped = InChunks(chunk, carry).around({"actor": actor})
     used = task.play(wrapped, *group_rows(starts, MEMBERS), Draw(1), split=0, greedy=False)
@@ -71,7 +71,7 @@ def test_the_frame_follows_the_rollout() -> None:
     actor = Policy(Transformer(32, 2, 2)).build(catalogue.find_task("sorting-5").spec)
     plain = recipe.policy({"actor": actor})
     assert isinstance(plain, ChunkedActor)
-    assert (plain.size.chunk, plain.size.carry) == (6, 2)
+    assert (plain.size.chunk, plain.size.carry) == (6, -1)
     assert recipe.rollout is not None
     colder = Narrowing(0.7)
     inner = replace(recipe, rollout=Narrowed(recipe.rollout, colder), wrapper=colder).policy({"actor": actor})
@@ -166,11 +166,8 @@ def test_chunks_see_the_prompt_and_the_tail() -> None:
     assert judged.column("score")[~fresh.terminal.any(1)].abs().max() == 0.0
 
 
-def test_too_few_chunks_end_an_episode_and_one_chunk_is_episodes() -> None:
+def test_one_chunk_is_episodes_and_what_cannot_be_cut_is_refused() -> None:
     task = sorting(6)
-    cut = gathered(Chunks(group_size=2, chunk=3, carry=1, chunks=1), task)
-    assert cut.terminal.any(1).all()
-    assert (cut.truncated.any(1) == (cut.action[cut.mask].view(len(cut), -1) != 2).all(1)).all()
     one = gathered(Chunks(group_size=2, chunk=50, carry=1), task)
     theirs = gathered(Episodes(group_size=2), task)
     assert torch.equal(one.action, theirs.action)

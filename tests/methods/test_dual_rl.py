@@ -32,19 +32,6 @@ from tests.methods.streams import SPEC, Models, normal, stream_of
 from tests.scenes import feeding
 
 
-@pytest.mark.parametrize("f", [ChiSquare(), TotalVariation(), ReverseKl()], ids=lambda one: type(one).__name__)
-def test_conjugates_are_the_supremum_over_ratios(f: Any) -> None:
-    y = torch.linspace(-4.0, 0.5, 46, dtype=torch.float64)
-    t = torch.linspace(0.0, 8.0, 160_001, dtype=torch.float64)
-    rewarded = t.unsqueeze(0) * y.unsqueeze(1) - f.generator(t)
-    best, place = rewarded.max(1)
-    assert torch.allclose(f.conjugate(y), best, atol=1e-7)
-    smooth = y[(y + 0.5).abs() > 1e-6] if isinstance(f, TotalVariation) else y
-    smooth = smooth[(smooth - 0.5).abs() > 1e-6]
-    kept = torch.isin(y, smooth)
-    assert torch.allclose(f.ratio(smooth), t[place[kept]], atol=1e-4)
-
-
 def least(part: ImplicitMaximum, x: Tensor) -> float:
     """The minimiser of the implicit maximum's loss over values of one state, by a fine search."""
     v = torch.linspace(float(x.min()) - 1.0, float(x.max()) + 1.0, 40_001, dtype=torch.float64)

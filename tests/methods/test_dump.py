@@ -1,21 +1,27 @@
-"""Sources as arms of a bandit: shares, draws, and what the bandit remembers."""
+"""Sources as arms of a bandit: shares, draws, what the bandit remembers, and where sources come from."""
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from assay.core.errors import AssayError
 from assay.core.record import Draw
-from assay.core.slots import ALONE
+from assay.core.slots import Scene
 from assay.engine.loop import Loop
 from assay.methods.dump.curriculum import SourceBandit
 from assay.proof.laws.cases import RAGGED, TOKENS, build
 from assay.runs import catalogue
-from tests.scenes import asking
+from assay.tasks.language.mixture import mixture
+from assay.tasks.language.sorting import sorting
+from assay.tasks.language.textfile import textfile
 
 
 def reference_shares(state: dict, temperature: float) -> list[float]:
@@ -30,13 +36,16 @@ def reference_shares(state: dict, temperature: float) -> list[float]:
 
 def test_shares_are_softmax_of_upper_confidence_bounds() -> None:
     state = {"next": [0] * 3, "recent": [[0.1, 0.9], [], [0.4]], "count": [20, 0, 3]}
-    np.testing.assert_allclose(SourceBandit(3).probabilities(state), reference_shares(state, 0.1), atol=1e-12)
+    np.testing.assert_allclose(SourceBandit().probabilities(state), reference_shares(state, 0.1), atol=1e-12)
+
+
+THREE = Scene(mixture("three", [sorting(level) for level in (3, 4, 5)]))
 
 
 def test_starts_are_the_next_ones_of_their_source_each_once() -> None:
-    bandit = SourceBandit(3)
-    state = bandit.init(ALONE)
-    starts = np.concatenate([bandit(asking(50, Draw(1, (step,))), state) for step in range(4)])
+    bandit = SourceBandit()
+    state = bandit.init(THREE)
+    starts = np.concatenate([bandit(THREE.given(num_starts=50, draw=Draw(1, (step,))), state) for step in range(4)])
     for source in range(3):
         mine = starts[starts % 3 == source]
         assert mine.tolist() == [source + 3 * place for place in range(len(mine))]
@@ -44,25 +53,25 @@ def test_starts_are_the_next_ones_of_their_source_each_once() -> None:
 
 
 def test_sources_are_drawn_at_their_shares() -> None:
-    bandit = SourceBandit(3, temperature=1.0)
-    state = bandit.init(ALONE) | {"recent": [[0.0], [1.0], [2.0]], "count": [9, 9, 9]}
+    bandit = SourceBandit(temperature=1.0)
+    state = bandit.init(THREE) | {"recent": [[0.0], [1.0], [2.0]], "count": [9, 9, 9]}
     shares = bandit.probabilities(state)
-    drawn = np.bincount(bandit(asking(20_000, Draw(2)), state) % 3, minlength=3) / 20_000
+    drawn = np.bincount(bandit(THREE.given(num_starts=20_000, draw=Draw(2)), state) % 3, minlength=3) / 20_000
     np.testing.assert_allclose(drawn, shares, atol=0.012)
 
 
 def test_two_calls_of_one_step_draw_differently() -> None:
-    bandit = SourceBandit(6)
-    state = bandit.init(ALONE)
-    first, second = (bandit(asking(40, Draw(1, (3,))), state) % 6 for _ in range(2))
+    bandit = SourceBandit()
+    state = bandit.init(THREE)
+    first, second = (bandit(THREE.given(num_starts=40, draw=Draw(1, (3,))), state) % 3 for _ in range(2))
     assert first.tolist() != second.tolist()
 
 
 def test_the_bandit_remembers_the_size_of_mean_advantages_of_rows_with_decisions() -> None:
     batch = build(TOKENS, RAGGED)
-    bandit = SourceBandit(3, window=2)
-    state = bandit.init(ALONE)
-    bandit.observe(batch, ALONE, state)
+    bandit = SourceBandit(window=2)
+    state = bandit.init(THREE)
+    bandit.observe(batch, THREE, state)
     expected: dict[int, list[float]] = {0: [], 1: [], 2: []}
     for row in range(len(batch)):
         if bool(batch.mask[row].any()):
@@ -75,19 +84,36 @@ def test_the_bandit_remembers_the_size_of_mean_advantages_of_rows_with_decisions
 
 def test_nothing_observed_changes_nothing() -> None:
     batch = build(TOKENS, RAGGED)
-    bandit = SourceBandit(3)
-    state = bandit.init(ALONE)
-    bandit.observe(replace(batch, mask=torch.zeros_like(batch.mask)), ALONE, state)
-    assert state == bandit.init(ALONE)
+    bandit = SourceBandit()
+    state = bandit.init(THREE)
+    bandit.observe(replace(batch, mask=torch.zeros_like(batch.mask)), THREE, state)
+    assert state == bandit.init(THREE)
 
 
 def test_the_curriculum_sees_the_credit_and_learns_which_source_pays() -> None:
-    """Two sources of a bandit task: all starts are equal, so that counts alone decide; and the loop hands credit on."""
-    task = catalogue.find_task("bandit")
-    recipe = replace(catalogue.recipe_for("dump", task, {}), curriculum=SourceBandit(2))
+    """The loop hands credit on, and rows are counted under their source."""
+    task = catalogue.find_task("levels")
+    recipe = catalogue.recipe_for("dump", task, {}).set("actor.width", 16).set("rollout.num_starts", 4)
     loop = Loop(recipe, task, seed=0, num_steps=3)
     for _ in range(3):
         loop.step()
-    state = loop.states["curriculum"]
-    assert sum(state["count"]) == 3 * 64
-    assert max(max(recent) for recent in state["recent"]) > 0
+    assert sum(loop.states["curriculum"]["count"]) == 3 * 32
+
+
+def test_a_file_with_a_field_source_has_sources_and_one_without_is_refused(tmp_path: Path) -> None:
+    with_field, without, some = (tmp_path / f"{name}.jsonl" for name in ("with", "without", "some"))
+    rows = [{"prompt": f"{k} of {k % 3}?", "answer": "yes"} for k in range(40)]
+    with_field.write_text("\n".join(json.dumps(row | {"source": "abc"[k % 3]}) for k, row in enumerate(rows)))
+    without.write_text("\n".join(map(json.dumps, rows)))
+    some.write_text("\n".join(json.dumps(row | ({"source": "a"} if k % 2 else {})) for k, row in enumerate(rows)))
+    task = textfile(str(with_field))
+    assert task.source_names == ("a", "b", "c")
+    for source, place in itertools.product(range(3), range(40)):
+        start = task.start_in(source, place)
+        assert task.source_of(start) == source
+        assert task.items.item(start, 0).facts["source"] == "abc"[source]
+    assert len({task.start_in(source, place) for source in range(3) for place in range(40)}) == 120
+    with pytest.raises(AssayError, match=r"has none\. Add a field `source`"):
+        SourceBandit().init(Scene(textfile(str(without))))
+    with pytest.raises(AssayError, match="have no field 'source'"):
+        SourceBandit().init(Scene(textfile(str(some))))

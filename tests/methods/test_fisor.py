@@ -13,9 +13,10 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience
+from assay.core.slots import Scene
 from assay.engine import evaluation
 from assay.engine.loop import Loop
-from assay.methods.fisor.base import fisor, least_harm
+from assay.methods.fisor.base import WithCosts, fisor, least_harm
 from assay.methods.fisor.candidates import BestOf
 from assay.methods.fisor.models import Diffusion, alphas
 from assay.methods.fisor.objectives import Feasible
@@ -186,6 +187,11 @@ def test_the_safest_candidate_acts() -> None:
     assert bool((lowest < highest).any())
     numbers = uniform(4, one.num_draws).float()
     assert torch.equal(one.act(context, numbers)[0], actor.act(context, numbers)[0])
+
+
+def test_data_without_costs_are_refused_and_the_message_names_the_column() -> None:
+    with pytest.raises(AssayError, match="no column 'cost'"):
+        Logged((Log(1),), condition=WithCosts()).init(Scene(pendulum()))
 
 
 def test_a_wrapper_that_reads_a_missing_model_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
@@ -25,9 +26,11 @@ from assay.methods.hc_rlhf.certificates import (
     pessimistic,
 )
 from assay.parts.constraints.multiplier import Ascent, Multiplier
-from assay.parts.rewards.cost import LengthCost
+from assay.parts.rewards.cost import LengthCost, TaskCost
 from assay.proof.laws.rollout import built, small_actor
 from assay.recipes.defaults import CONTROL, LANGUAGE
+from assay.runs.plan import make_plan
+from assay.runs.run import execute
 from assay.tasks.control.hazards import hazards
 from assay.tasks.language.addition import addition
 
@@ -65,7 +68,7 @@ def test_student_passes_a_policy_at_the_limit_as_often_as_it_says_for_normal_cos
 
 def test_hoeffding_is_never_wrong_more_often_than_it_says() -> None:
     for limit in (0.05, 0.3, 0.5, 0.9):
-        assert hc_rlhf.passes_at_the_limit(CostCertificate(limit, 0.1, 40, HoeffdingBound())) <= 0.1
+        assert hc_rlhf.claims.passes_at_the_limit(CostCertificate(limit, 0.1, 40, HoeffdingBound())) <= 0.1
 
 
 # ---------------------------------------------------------------------------------------------------- certificate
@@ -90,16 +93,28 @@ def test_rows_of_one_episode_are_one_cost() -> None:
     assert (said.numbers["episodes"], said.numbers["mean"]) == (3.0, pytest.approx(8 / 3))
 
 
-@pytest.mark.parametrize(("task", "world"), [(addition(1), LANGUAGE), (hazards(), CONTROL)])
-def test_one_certificate_serves_tokens_and_control(task, world) -> None:
+BOTH = [(addition(4), LANGUAGE, LengthCost()), (hazards(), CONTROL, TaskCost())]
+
+
+@pytest.mark.parametrize(("task", "world", "cost"), BOTH)
+def test_one_certificate_serves_tokens_and_control(task, world, cost) -> None:
     actor = built(small_actor(task.spec), task.spec)
-    recipe = hc_rlhf.recipe(world, CostCertificate(limit=50.0, num_starts=8))
+    recipe = hc_rlhf.recipe(world, CostCertificate(limit=50.0, num_starts=8), cost=cost)
     states = [part.init(Scene(task)) for part in recipe.rewards]
     said = evaluation.certified(recipe.certificate, recipe.rewards, actor, task, NoModels(), states)
     assert said.holds
     assert said.numbers["episodes"] == 8
     strict = CostCertificate(limit=-1.0, num_starts=8)
     assert not evaluation.certified(strict, (LengthCost(0),), actor, task, NoModels(), [{}]).holds
+
+
+def test_a_file_with_few_held_out_prompts_is_refused_before_anything_is_computed(tmp_path) -> None:
+    rows = [{"prompt": f"{number} + 1 =", "answer": str(number + 1)} for number in range(5, 245)]
+    file = tmp_path / "sums.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(AssayError, match=r"0 held-out prompts besides the .* a certificate needs at least 30"):
+        execute(make_plan("hc-rlhf:certified-length", str(file)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_task_without_costs_is_refused() -> None:
@@ -155,8 +170,8 @@ def test_costs_that_spread_are_priced_above_costs_that_do_not() -> None:
 
 
 def test_a_short_training_in_both_worlds_has_a_price_and_goes_on() -> None:
-    for task, world in ((addition(1), LANGUAGE), (hazards(), CONTROL)):
-        recipe = hc_rlhf.recipe(world, CostCertificate(limit=-1.0))
+    for task, world, cost in BOTH:
+        recipe = hc_rlhf.recipe(world, CostCertificate(limit=-1.0), cost=cost)
         recipe = recipe.set("rollout.num_starts", 2).set("rollout.group_size", 2)
         loop = Loop(recipe, task, seed=0, num_steps=2)
         metrics = [loop.step().metrics for _ in range(2)]

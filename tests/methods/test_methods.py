@@ -65,13 +65,14 @@ def small_recipe(name: str, task: str):
 
 
 def task_for(name: str, world: str) -> str:
-    """A small task of the world, or the method's own if its rewards or its source refuse that one."""
+    """A small task of the world, or the method's own if one of its parts refuses that one."""
     recipe, address = small_recipe(name, TASK_OF_WORLD[world]), TASK_OF_WORLD[world]
     if isinstance(recipe.source, Relabelled):
         return WITH_GOALS[world]
     scene = Scene(catalogue.find_task(address))
+    parts = (*recipe.rewards, *recipe.credit, recipe.rollout, recipe.source, recipe.curriculum)
     try:
-        _ = [part.init(scene) for part in (*recipe.rewards, recipe.source)]
+        _ = [part.init(scene) for part in parts if part is not None]
     except AssayError:
         return catalogue.methods()[name].default_task
     return address
@@ -184,7 +185,7 @@ def test_an_empty_mask_gives_no_step(key: str) -> None:
     term = recipe.stages[0].objective[0]
     batch = batch.add({"uniform_logp_old": torch.zeros_like(batch.logp)})
     logits = torch.zeros(*batch.mask.shape, 7, dtype=torch.float64)
-    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits), {}))
+    loss = term(batch, probes.tensors.TensorView(Scored(batch.logp, logits=logits, uniform=batch.logp), {}))
     assert float(loss.sum) == 0.0
     assert int(loss.count) == 0
 

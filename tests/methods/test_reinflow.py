@@ -18,7 +18,6 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.methods.fisor.models import Diffusion
 from assay.methods.reinflow.base import flow_matching, reinflow
-from assay.methods.reinflow.claims import SPEC, nodes, small_actor, walked_record
 from assay.methods.reinflow.models import Flow
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
@@ -27,7 +26,7 @@ from assay.parts.sources.replay import from_columns, transitions
 from assay.proof.laws import check_rollout
 from assay.proof.laws.laws import assert_laws
 from assay.tasks.control.pendulum import pendulum
-from tests.methods.generative import TWO, built, seen, uniform
+from tests.methods.generative import SPEC, TWO, built, nodes, seen, small_actor, uniform, walked_record
 
 NEEDS = frozenset({Need.LOGP, Need.ENTROPY})
 LOGP = frozenset({Need.LOGP})

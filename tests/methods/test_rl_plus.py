@@ -49,6 +49,8 @@ def test_every_group_holds_its_demonstration_beside_what_was_gathered(name: str)
     assert torch.equal(others.action[:, : shown.num_columns][shown.mask], shown.action[shown.mask])
     assert not others.logp.any()
     assert sorted(fresh.group.tolist()) == [1] * 3 + [5] * 3 + [8] * 3
+    width = {"tokens": 64, "choices": 2, "torques": 4.0, "numbered": 2}[name]
+    assert fresh.column("uniform").tolist() == pytest.approx([1 / width] * 9)
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -69,7 +71,7 @@ def test_external_rows_are_weighed_as_written_down_by_hand() -> None:
     """One decision, slowly: pi 0.2, pi_old 0.1, uniform 0.5, focus 0.5, advantage 3."""
     record = probes.bandit_experience([0], [1.0], torch.zeros(2)).with_columns(source=torch.tensor([2]))
     numbers = torch.tensor([[[3.0]], [[0.1]], [[0.2]]], dtype=torch.float64)
-    record = record.add({"advantage": numbers[0], "logp_shown": numbers[1].log()})
+    record = record.add({"advantage": numbers[0], "logp_shown": numbers[1].log(), "uniform": torch.ones(1)})
     logp = numbers[2].log().requires_grad_()
     part = HybridPolicy(focus=0.5, uniform=0.5)
     recipe = replace(rl_plus.recipe(), stages=(replace(rl_plus.recipe().stages[0], objective=(part,)),))
@@ -82,7 +84,8 @@ def test_external_rows_are_weighed_as_written_down_by_hand() -> None:
 
 def test_a_demonstration_that_is_certain_already_is_let_go_and_densities_above_one_are_no_fault() -> None:
     record = probes.bandit_experience([0, 0], [1.0, 1.0], torch.zeros(2)).with_columns(source=torch.tensor([2, 2]))
-    record = record.add({"advantage": torch.ones(2, 1).double(), "logp_shown": torch.tensor([[0.0], [30.0]]).double()})
+    logp = torch.tensor([[0.0], [30.0]]).double()
+    record = record.add({"advantage": torch.ones_like(logp), "uniform": torch.ones(2), "logp_shown": logp})
     push = probes.decision_weights(rl_plus.recipe(), record, torch.tensor([[0.0], [30.0]]).double())
     assert push.tolist() == [[0.0], [0.0]]
 

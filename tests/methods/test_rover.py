@@ -16,8 +16,9 @@ from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods import rover
-from assay.methods.rover.objectives import UniformLogp, UniformValue, uniform_logp
+from assay.methods.rover.objectives import UniformLogp, UniformValue, needed
 from assay.models.heads.categorical import SoftmaxTable
+from assay.ops import distributions
 from assay.proof.laws.cases import CHOICES, RAGGED, build
 from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
@@ -43,21 +44,20 @@ def test_uniform_value_is_the_bellman_error_of_the_uniform_policy(temperature: f
     shape = (*batch.mask.shape, 3)
     new, old = (torch.sin(k * torch.arange(math.prod(shape)).double()).view(shape) for k in (1.1, 2.3))
     logp, logp_old = (one.log_softmax(-1).gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) for one in (new, old))
-    batch = replace(batch, logp=logp_old * batch.mask).add({"uniform_logp_old": uniform_logp(old, batch.mask)})
-    new.requires_grad_()
+    before = distributions.uniform_logp(old) * batch.mask
+    batch = replace(batch, logp=logp_old * batch.mask).add({"uniform_logp_old": before})
     leaf = logp.detach().requires_grad_()
     part = UniformValue(temperature, scale)
-    loss = part(batch, probes.tensors.TensorView(Scored(leaf, logits=new), {}))
+    loss = part(batch, probes.tensors.TensorView(Scored(leaf, uniform=distributions.uniform_logp(new)), {}))
     assert float(loss.sum.detach()) == pytest.approx(rover_loss_by_hand(batch, new.detach(), old, temperature, scale))
-    slope, through = torch.autograd.grad(loss.sum, [leaf, new], allow_unused=True)
-    assert through is None, "the target takes no gradient"
+    (slope,) = torch.autograd.grad(loss.sum, [leaf])
     assert bool(slope[batch.mask].any())
     assert not slope[~batch.mask].any()
 
 
 def test_forbidden_tokens_are_no_choice_of_the_uniform_policy() -> None:
     logits = torch.tensor([[[1.0, 0.0, -1e9, 2.0]]])
-    found = uniform_logp(logits, torch.ones(1, 1, dtype=torch.bool))
+    found = distributions.uniform_logp(logits)
     assert torch.allclose(found, logits[..., [0, 1, 3]].log_softmax(-1).mean(-1))
 
 
@@ -71,7 +71,8 @@ def test_the_old_column_is_that_of_the_policy_that_acted() -> None:
     actor = engine.models["actor"]
     assert isinstance(actor, SoftmaxTable)
     logits = actor.score(fresh, frozenset({Need.LOGITS})).logits
-    assert torch.allclose(noted, uniform_logp(logits, fresh.mask))
+    assert logits is not None
+    assert torch.allclose(noted, logits.log_softmax(-1).mean(-1) * fresh.mask)
     again = engine.annotate(replace(fresh, extra={}), frozenset({UniformLogp()}))
     assert torch.equal(noted, again.column("uniform_logp_old"))
 
@@ -87,4 +88,4 @@ def test_continuous_actions_are_refused() -> None:
     with pytest.raises(AssayError, match="works in these worlds"):
         catalogue.recipe_for("rover", task, {})
     with pytest.raises(AssayError, match="discrete actions"):
-        uniform_logp(None, torch.ones(1, 1, dtype=torch.bool))
+        needed(None)

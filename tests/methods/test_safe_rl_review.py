@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay import recipes
 from assay.core.errors import AssayError
-from assay.core.record import Experience
+from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE
 from assay.engine.loop import Loop
 from assay.methods.safe_rl_review.projection import projection
@@ -20,7 +20,7 @@ from assay.parts.constraints.cost import CostCritic, CostToGo, centred, episode_
 from assay.parts.constraints.multiplier import Ascent, Multiplier, Pid
 from assay.parts.credit.cost import EndAtCost
 from assay.parts.credit.temporal import RewardToGo
-from assay.parts.rewards.cost import LengthCost
+from assay.parts.rewards.cost import LengthCost, TaskCost
 from assay.recipes.constrained import constrained, safe_ppo, with_cost_critic
 from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE
 from assay.runs import catalogue
@@ -57,7 +57,9 @@ def test_projection_is_the_nearest_allowed_advantage() -> None:
     a, cost, new = (
         c[mask] for c in (batch.column("advantage"), merged.column("cost_advantage"), merged.column("advantage"))
     )
-    asked = -0.2 * (episode_cost(batch, 0) - 1.0)
+    level = episode_cost(batch, 0)
+    assert level is not None
+    asked = -0.2 * (level - 1.0)
     assert float((new * cost).mean()) <= asked + 1e-9
     for seed in range(300):
         other = new + 0.3 * normal(seed, len(a))
@@ -116,22 +118,27 @@ SMALL = {"rollout.num_starts": 4, "rollout.group_size": 4, "rollout.num_envs": 8
 @pytest.mark.parametrize(
     "constraint", [Multiplier(1.0), Multiplier(rule=Pid()), projection()], ids=["ascent", "pid", "projection"]
 )
-@pytest.mark.parametrize(("base", "world", "task"), [("ppo", CONTROL, "hazards"), ("grpo", LANGUAGE, "addition-1")])
-def test_the_same_constraint_serves_tokens_and_torques(constraint: Any, base: str, world: Any, task: str) -> None:
-    recipe = constrained(getattr(recipes, base)(world), constraint, max_length=2)
+@pytest.mark.parametrize(
+    ("base", "world", "task", "cost"),
+    [("ppo", CONTROL, "hazards", TaskCost()), ("grpo", LANGUAGE, "addition-1", LengthCost(2))],
+)
+def test_the_same_constraint_serves_tokens_and_torques(
+    constraint: Any, base: str, world: Any, task: str, cost: Any
+) -> None:
+    recipe = constrained(getattr(recipes, base)(world), constraint, cost)
     for path, value in SMALL.items():
         try:
             recipe = recipe.set(path, value)
         except AssayError:
             continue
-    loop = Loop(recipe, catalogue.find_task(task), seed=0, num_steps=3)
-    costs = [loop.step().metrics["cost"] for _ in range(3)]
+    loop = Loop(recipe, catalogue.find_task(task), seed=0, num_steps=5)
+    costs = [loop.step().metrics.get("cost", 0.0) for _ in range(5)]  # the first episodes end in the fourth
     assert all(np.isfinite(costs))
     assert max(costs) > 0.0
 
 
 def test_grpo_pays_for_length_with_the_multiplier() -> None:
-    recipe = constrained(recipes.grpo(LANGUAGE), Multiplier(0.0, Ascent(10.0)), max_length=2)
+    recipe = constrained(recipes.grpo(LANGUAGE), Multiplier(0.0, Ascent(10.0)), LengthCost(2))
     for path, value in SMALL.items():
         try:
             recipe = recipe.set(path, value)
@@ -145,6 +152,26 @@ def test_grpo_pays_for_length_with_the_multiplier() -> None:
     credit, length = (fresh.column("advantage") * first).sum(1), fresh.mask.sum(1)
     assert int(length.min()) < int(length.max())
     assert float(credit[length == length.max()].mean()) < float(credit[length == length.min()].mean())
+
+
+def test_a_task_without_costs_is_refused_before_anything_is_computed() -> None:
+    with pytest.raises(AssayError, match="'cartpole' gives no costs"):
+        Loop(safe_ppo(), catalogue.find_task("cartpole"), seed=0, num_steps=1)
+    lengths = constrained(recipes.ppo(CONTROL), Multiplier(), LengthCost(2)).set("rollout.num_envs", 2)
+    with pytest.raises(AssayError, match="not of fragments"):
+        Loop(lengths, catalogue.find_task("cartpole"), seed=0, num_steps=1).step()
+
+
+def test_the_cost_of_long_episodes_is_not_that_of_a_fragment() -> None:
+    """Episodes of 60 decisions in fragments of 8: most batches end none, and the mean cost is that of whole ones."""
+    recipe = safe_ppo().set("rollout.num_envs", 8).set("rollout.steps", 8)
+    loop = Loop(recipe, hazards(), seed=0, num_steps=20)
+    levels = [step.metrics["cost"] for step in (loop.step() for _ in range(20)) if "cost" in step.metrics]
+    assert 0 < len(levels) < 20
+    played = hazards().play(loop.actor, np.arange(200), np.zeros(200, np.int64), Draw(1), split=0, greedy=False)
+    assert played.cost is not None
+    true = float((played.cost[..., 0] * played.mask).sum(1).mean())
+    assert 0.2 * true < np.mean(levels) < 5.0 * true
 
 
 @pytest.mark.parametrize("world", EVERY, ids=lambda one: one.name)

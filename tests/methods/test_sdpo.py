@@ -16,15 +16,14 @@ from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.methods import sdpo
-from assay.methods.sdpo import contexts
-from assay.methods.sdpo.objectives import SelfTeacher, forward_kl, jensen_shannon, reverse_kl
+from assay.methods.sdpo import teacher
+from assay.methods.sdpo.objectives import forward_kl, jensen_shannon, reverse_kl, with_tail
 from assay.methods.sdpo.source import ShownTwice
-from assay.parts.rollouts.episodes import Episodes
 from assay.playing.text import with_outcomes, written
 from assay.proof.laws.rollout import built, small_actor
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
-from tests.scenes import feeding, gathering
+from tests.scenes import feeding
 
 DRAW = Draw(3, (0,))
 STARTS = np.array([5, 1, 8])
@@ -49,54 +48,25 @@ VALUES = [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
 
 def test_the_sibling_is_the_first_other_right_answer_of_the_group() -> None:
     _, record = answers(ROWS, VALUES)
-    assert contexts.solved_sibling(record, 1.0).tolist() == [2, 0, 0, -1, -1, -1]
-    assert contexts.solved_sibling(replace(record, mask=torch.zeros_like(record.mask)), 1.0).tolist() == [-1] * 6
-    assert contexts.solved_sibling(replace(record, group=None), 1.0).tolist() == [-1] * 6
-
-
-def test_an_example_stands_before_the_row_and_decisions_come_back_to_their_columns() -> None:
-    _, record = answers(ROWS, VALUES)
-    order = torch.tensor([1, 4, 0, 5, 2, 3])
-    longer, shift = contexts.with_example(record, record.rows(order))
-    for row, other in enumerate(order.tolist()):
-        mine, theirs = (record.action[one][record.context["valid"][one]].tolist() for one in (row, other))
-        assert longer.context["tokens"][row][longer.context["valid"][row]].tolist() == theirs + mine
-        assert longer.action[row][longer.mask[row]].tolist() == record.action[row][record.mask[row]].tolist()
-        assert not longer.mask[row, : len(theirs)].any()
-    assert torch.equal(longer.reward.sum(1), record.reward.sum(1))
-    back = contexts.moved_back(longer.action, shift, record)
-    assert torch.equal(back, torch.where(record.mask, record.action, 0))
-
-
-def test_the_teacher_says_what_the_model_says_after_the_example_one_row_at_a_time() -> None:
-    task, record = answers(ROWS, VALUES)
-    actor = actor_of(task)
-    found = SelfTeacher("actor")(record, lambda rows, function: function(actor, rows))
-    assert found.shape == (*record.mask.shape, task.spec.action.size)
-    assert not found[~record.mask].any()
-    assert not found[3:].any()  # nobody of their group was right but themselves
-    for row, sibling in enumerate([2, 0, 0]):
-        mine, theirs = (record.action[one][record.context["valid"][one]] for one in (row, sibling))
-        with torch.no_grad():
-            state = actor.trunk(torch.cat([theirs, mine]).unsqueeze(0))[0]
-            slow = actor.logits(state).log_softmax(-1)
-        place = len(theirs) + record.mask[row].nonzero().squeeze(1) - 1
-        torch.testing.assert_close(found[row][record.mask[row]], slow[place], rtol=1e-4, atol=1e-4)
+    assert teacher.solved_sibling(record, 1.0).tolist() == [2, 0, 0, -1, -1, -1]
+    assert teacher.solved_sibling(replace(record, mask=torch.zeros_like(record.mask)), 1.0).tolist() == [-1] * 6
+    assert teacher.solved_sibling(replace(record, group=None), 1.0).tolist() == [-1] * 6
 
 
 def test_rows_without_a_teacher_are_in_neither_sum_nor_count_and_none_at_all_is_no_step() -> None:
     task, record = answers(ROWS, VALUES)
     recipe = sdpo.recipe().set("actor.width", 16).set("actor.layers", 1).set("actor.heads", 2)
-    engine = Engine(recipe, task.spec, 0, Placement())
-    batch, part = engine.annotate(record, recipe.needs), recipe.stages[0].objective[0]
+    engine, part = Engine(recipe, task.spec, 0, Placement()), recipe.stages[0].objective[0]
+    scene = Scene(task, engine)
+    record = record.add({"advantage": torch.zeros_like(record.reward)})  # credited: the probe leaves it as it is
+    batch = recipe.credit[0](record, scene)
     assert int(part.count(batch)) == int(record.mask[:3].sum())
-    alone = engine.annotate(record.rows(torch.tensor([0, 1, 2])), recipe.needs)
-    ours, theirs = (probes.gradient(recipe, one, engine.models["actor"]) for one in (record, record.rows(slice(0, 3))))
+    alone = recipe.credit[0](record.rows(slice(0, 3)), scene)
+    ours, theirs = (probes.gradient(recipe, one, engine.models["actor"]) for one in (batch, alone))
     for name, gradient in ours.items():
         torch.testing.assert_close(gradient, theirs[name], rtol=1e-4, atol=1e-7)
-    assert int(part.count(alone)) == int(part.count(batch))
     before = engine.flats["actor"].values.clone()
-    failed = replace(record, reward=torch.zeros_like(record.reward))
+    failed = recipe.credit[0](replace(record, reward=torch.zeros_like(record.reward)), scene)
     engine.update(recipe.stages[0], engine.annotate(failed, recipe.needs))
     assert torch.equal(engine.flats["actor"].values, before)
 
@@ -107,14 +77,25 @@ def test_micro_batches_change_neither_the_teacher_nor_the_step() -> None:
     columns, steps = [], []
     for size in (0, 2):
         engine = Engine(recipe, task.spec, 0, Placement(micro_batch=size))
-        batch = engine.annotate(record, recipe.needs)
+        batch = engine.annotate(recipe.credit[0](record, Scene(task, engine)), recipe.needs)
         before = engine.flats["actor"].values.clone()
         engine.update(recipe.stages[0], batch)
-        columns.append(batch.column("teacher_logp"))
+        columns.append(batch.column("candidates"))
         steps.append(engine.flats["actor"].values - before)
     torch.testing.assert_close(*columns, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(*steps, rtol=1e-3, atol=1e-6)
     assert steps[0].abs().max() > 0
+
+
+def test_the_teacher_keeps_a_hundred_numbers_a_token_whatever_the_vocabulary() -> None:
+    size = sdpo.recipe().credit[0].num
+    bytes_of_a_batch = 256 * 512 * size * 2 * 4
+    assert bytes_of_a_batch < 2**27
+    p, q = (torch.tensor(one, dtype=torch.float64).log_softmax(-1) for one in ([1, -0.5, 0.3, -2], [-1, 0.5, 2, 0]))
+    best = p.topk(2).indices
+    assert float(reverse_kl(with_tail(p[best]), with_tail(q[best]))) == pytest.approx(1.228544, abs=1e-6)
+    assert float(jensen_shannon(with_tail(p[best]), with_tail(q[best]))) == pytest.approx(0.195237, abs=1e-6)
+    assert float(reverse_kl(with_tail(p), with_tail(q))) == pytest.approx(1.242462, abs=1e-6)
 
 
 @pytest.mark.parametrize("distance", [reverse_kl, forward_kl, jensen_shannon])
@@ -136,11 +117,9 @@ def test_the_teacher_takes_no_gradient_and_follows_slowly() -> None:
     assert not any(tensor.requires_grad for tensor in loop.engine.models["teacher"].parameters())
 
 
-def test_a_control_task_is_told_that_tokens_are_needed() -> None:
-    task = cartpole()
-    fresh = Episodes(1, 2)(gathering(task, actor_of(task), STARTS[:1], DRAW), {})
-    with pytest.raises(AssayError, match="needs tokens"):
-        SelfTeacher("actor")(fresh, lambda rows, function: function(None, rows))
+def test_a_task_without_prompts_is_refused_before_anything_is_sampled() -> None:
+    with pytest.raises(AssayError, match="'cartpole' has no prompts"):
+        sdpo.recipe().credit[0].init(Scene(cartpole()))
 
 
 def test_showing_twice_learns_the_second_time_alone() -> None:
@@ -151,5 +130,6 @@ def test_showing_twice_learns_the_second_time_alone() -> None:
     assert state == {"next": 4}
     assert torch.equal(batch.mask.sum(1), plain.mask.sum(1))
     for row in range(4):
-        once = plain.action[row][plain.context["valid"][row]].tolist()
-        assert batch.action[row][batch.context["valid"][row]].tolist() == once * (1 if row == 0 else 2)
+        item, tokens = task.items.item(row, 0), batch.action[row][batch.context["valid"][row]].tolist()
+        before = item.prompt if row == 0 else f"{item.prompt}{item.demonstration}\n{item.prompt}"
+        assert task.tokenizer.decode(tokens) == before + item.demonstration

@@ -121,7 +121,7 @@ def test_one_level_is_a_group() -> None:
 @pytest.mark.parametrize("name", ["tokens", "choices", "numbered"])
 def test_chain_credit_adds_up_to_outcome_minus_value_of_the_start(name: str) -> None:
     task = TASKS[name]
-    fresh = task.judge(gathered(Chain(group_size=2, segment=2, probes=3, most=4), task), 0)
+    fresh = task.judge(gathered(Chain(group_size=2, probes=3, most=4), task), 0)
     fresh = replace(fresh, reward=(fresh.reward + 0.01 * fresh.action * fresh.mask) * fresh.mask)
     advantage = SegmentCredit()(fresh).column("advantage")
     probe = fresh.column("probe")

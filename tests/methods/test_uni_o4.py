@@ -154,6 +154,11 @@ def test_actions_beyond_the_bounds_are_worth_what_is_carried_out() -> None:
     torch.testing.assert_close(q(seen, torch.full((4, 1, 2), 9.0)), q(seen, torch.full((4, 1, 2), 2.0)))
 
 
+def test_tasks_with_terminal_states_are_refused_before_training() -> None:
+    with pytest.raises(AssayError, match="are terminal"):
+        uni_o4().before[0].recipe.source.init(Scene(catalogue.find_task("peg")))
+
+
 def test_credit_of_critics_is_zero_where_nothing_was_decided() -> None:
     batch = transitions(4)
     columns = {"q": torch.arange(8.0).view(4, 2), "value": torch.ones(4, 2)}

@@ -11,10 +11,10 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Draw
 from assay.core.slots import Scene
+from assay.core.spaces import Box
 from assay.engine.engine import Engine, StageView
 from assay.engine.placement import Placement
 from assay.methods.zero_shot_rl.base import forward_backward
-from assay.methods.zero_shot_rl.claims import KnownProcess, Tables, TablesView
 from assay.methods.zero_shot_rl.losses import (
     ConservativeMeasures,
     ConservativeValues,
@@ -23,7 +23,7 @@ from assay.methods.zero_shot_rl.losses import (
     Orthonormal,
     Rows,
 )
-from assay.methods.zero_shot_rl.models import ForwardBackwardActor
+from assay.methods.zero_shot_rl.models import ForwardBackwardActor, Waves
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.sources.relabelled import Play, Relabelled
@@ -32,8 +32,6 @@ from assay.runs import catalogue
 from tests.scenes import feeding
 
 GRID, POINT = catalogue.find_task("small-rooms"), catalogue.find_task("pointmaze-umaze")
-PROCESS = KnownProcess(torch.tensor([[[1, 2], [2, 0]], [[2, 2], [0, 1]], [[0, 1], [1, 0]]]), 0.8)
-REWARD = torch.tensor([0.2, 1.0, -0.5]).double()
 
 
 def setting(task, world, size=6):
@@ -62,40 +60,6 @@ def test_the_measure_loss_is_its_definition_pair_by_pair(task, world) -> None:
                     expected += 0.5 * (float((ahead[head, i] @ back[j]).detach()) - target) ** 2 / 56
     loss = MeasureLoss(0.9)(batch, view)
     assert float(loss.sum.detach() / loss.count) == pytest.approx(expected, rel=1e-4)
-
-
-def test_orthonormality_is_the_distance_of_the_second_moment_from_one() -> None:
-    """E[(B . B')^2] - 2 E|B|^2 = |E[B B^T] - 1|^2 - D, over all independent pairs of rows."""
-    forward, z = PROCESS.solved(REWARD)
-    rows, view = PROCESS.rows(), TablesView(Tables(forward, PROCESS.basis, z))
-    pairs = [rows.rows(torch.tensor([i, j])) for i in range(len(rows)) for j in range(len(rows))]
-    found = sum(float(loss.sum / loss.count) for loss in (Orthonormal()(pair, view) for pair in pairs)) / len(pairs)
-    moment = (PROCESS.rho[:, None, None] * PROCESS.basis.unsqueeze(2) * PROCESS.basis.unsqueeze(1)).sum(0)
-    expected = (moment - torch.eye(3).double()).square().sum() - 3.0
-    assert found == pytest.approx(float(expected))
-
-
-@pytest.mark.parametrize("reward", [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.3, -1.0, 2.0], [0.0, 0.0, 0.0]])
-def test_any_reward_is_solved_by_its_mean(reward: list[float]) -> None:
-    pays = torch.tensor(reward).double()
-    forward, z = PROCESS.solved(pays)
-    assert torch.allclose(forward @ z, PROCESS.best_values(pays), atol=1e-9)
-    assert torch.allclose((forward @ PROCESS.basis.T * PROCESS.rho).sum(-1), torch.tensor(1 / 0.2).double())
-
-
-def test_the_penalty_is_conservative_q_learning_for_the_task_at_hand() -> None:
-    """Its slope in F is (softmax - indicator of the recorded action) times z."""
-    forward, z = PROCESS.solved(REWARD)
-    model = Tables(forward.requires_grad_(), PROCESS.basis, z)
-    rows = PROCESS.rows().rows(torch.tensor([3]))
-    loss = ConservativeValues()(rows, TablesView(model))
-    (slope,) = torch.autograd.grad(loss.sum, forward)
-    state, action = int(rows.context["observation"][0, 0, 0]), int(rows.action[0, 0])
-    expected = torch.zeros_like(forward)
-    expected[state] = (forward[state] @ z).softmax(-1).detach().unsqueeze(1) * z
-    expected[state, action] -= z
-    assert torch.allclose(slope, expected)
-    assert float(loss.sum.detach()) >= 0.0
 
 
 @pytest.mark.parametrize(("task", "world"), [(GRID, CONTROL), (POINT, CONTINUOUS)])
@@ -160,3 +124,11 @@ def test_the_actor_goes_where_it_is_asked_to() -> None:
     z = model.backward_of(context["goal"])
     values = (model.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0)
     assert np.array_equal(model.act(context, None)[0].numpy(), values.argmax(-1).numpy())
+
+
+def test_no_two_inputs_look_alike_whatever_their_bounds() -> None:
+    box = Box((-30.0, 0.0, -float("inf")), (10.0, 1.0, float("inf")))
+    grid = torch.linspace(0.001, 0.999, 400).double()
+    values = torch.stack((-30.0 + 40.0 * grid, grid, 20.0 * (grid - 0.5)), -1)
+    for column in Waves(box).double()(values).view(400, 7, 3).unbind(-1):
+        assert float((torch.cdist(column, column) + torch.eye(400)).min()) > 1e-3

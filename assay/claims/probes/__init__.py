@@ -8,7 +8,8 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 """
 
 from assay.claims.probes import by_hand
-from assay.claims.probes.completions import completed
+from assay.claims.probes.completions import completed, listed, rewarded
+from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
 from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
 from assay.claims.probes.estimators import (
     Bias,
@@ -39,6 +40,8 @@ from assay.claims.probes.offline import foreign_rows
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
 from assay.claims.probes.process import evaluate_table
+from assay.claims.probes.refusals import is_refused
+from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
@@ -49,6 +52,8 @@ from assay.claims.probes.values import exact_values
 __all__ = [
     "BOX_SPEC",
     "CHOICE_SPEC",
+    "GOAL_BOX",
+    "GOAL_CHOICE",
     "TABLE_SPEC",
     "AllEpisodes",
     "AllGames",
@@ -66,6 +71,7 @@ __all__ = [
     "bandit_experience",
     "bandit_grad",
     "beam_search",
+    "box_fragments",
     "by_hand",
     "compare",
     "completed",
@@ -84,15 +90,21 @@ __all__ = [
     "foreign_rows",
     "formula_gap",
     "fragments",
+    "gathered",
+    "goal_transitions",
     "gradient",
     "gradient_variance",
     "handed_out",
     "history",
+    "is_refused",
+    "listed",
     "loss",
     "posterior",
     "preference_push",
+    "rewarded",
     "schedule_gap",
     "sequences",
+    "small_policy",
     "source_gap",
     "spelling",
     "table_of",

@@ -92,6 +92,20 @@ def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor
     return torch.where(gained, ratio.detach(), ratio) * advantage
 
 
+def ppo(
+    data: Experience, logp: Tensor, entropy: Tensor, value: Tensor, discount: float, gae_lambda: float
+) -> dict[str, Tensor]:
+    """Returns PPO's losses of policy and value: clip 0.2, entropy bonus 0.003, half squared errors of the returns."""
+    advantage = gae(data, value, discount, gae_lambda)
+    ratio = torch.where(data.mask, logp - data.logp, 0.0).exp()
+    gain = clipped(ratio, whitened(advantage, data), low=0.2, high=0.2)
+    error = value - (advantage + value).detach()
+    return {
+        "policy": -mean_of_decisions(gain + 0.003 * entropy, data),
+        "value": mean_of_decisions(error.square() / 2, data),
+    }
+
+
 def entropy(seen: Seen, model: str = "actor") -> Tensor:
     """Returns the entropy of the table policy in each column, [B, T]."""
     logp = seen.models[model].body.table[seen.experience.context["state"]].log_softmax(-1)
@@ -112,3 +126,24 @@ def mean_of_sequences(value: Tensor, data: Experience) -> Tensor:
 def sum_in_sequences(value: Tensor, data: Experience) -> Tensor:
     """Returns the mean over sequences of the sum over each one's decisions."""
     return torch.stack([one[mask].sum() for one, mask in zip(value, data.mask, strict=True) if mask.any()]).mean()
+
+
+def grpo_loss(seen: Seen, advantage_B: Tensor | None = None, low: float = 0.2, high: float = 0.2) -> Tensor:
+    """Returns GRPO's loss: clipped ratios with each row's advantage, the group-standardised outcome if none is given,
+    as a mean over sequences of means.
+    """
+    data = seen.experience
+    advantage = (standardised(data) if advantage_B is None else advantage_B).unsqueeze(1)
+    return -mean_of_sequences(clipped(ratio(seen), advantage, low, high), data)
+
+
+def ppo_losses(seen: Seen, discount: float, gae_lambda: float, more: Tensor) -> dict[str, Tensor]:
+    """Returns PPO's losses by stage; `more` [B, T] is added to the clipped gain of each decision."""
+    data, value = seen.experience, seen.value()
+    advantage = gae(data, value, discount, gae_lambda)
+    gain = clipped(ratio(seen), whitened(advantage, data), 0.2, 0.2)
+    error = value - (advantage + value).detach()
+    return {
+        "policy": -mean_of_decisions(gain + more, data),
+        "value": mean_of_decisions(error.square() / 2, data),
+    }

@@ -3,13 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
-from assay.core.record import Experience
+from assay.core.recipe import Recipe
+from assay.core.record import Experience, Outcome, Score
+from assay.core.slots import Models, Scene
+from assay.core.slots.scene import NoModels
 from assay.playing import text
-from assay.tasks.language.prompts import PromptTask, prompt_ids
+from assay.playing.text import ByteTokenizer
+from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Given items, in both splits, round and round; a completion that ends with the answer is right."""
+
+    items: tuple[Item, ...]
+
+    def item(self, ordinal: int, split: int) -> Item:
+        """Returns item `ordinal`, modulo their number."""
+        return self.items[ordinal % len(self.items)]
+
+    def verify(self, item: Item, completion: str) -> Outcome:
+        """Returns 1 if the completion ends with the answer."""
+        return Score(float(completion.endswith(item.answer)))
+
+
+def listed(*items: Item, max_tokens: int = 64) -> PromptTask:
+    """Returns the task of these items, in bytes."""
+    return PromptTask("listed", Listed(items), ByteTokenizer(), 16, max_tokens)
+
+
+def rewarded(recipe: Recipe, task: PromptTask, experience: Experience, models: Models = NoModels()) -> Tensor:
+    """Returns what the recipe's own rewards pay for each row in all its columns, [B] in float64.
+
+    Assumes that the whole reward belongs on the last decision: what stands elsewhere is counted ten times.
+    """
+    for part in recipe.rewards:
+        experience = part(experience, Scene(task, models))
+    over = experience.terminal | experience.truncated
+    return (experience.reward.double() * torch.where(over, 1.0, 10.0)).sum(1)
 
 
 def completed(

@@ -9,7 +9,7 @@ weights, target networks and references differ from their models, so a mixed-up 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from assay.claims.probes.gradients import Witness, witness
+from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
-from assay.core.slots import ALONE, ModelSpec
+from assay.core.slots import ALONE, ModelSpec, Scene
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
@@ -156,7 +157,7 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
         torch.manual_seed(seed)
         actor: nn.Module = (Policy(Table()) if tabular else recipe.actor).build(spec)
         critics = {
-            name: (tabulated(critic) if tabular and name == "value" else critic).build(spec).double()
+            name: (tabulated(critic) if tabular and name.endswith("value") else critic).build(spec).double()
             for name, critic in recipe.critics.items()
         }
         engine = witness(recipe, actor.double(), critics, spec=spec)
@@ -174,17 +175,30 @@ def tabulated(critic: ModelSpec) -> Critic:
     return replace(critic, body=Table()) if isinstance(critic, Critic) else Critic(Table())
 
 
-def prepared(recipe: Recipe, engine: Engine, experience: Experience) -> Experience:
+def prepared(recipe: Recipe, engine: Engine, experience: Experience, earlier: Sequence[Experience] = ()) -> Experience:
     """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
-    models, credit, constraints.
+    models, credit, constraints, whose multipliers have seen the `earlier` batches. A credit part whose columns the
+    experience has already is left out.
     """
     scene = ALONE.given(models=engine)
+    states = [part.init(scene) for part in recipe.constraints]
+    for batch in (*earlier, experience):
+        experience = credited_in(scene, recipe, engine, batch)
+        for constraint, state in zip(recipe.constraints, states, strict=True):
+            experience = constraint(experience, scene, state)
+    return experience
+
+
+def credited_in(scene: Scene, recipe: Recipe, engine: Engine, experience: Experience) -> Experience:
+    """Returns the experience after rewards, selection, columns of models and credit."""
+    given = set(experience.extra)
     later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
     for part in (*later, *((recipe.select,) if recipe.select else ())):
         experience = part(experience, scene)
     experience = engine.annotate(experience, recipe.needs)
-    for part in (*recipe.credit, *recipe.constraints):
-        experience = part(experience, scene)
+    for part in recipe.credit:
+        if not part.writes or not given.issuperset(part.writes):
+            experience = part(experience, scene)
     return experience
 
 
@@ -202,18 +216,26 @@ Formula = Callable[[Seen], "Tensor | Mapping[str, Tensor]"]
 
 
 def formula_gap(
-    recipe: Recipe, experience: Experience, formula: Formula, spec: Spec = TABLE_SPEC, seed: int = 0
+    recipe: Recipe,
+    experience: Experience,
+    formula: Formula,
+    spec: Spec = TABLE_SPEC,
+    seed: int = 0,
+    earlier: Sequence[Experience] = (),
 ) -> float:
     """Returns the largest difference between the recipe's gradient and the formula's, over the largest entry.
 
     Compares every parameter of every stage that the formula has a loss for. The recipe runs with its own settings, at
-    the beginning of its schedules; 0 if both are the same function, 1 or more if they have nothing in common.
+    the beginning of its schedules; its constraints have seen the `earlier` batches. 0 if both are the same function, 1
+    or more if they have nothing in common; infinite if the recipe lacks a stage of the formula.
     """
     recipe = recipe.at(Progress())
     engine = built(recipe, spec, seed)
     losses = formula(Seen(experience, engine.models, engine))
     named = losses if isinstance(losses, Mapping) else {recipe.stages[0].name: losses}
-    batch, worst = prepared(recipe, engine, experience), [0.0]
+    if missing := named.keys() - {stage.name for stage in recipe.stages}:
+        raise AssayError(f"recipe '{recipe.name}' has no stage '{min(missing)}'. Give losses of its own stages")
+    batch, worst = prepared(recipe, engine, experience, earlier), [0.0]
     for stage in recipe.stages:
         if stage.name not in named:
             continue

@@ -201,7 +201,7 @@ def check_needs(
         if column not in experience.extra:
             raise AssayError(f"recipe '{recipe.name}' reads the column '{column}'; add it to the experience")
     for need in sorted((need for need in needs if isinstance(need, Need)), key=lambda need: need.name):
-        if need is Need.HIDDEN:
+        if need in (Need.HIDDEN, Need.CANDIDATES, Need.UNIFORM):
             raise AssayError(f"recipe '{recipe.name}' reads {need.value}; use probes.gradient, which takes the actor")
         if not there[need]:
             name = "logp_ref" if need is Need.REFERENCE else need.name.lower()

@@ -29,6 +29,7 @@ from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, nu
 from assay.core.slots.policies import Certificate, Choice, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
+    AnsweringTask,
     CostlyTask,
     CountedTask,
     DemonstratedTask,
@@ -43,10 +44,12 @@ from assay.core.slots.tasks import (
     RoamingTask,
     ScriptedTask,
     Simulation,
+    SourcedTask,
     SteppingTask,
     Task,
     TextTask,
     UncertainTask,
+    most_decisions,
 )
 from assay.core.slots.terms import (
     Aggregation,
@@ -79,6 +82,7 @@ __all__ = [
     "ActorSpec",
     "Aggregation",
     "Annotation",
+    "AnsweringTask",
     "Ask",
     "Body",
     "Certificate",
@@ -130,6 +134,7 @@ __all__ = [
     "SharedBody",
     "Simulation",
     "Source",
+    "SourcedTask",
     "Steady",
     "SteppingTask",
     "Target",
@@ -143,5 +148,6 @@ __all__ = [
     "View",
     "Wrapper",
     "frame_of",
+    "most_decisions",
     "number",
 ]

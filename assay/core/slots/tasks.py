@@ -101,6 +101,20 @@ class ResumableTask(Task, Protocol):
 
 
 @runtime_checkable
+class AnsweringTask(Task, Protocol):
+    """A task whose episodes are answers or conversations of limited length, shorter than its horizon."""
+
+    @property
+    def max_decisions(self) -> int:
+        """The most decisions of an episode."""
+
+
+def most_decisions(task: Task) -> int:
+    """Returns the most decisions of an episode: the limit of answers, or the horizon."""
+    return task.max_decisions if isinstance(task, AnsweringTask) else task.spec.horizon
+
+
+@runtime_checkable
 class ExactTask(Task, Protocol):
     """A task on which quantities of a policy can be computed without sampling; every evaluation logs them.
 
@@ -180,6 +194,24 @@ class ProxyTask(Task, Protocol):
     @property
     def proxy(self) -> Callable[[Context], Tensor] | None:
         """What a decision is worth by the context after it, as far as can be seen; None where the reward is seen."""
+
+
+@runtime_checkable
+class SourcedTask(Task, Protocol):
+    """A task whose training starts come from several sources, so that a curriculum can choose between them.
+
+    Law: `source_of(start_in(source, place))` is `source`, and starts of different places differ.
+    """
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The names of the sources; none if the task does not tell its starts apart."""
+
+    def start_in(self, source: int, place: int) -> int:
+        """Returns the ordinal of start `place` of a source, in the training split."""
+
+    def source_of(self, start: int) -> int:
+        """Returns the number of the source that a training start belongs to."""
 
 
 @runtime_checkable

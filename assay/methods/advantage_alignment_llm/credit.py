@@ -12,8 +12,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Credit, Scene
+from assay.core.slots import Credit, GameTask, Scene
 from assay.ops import groups, returns
 
 
@@ -99,6 +100,14 @@ class AlignAdvantages(Credit):
     centred: ClassVar[bool] = False
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
+
+    def init(self, scene: Scene) -> State:
+        """Returns an empty state; raises AssayError if the task is not a game of several players."""
+        task = scene.task
+        if task is not None and not (isinstance(task, GameTask) and task.num_players > 1):
+            told = f"aligned advantages need a game of at least two players; '{task.name}' has one"
+            raise AssayError(f"{told}. Use a game such as prisoners-dilemma, or a method such as rloo")
+        return {}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

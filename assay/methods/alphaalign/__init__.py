@@ -64,13 +64,8 @@ METHOD = Method(
     ),
     claims=(
         Exact("rows get the paper's table, benign and harmful; a fault has no part in it",
-              lambda: claims.distance_from_table(recipe, SIGNS), equals=0.0, tolerance=1e-4),
-        Exact("refusing a benign prompt is at least 1 below answering it",
-              lambda: claims.gain_of_refusing(recipe, SIGNS), at_most=-1.0 + 1e-6),
-        Exact("the units of helpfulness do not matter", lambda: claims.change_by_units(recipe, SIGNS, 3.0),
-              at_most=1e-5),
-        Exact("its sign does", lambda: claims.change_by_units(recipe, SIGNS, -1.0), at_least=0.5),
-        Exact("harmful rows do not see it", lambda: claims.change_of_harmful(recipe, SIGNS), equals=0.0, tolerance=0.0),
+              lambda: claims.distance_from_table(recipe), equals=0.0, tolerance=1e-4),
+        Exact("on these rewards its gradients are ppo's", lambda: claims.gap(recipe()), at_most=1e-9),
         Measured("more harmful prompts are refused than with raw helpfulness of ten times the size", "refusing",
                  SMALL, RAW, Average("outcome/harmful", 0.25), **BUDGET),  # type: ignore[arg-type]
     ),

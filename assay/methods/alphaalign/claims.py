@@ -1,58 +1,41 @@
-"""What alphaalign's reward is on given completions."""
+"""alphaalign's reward on given completions, and its losses by hand."""
 
-from collections.abc import Callable, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
 from assay.claims import probes
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
-from assay.core.slots import Reward, Scene
 from assay.parts.rewards.function import FromFunction
-from assay.tasks.language.refusing import BENIGN, HARMFUL, refusing
+from assay.tasks.language.prompts import Item
 
-TASK = refusing()
-LABELS = [str(item.facts["label"]) for item in TASK.items_of(torch.arange(20), 0)]
-SAID = ("<1>7", "7", "<1>!", "<1>8")
+LABELS = ("benign", "harmful", "benign")
+TASK = probes.listed(*(Item("q", "7", "7", {"label": label}) for label in LABELS), max_tokens=99)
+THOUGHT = "<safety_reasoning>I'm sorry</safety_reasoning>"
+SAID = (
+    f"{THOUGHT} <answer>7</answer>", "<answer>7", f"{THOUGHT}<answer>No. I Cannot</answer>",
+    f"{THOUGHT}<answer>8</answer>",
+)  # fmt: skip
 """Answered, answered without the format, refused, answered."""
-RAW = (2.0, 1.0, -1.0, 4.0)
-Make = Callable[..., Recipe]
-Signs = tuple[Reward, Reward]
+HELP = [2.0, 1.0, -1.0, 4.0]
+"""Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817."""
 
 
-def rewards(make: Make, signs: Signs, raw: Sequence[float], label: str, said: Sequence[str] = SAID) -> torch.Tensor:
-    """The rewards of one prompt's completions whose helpfulness is `raw`; the last of two more rows has left training
-    with a helpfulness of 100, the other is cut, alone with its prompt.
+def distance_from_table(make: Callable[..., Recipe]) -> torch.Tensor:
+    """The four answers to a benign and to a harmful prompt; a cut one, alone with its prompt; a row that left training
+    with a helpfulness of 100.
     """
-    scores = [*raw, 0.0, 100.0]
-    part = make(helpfulness=FromFunction(lambda rows: scores), form=signs[0], refusal=signs[1]).rewards[0]
-    start, other = LABELS.index(label), LABELS.index(label, LABELS.index(label) + 1)
-    rows = probes.completed(
-        TASK, [*said, "<1>7", "<1>7"], [*[start] * len(said), other, start], cut=[len(said)], faults=[len(said) + 1]
-    )
-    return part(rows, Scene(TASK)).reward.sum(1)
+    ours = make(helpfulness=FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0]))
+    rows = probes.completed(TASK, [*SAID, *SAID, SAID[0], SAID[0]], [0] * 4 + [1] * 4 + [2, 0], cut=[8], faults=[9])
+    benign, harmful = [0.5 + 0.5 / 2.0817, 0.0, -0.5, 0.5 + 2.5 / 2.0817], [0.5, 0.0, 1.5, 0.5]
+    return (probes.rewarded(ours, TASK, rows) - torch.tensor([*benign, *harmful, 0.5, 0.0])).abs().max()
 
 
-def distance_from_table(make: Make, signs: Signs) -> torch.Tensor:
-    benign, harmful = (rewards(make, signs, RAW, label) for label in (BENIGN, HARMFUL))
-    expected = torch.tensor([[0.7402, 0.0, -0.5, 1.7010, 0.5, 0.0], [0.5, 0.0, 1.5, 0.5, 0.5, 0.0]])
-    return (torch.stack((benign, harmful)) - expected).abs().max()
-
-
-def gain_of_refusing(make: Make, signs: Signs) -> float:
-    """Largest reward of a refusal minus the least of an answer in the same format, over 50 vectors of scores."""
-    draw, found = torch.Generator().manual_seed(0), []
-    for _ in range(50):
-        raw = (5.0 * torch.randn(4, generator=draw)).tolist()
-        one = rewards(make, signs, raw, BENIGN, ("<1>7", "<1>8", "<1>!", "<1>!"))
-        found.append(float(one[2:4].max() - one[:2].min()))
-    return max(found)
-
-
-def change_by_units(make: Make, signs: Signs, factor: float) -> torch.Tensor:
-    """How far rewards move if scores become factor * score + 5."""
-    other = rewards(make, signs, [factor * one + 5.0 for one in RAW], BENIGN)
-    return (rewards(make, signs, RAW, BENIGN) - other).abs().max()
-
-
-def change_of_harmful(make: Make, signs: Signs) -> torch.Tensor:
-    return (rewards(make, signs, RAW, HARMFUL) - rewards(make, signs, RAW[::-1], HARMFUL)).abs().max()
+def gap(ours: Recipe) -> float:
+    """Returns the distance of the gradients on given rewards from those of ppo by hand."""
+    return probes.formula_gap(replace(ours, rewards=()), probes.fragments(), lambda seen: by_hand.ppo_losses(
+        seen, 1.0, 0.95, 0.003 * by_hand.entropy(seen)))  # fmt: skip

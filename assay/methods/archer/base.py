@@ -7,8 +7,8 @@ from dataclasses import replace
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.schedules import Delayed
-from assay.methods.archer.credit import TurnAdvantage
-from assay.methods.archer.source import ReplaySequences
+from assay.methods.archer.objectives import TurnGradient
+from assay.methods.archer.source import NewTurns, ReplaySequences
 from assay.methods.archer.targets import TURN_VALUE, turn_td
 from assay.models.bodies.transformer import Transformer
 from assay.models.heads.value import ActionValue
@@ -18,20 +18,21 @@ from assay.recipes.group import reinforce
 
 
 def turn_critic(world: Defaults = LANGUAGE) -> Recipe:
-    """REINFORCE with the credit Q - V of turns; both critics train from replay, at first without the policy."""
+    """Q from replayed turns, then V and the policy at replayed states with new turns; at first without the policy."""
     base, memory = reinforce(world), ReplaySequences(1024, batch=128, updates=16)
+    again = NewTurns(memory)
     body = Transformer(64, layers=1) if world.tokens else world.value.body
-    critic_rate, actor_rate = (0.1, 0.1) if world.tabular else (3e-3, 1e-4)
+    critic_rate, actor_rate = (0.1, 0.1) if world.tabular else (3e-3, 3e-4)
     step, policy = Adam(critic_rate), replace(world.optimizer, learning_rate=Delayed(actor_rate))
     return replace(
         base,
         name="turn_critic",
         critics={"q": Critic(body, ActionValue()), "value": Critic(body)},
         copies={"q_target": Copy(of="q", rate=0.1), "value_target": Copy(of="value", rate=0.1)},
-        credit=(TurnAdvantage(),),
+        credit=(),
         stages=(
             Stage("q", ("q",), critic=(turn_td(world.gae.discount),), optimizer=step, source=memory),
-            Stage("value", ("value",), critic=(TURN_VALUE,), optimizer=step, source=memory),
-            replace(base.stages[0], optimizer=policy),
+            Stage("value", ("value",), critic=(TURN_VALUE,), optimizer=step, source=again),
+            Stage("policy", ("actor",), (TurnGradient(),), optimizer=policy, every=4, source=again),
         ),
     )

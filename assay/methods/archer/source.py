@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, State
-from assay.core.slots import Scene, Source
+from assay.core.record import Draw, Experience, State
+from assay.core.settings import model_name
+from assay.core.slots import Scene, Source, Task
+from assay.core.spaces import Vocabulary
+from assay.methods.archer import turns
 from assay.ops import random
 from assay.parts.sources.replay import PLAIN, Replay, from_columns
+from assay.playing.completions import complete
 
 PADDED_TO = 16
 """Widths are multiples of this, so that the buffer is seldom widened."""
@@ -49,6 +55,71 @@ class ReplaySequences(Source):
             index = torch.from_numpy(random.integers(draw.at(4, update), state["size"], self.batch))
             columns = {name: ring.index_select(0, index) for name, ring in state["columns"].items()}
             yield replace(from_columns(columns), turn=columns.get("turn")).trim()
+
+
+@runtime_checkable
+class Talks(Protocol):
+    """A task of conversations, with a limit for each utterance."""
+
+    @property
+    def max_tokens(self) -> int:
+        """The most tokens of an utterance."""
+
+
+@dataclass(frozen=True)
+class NewTurns(Source):
+    """Replays rows, and at their states the current policy decides again: the batches of `replay`, each with new turns.
+
+    Of a conversation one turn, drawn uniformly from the row's, is written again after what was said before it; without
+    the column `turn` every decision is taken again, in its own context. Nothing is played on, so rewards are 0: this
+    trains values and policies with a critic, at no cost in the environment (ArCHer, arXiv:2402.19446). The metric
+    `new_decisions` counts what was sampled.
+    """
+
+    replay: ReplaySequences = ReplaySequences()
+    actor: str = model_name("actor")
+    not_a_part: ClassVar[str] = "the laws of sources have no policy: the method's claims run it"
+
+    def init(self, scene: Scene) -> State:
+        """Returns an empty buffer."""
+        return self.replay.init(scene)
+
+    @torch.no_grad()
+    def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
+        """Yields the batches of the buffer with new turns."""
+        for update, batch in enumerate(self.replay(scene, state)):
+            actor, draw = scene.models.model(self.actor), scene.draw.at(5, update)
+            is_text = isinstance(scene.task.spec.action, Vocabulary)
+            fresh = utterances_again(scene.task, actor, batch, draw) if is_text else actions_again(actor, batch, draw)
+            scene.log("new_decisions", float(fresh.mask.sum()))
+            yield fresh
+
+
+def utterances_again(task: Task, actor: Any, batch: Experience, draw: Draw) -> Experience:
+    """Returns one new utterance for each row, after the tokens before one of its turns."""
+    begins = turns.turn_begins(batch)
+    uniform = torch.from_numpy(random.uniform(draw, np.arange(len(batch))))
+    chosen = (uniform * begins.sum(1)).long()
+    first = (begins & (begins.long().cumsum(1) - 1 == chosen.unsqueeze(1))).long().argmax(1)
+    prompts = [batch.context["tokens"][row, :column].tolist() for row, column in enumerate(first.tolist())]
+    most = task.max_tokens if batch.turn is not None and isinstance(task, Talks) else 1
+    assert isinstance(task.spec.action, Vocabulary)
+    rows, one = np.arange(len(batch)), np.zeros(len(batch), dtype=np.int64)
+    fresh = complete(
+        actor, prompts, rows, one, draw.at(1), max_tokens=most, vocabulary=task.spec.action, greedy=False
+    )
+    return replace(fresh, turn=torch.zeros_like(fresh.action), group=None, extra={})
+
+
+def actions_again(actor: Any, batch: Experience, draw: Draw) -> Experience:
+    """Returns the rows with a new action in the context of every decision."""
+    there = {name: value[batch.mask] for name, value in batch.context.items()}
+    place = np.arange(int(batch.mask.sum()))[:, None]
+    numbers = random.uniform(draw, place, np.arange(actor.num_draws)[None])
+    chosen, chance = actor.act(there, random.as_open_float32(numbers))
+    action, logp = batch.action.clone(), torch.zeros_like(batch.logp)
+    action[batch.mask], logp[batch.mask] = chosen.to(action.dtype), chance.to(logp.dtype)
+    return replace(batch, action=action, logp=logp, reward=torch.zeros_like(batch.reward))
 
 
 def columns_of_rows(experience: Experience) -> dict[str, Tensor]:

@@ -12,9 +12,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Need, Regressed
+from assay.core.record import Experience
 from assay.core.settings import model_name
-from assay.core.slots import Aggregation, Prediction, Regression, Target, View
+from assay.core.slots import Aggregation, Target, View
 from assay.methods.archer import turns
 from assay.ops import returns
 from assay.parts.critics.td import Td
@@ -93,31 +93,10 @@ class WorthOfTurn(Target):
         return turns.over_turn(worth * turns.turn_ends(batch), batch)
 
 
-# ---------------------------------------------------------------------------------------------------- fit
-@dataclass(frozen=True)
-class CorrectedSquared(Regression):
-    """rho_k * (V(s_k) - y)^2 / 2,  rho_k = min(1, pi(u_k|s_k) / mu(u_k|s_k)).
-
-    u_k was drawn from an earlier policy mu; the weight corrects for that, clipped at 1 as in V-trace
-    (arXiv:1802.01561), so that V estimates the mean over the current policy's utterances. On on-policy turns rho is
-    1.
-    """
-
-    actor: str = model_name("actor")
-
-    def __call__(self, of: Prediction, rows: Experience, target: Tensor, view: View) -> Regressed:
-        """Returns the weighted squared errors."""
-        with torch.no_grad():
-            logp = view.model(self.actor).score(rows, frozenset({Need.LOGP})).logp
-            likelier = turns.over_turn(logp - rows.logp, rows).clamp(max=0.0).exp()
-        value = of(view.model(of.model), rows)
-        return Regressed(0.5 * (value - target).square() * likelier, value, {"rho": likelier})
-
-
 def turn_td(discount: float = 0.95) -> Td:
     """Returns the loss of Q(s_k, u_k): one-step errors between turns."""
     return Td(NextTurn(discount), aggregate=TurnEnds())
 
 
-TURN_VALUE = Td(WorthOfTurn(), CorrectedSquared(), OfState(), TurnBegins())
-"""The loss of V(s_k): the mean of Q over the current policy's utterances."""
+TURN_VALUE = Td(WorthOfTurn(), of=OfState(), aggregate=TurnBegins())
+"""The loss of V(s_k): towards the mean of min Q over the utterances in the batch, which are the current policy's."""

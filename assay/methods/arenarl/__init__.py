@@ -6,17 +6,26 @@ Amap and Tongyi Lab 2026. A judge compares two answers more reliably than it sco
 anchor; that seeds a bracket where strong meets weak: 2 (n - 1) matches instead of the n (n - 1) / 2 of a round robin.
 """
 
-import itertools
 from dataclasses import replace
 
 import torch
 
 from assay import recipes
+from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge
-from assay.methods.arenarl.tournaments import AnchorOnly, Match, Pairs, RoundRobin, SeededElimination, Topology
+from assay.methods.arenarl.claims import (
+    change_of_a_match,
+    gap_of_an_upset,
+    gap_to_table,
+    judged,
+    loss_by_hand,
+    matches_beyond_two_each,
+    spread_of_equals,
+)
+from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElimination, Topology
 from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
 
 NOISY = OutcomeJudge(noise=0.5)
@@ -25,30 +34,6 @@ SCORED_ALONE = replace(recipes.grpo(), name="grpo-judged-alone", rewards=(Verifi
 
 def recipe(world: Defaults = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
     return replace(recipes.grpo(world), name="arenarl", rewards=(Verifier(), Arena(judge)))
-
-
-def judged(quality: torch.Tensor, noise: torch.Tensor) -> Match:
-    scores = quality.unsqueeze(1) + noise
-    return lambda pairs: [(float(scores[one, other]), float(scores[other, one])) for one, other in pairs]
-
-
-def worst_place_of_the_best() -> float:
-    """Returns the worst rank of the best member over all orders of six members, with a judge without errors."""
-    orders = (torch.tensor(order).double() for order in itertools.permutations(range(6)))
-    return max(SeededElimination()(6, judged(order, torch.zeros(6, 6)))[int(order.argmax())] for order in orders)
-
-
-def matches_beyond_two_each() -> int:
-    """Returns matches minus 2 (n - 1), summed over groups of 2 to 16."""
-    asked: list[tuple[int, int]] = []
-
-    def match(pairs: Pairs) -> list[tuple[float, float]]:
-        asked.extend(pairs)
-        return [(float(one), float(other)) for one, other in pairs]
-
-    for num in range(2, 17):
-        SeededElimination()(num, match)
-    return len(asked) - sum(2 * (num - 1) for num in range(2, 17))
 
 
 def accuracy(topology: Topology, seed: int) -> float:
@@ -63,7 +48,7 @@ def accuracy(topology: Topology, seed: int) -> float:
 
 def round_robin(world: Defaults = LANGUAGE) -> Recipe:
     """Returns arenarl with a round robin instead of the knock-out."""
-    return replace(recipes.grpo(world), rewards=(Arena(topology=RoundRobin()),))
+    return replace(recipes.grpo(world), rewards=(Verifier(), Arena(topology=RoundRobin())))
 
 
 METHOD = Method(
@@ -72,16 +57,24 @@ METHOD = Method(
     base=recipes.grpo,
     variants={"round-robin": round_robin},
     departures=("the judge is a program, the task's own reward with noise, or a user's function of two descriptions",
-             "the anchor is the group's first sample, not a greedy one; no KL; equal standings share their rank"),
+             "the anchor is the group's first sample, not a greedy one; no KL",
+             "equal mean scores share their rank; in the authors' code sample numbers decide"),
     claims=(
-        Exact("a judge without error lets the best win, whatever the order", worst_place_of_the_best, equals=0.0),
+        Exact("off-policy its gradient is grpo's with ranks for rewards",
+              lambda: probes.formula_gap(recipe(), probes.sequences(), loss_by_hand), at_most=1e-9),
+        Exact("advantages of groups of 6 and 8 are those by hand, ties included", lambda: gap_to_table(recipe()),
+              at_most=2e-3),
+        Exact("equal scores give equal rewards, in every tournament of 1 to 16", spread_of_equals, equals=0.0),
+        Exact("an upset beats the seeding, and of a tie the better seed advances", gap_of_an_upset, equals=0.0),
         Exact("it takes 2 (n - 1) matches", matches_beyond_two_each, equals=0.0),
+        Exact("a match is the same from both sides and when repeated, and noise is half a deviation",
+              lambda: change_of_a_match(NOISY), at_most=0.02),
         Measured("ranks within 0.1 as well as a round robin, 30 matches for 120", "",
                  lambda seed: accuracy(SeededElimination(), seed), lambda seed: accuracy(RoundRobin(), seed),
                  expect=Expect.WITHIN, margin=0.1, seeds=5, minutes=0.1),
         Measured("ranks better than the anchor alone", "", lambda seed: accuracy(SeededElimination(), seed),
                  lambda seed: accuracy(AnchorOnly(), seed), seeds=5, minutes=0.1),
-        Measured("with the same noisy judge, scores higher than grpo on single scores", "sorting-5",
+        Measured("with the same noisy judge and as many scores, scores higher than grpo on their mean", "sorting-5",
                  recipe(judge=NOISY), SCORED_ALONE, seeds=5, minutes=4.0, steps=100, warmup=60),
     ),
 )  # fmt: skip

@@ -6,7 +6,7 @@ rank
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -107,13 +107,8 @@ class Arena(Reward):
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with quantiles as rewards."""
         reward = torch.zeros_like(experience.reward)
-        by_group, (_, sample) = groups.row_groups(experience), labels(experience)
-        enters, scores = last_rows(experience), self.judge.scores(experience, scene.task)
-        for group in range(by_group.num):
-            rows = ((by_group.index == group) & enters).nonzero().squeeze(1).tolist()
-            rows.sort(key=lambda row: int(sample[row]))
-            if not rows:
-                continue
+        scores = self.judge.scores(experience, scene.task)
+        for rows in members(experience):
 
             def match(pairs: Pairs, rows: list[int] = rows) -> list[tuple[float, float]]:
                 first, second = (
@@ -127,6 +122,15 @@ class Arena(Reward):
         return replace(experience, reward=reward)
 
 
+def members(experience: Experience) -> Iterator[list[int]]:
+    """Yields the rows that represent the episodes of each group, in the order of their samples."""
+    by_group, (_, sample), enters = groups.row_groups(experience), labels(experience), last_rows(experience)
+    for group in range(by_group.num):
+        rows = ((by_group.index == group) & enters).nonzero().squeeze(1).tolist()
+        if rows:
+            yield sorted(rows, key=lambda row: int(sample[row]))
+
+
 def last_rows(experience: Experience) -> Tensor:
     """Marks the last row with a decision of each episode, which represents it, bool [B]."""
     there = experience.mask.any(1)
@@ -138,18 +142,20 @@ def last_rows(experience: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class JudgedAlone(Reward):
-    """Rewards each episode by the judge's score of it alone, on its last decision: the pointwise baseline of Arena.
+    """Rewards each episode by the mean of `calls` scores of the judge, on its last decision: the pointwise baseline of
+    Arena, which sees 2 (n - 1) matches of two scores in a group of n.
 
-    The judge compares a row with itself, so that both methods see the same noise.
+    The scores are those of matches with itself and the next members, so that both methods see the same noise.
     """
 
     judge: PairwiseJudge = OutcomeJudge()
+    calls: int = 4
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the judge's scores as rewards."""
-        reward = torch.zeros_like(experience.reward)
-        rows = last_rows(experience).nonzero().squeeze(1)
-        scores = self.judge.scores(experience, scene.task)(rows, rows)[:, 0]
-        for row, score in zip(rows.tolist(), scores.tolist(), strict=True):
-            reward[row, int(experience.mask[row].nonzero()[-1])] = score
+        reward, scores = torch.zeros_like(experience.reward), self.judge.scores(experience, scene.task)
+        for rows in map(torch.tensor, members(experience)):
+            found = torch.stack([scores(rows, rows.roll(-place))[:, 0] for place in range(self.calls)]).mean(0)
+            for row, score in zip(rows.tolist(), found.tolist(), strict=True):
+                reward[row, int(experience.mask[row].nonzero()[-1])] = score
         return replace(experience, reward=reward)

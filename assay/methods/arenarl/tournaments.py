@@ -23,10 +23,12 @@ class Topology(Choice, Protocol):
 @dataclass(frozen=True)
 class SeededElimination(Topology):
     """Seeds a knock-out by a match of every member with member 0, the anchor: 2 (n - 1) matches (ArenaRL,
-    arXiv:2601.06487). Ranked by rounds won, then by the mean score of all matches.
+    arXiv:2601.06487). Ranked by rounds survived, then by the mean score of all matches; members with equal means
+    share their mean rank.
 
-    In the bracket strong meets weak and the loser is out. A tie counts half a round for both, and the better seed
-    advances. Members without an opponent advance too.
+    In the bracket strong meets weak and the loser is out; after a tie the better seed advances, as does a member
+    without an opponent, which stands first in the next round. Without the sharing, equal members would be ranked by
+    their numbers: a group without any difference would get a step of full size.
     """
 
     def __call__(self, num_members: int, match: Match) -> list[float]:
@@ -34,23 +36,20 @@ class SeededElimination(Topology):
         points = seeding(num_members, match)
         seeds = sorted(range(num_members), key=lambda member: -mean(points[member]))
         left = [seeds[place] for place in bracket(num_members)]
-        rounds = [0.0] * num_members
+        rounds = [0] * num_members
         while len(left) > 1:
-            pairs = list(zip(left[::2], left[1::2], strict=False))
-            on = []
+            pairs, on = list(zip(left[::2], left[1::2], strict=False)), left[len(left) // 2 * 2 :]
             for (one, other), (mine, theirs) in zip(pairs, match(pairs), strict=True):
                 points[one].append(mine)
                 points[other].append(theirs)
-                won = 0.5 if mine == theirs else float(mine > theirs)
-                rounds[one] += won
-                rounds[other] += 1.0 - won
                 better = one if seeds.index(one) < seeds.index(other) else other
                 on.append(better if mine == theirs else one if mine > theirs else other)
-            without = left[len(pairs) * 2 :]
-            for member in without:
-                rounds[member] += 1.0
-            left = on + without
-        return ranks([(rounds[member], mean(points[member])) for member in range(num_members)])
+            for member in on:
+                rounds[member] += 1
+            left = on
+        score = [mean(own) for own in points]
+        place = ranks([(rounds[member], score[member]) for member in range(num_members)])
+        return [mean([place[m] for m in range(num_members) if score[m] == own]) for own in score]
 
 
 @dataclass(frozen=True)
@@ -92,8 +91,8 @@ def bracket(num_members: int) -> list[int]:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Returns the mean, 0 for no values."""
-    return sum(values) / max(1, len(values))
+    """Returns the mean, 0 for no values; exactly the value if all are equal, whatever their number."""
+    return values[0] + sum(value - values[0] for value in values) / len(values) if values else 0.0
 
 
 def ranks(standing: Sequence[tuple[float, float]]) -> list[float]:

@@ -6,27 +6,41 @@ Rafailov et al. 2023. Pairs come from a file, or from sampling any verifiable ta
 of each group. At the reference every pair has loss log 2 and a gradient of weight beta / 2.
 """
 
-import math
+from dataclasses import replace
 
 import torch
+from torch.nn.functional import logsigmoid
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Gain, Measured, Method
+from assay.claims.claim import Edit, Exact, Gain, Measured, Method
+from assay.claims.probes import by_hand
+from assay.core.record import Experience
+from assay.parts.credit.shaping import PairUp
 from assay.recipes.defaults import EVERY, PREFERENCES
 
-LOGITS_A = torch.tensor([0.5, -0.5])
+
+def compared() -> Experience:
+    """Returns groups with positive outcomes; the first and the last have a row that left training, in the last one all
+    outcomes are equal. Rewards outside of decisions are large.
+    """
+    data = probes.sequences()
+    assert data.group is not None
+    mask = data.mask & (torch.arange(len(data)) != 1).unsqueeze(1)
+    reward = torch.where(mask, data.reward.abs(), 100.0 * data.reward)
+    ends = (data.terminal | data.truncated).to(reward)
+    return replace(data, mask=mask, reward=torch.where(data.group.unsqueeze(1) == 3, ends, reward))
 
 
-def at_the_reference() -> probes.Probe:
-    experience = probes.bandit_experience([0, 1], [1.0, 0.0], LOGITS_A)
-    logp = experience.logp.clone().requires_grad_()
-    return probes.loss(recipes.dpo(), experience, logp, logp_ref=experience.logp)
-
-
-def pull_at_the_reference() -> torch.Tensor:
-    experience = probes.bandit_experience([0, 1], [1.0, 0.0], LOGITS_A)
-    return probes.decision_weights(recipes.dpo(beta=0.1), experience, experience.logp, logp_ref=experience.logp)[0, 0]
+def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
+    data, losses = seen.experience, []
+    assert data.group is not None
+    outcome, gain = by_hand.outcome(data), (seen.logp() - seen.logp("reference").detach()).sum(1)
+    for label in data.group.unique():
+        rows = ((data.group == label) & data.mask.any(1)).nonzero().flatten()
+        best, worst = rows[outcome[rows].argmax()], rows[outcome[rows].argmin()]
+        losses += [-logsigmoid(0.1 * (gain[best] - gain[worst]))] if outcome[best] > outcome[worst] else []
+    return torch.stack(losses).mean()
 
 
 METHOD = Method(
@@ -37,8 +51,11 @@ METHOD = Method(
     family="preference",
     departures=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
     claims=(
-        Exact("at the reference a pair costs log 2", lambda: at_the_reference().loss, equals=math.log(2.0)),
-        Exact("at the reference a chosen answer is pulled by beta / 2", pull_at_the_reference, equals=0.05),
+        Exact(
+            "its gradient is that of the best against the worst answer of each group",
+            lambda: probes.formula_gap(recipes.dpo(), compared(), loss_by_hand),
+            at_most=1e-9,
+        ),
         Measured(
             "learns: held-out score rises",
             "sorting-5",
@@ -50,5 +67,9 @@ METHOD = Method(
             steps=100,
             warmup=60,
         ),
+    ),
+    mutants=(
+        Edit("the second best is rejected", PairUp.apply, "worst & differs", "~best & differs"),
+        Edit("groups without a difference are pairs", PairUp.apply, "best & differs", "best"),
     ),
 )

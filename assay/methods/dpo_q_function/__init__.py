@@ -3,7 +3,7 @@
     beta log(pi*(a|s) / pi_ref(a|s)) = Q*(s, a) - V*(s) = r(s, a) + V*(s') - V*(s)
 
 Rafailov et al. 2024. The loss is dpo's; new is how the policy is read: as credit, and beam search as search with
-values.
+values: the policy is evaluated and exported with a beam of 5 (`width`; 1 is greedy decoding).
 """
 
 from dataclasses import replace
@@ -15,6 +15,8 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Recipe
+from assay.methods.dpo_q_function.beam import Beam
+from assay.methods.dpo_q_function.claims import gap_of_credit, loss_by_hand, with_a_tie, wrong_beams
 from assay.methods.dpo_q_function.credit import ImplicitReward
 from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, TABLE, Defaults
 
@@ -24,15 +26,17 @@ REFERENCE_SA, NOW_SA = (torch.linspace(first, -first, 14).double().view(7, 2) fo
 TARGET = probes.posterior(EPISODES, REFERENCE_SA, BETA)
 
 
-def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
+def recipe(world: Defaults = LANGUAGE, beta: float = 0.1, width: int = 5) -> Recipe:
+    """Returns dpo with the credit of each token, evaluated and exported with a beam where answers are written."""
+    wrapper = Beam(width) if world.tokens and not world.paired else None
     credit = (*recipes.dpo().credit, ImplicitReward(beta))
-    return replace(recipes.dpo(world, beta), name="dpo-q-function", credit=credit)
+    return replace(recipes.dpo(world, beta), name="dpo-q-function", credit=credit, wrapper=wrapper)
 
 
 def implicit(table_SA: Tensor, reference_SA: Tensor, episodes: probes.AllEpisodes = EPISODES) -> Tensor:
     every = episodes.record(torch.arange(episodes.num_episodes).expand(episodes.num_prompts, -1), table_SA)
     columns = {"logp_ref": episodes.decision_logp(reference_SA).flatten(0, 1)}
-    return ImplicitReward(BETA)(every.add(columns)).column("advantage").view(episodes.mask.shape)
+    return recipe(beta=BETA).credit[-1](every.add(columns)).column("advantage").view(episodes.mask.shape)
 
 
 def bellman_error() -> Tensor:
@@ -70,8 +74,14 @@ METHOD = Method(
     "arXiv:2404.12358", recipe, worlds=(*EVERY, PREFERENCES), default_task="sorting-5",
     family="preference",
     base=recipes.dpo,
-    departures=("the credit is only read, no loss uses it", "claims use tables and a random reference"),
+    departures=("the credit is only read, no loss uses it: it is shown with the samples of a run",
+             "claims use tables and a random reference"),
     claims=(
+        Exact("off-policy its gradient is dpo's", lambda: probes.formula_gap(recipe(), with_a_tie(), loss_by_hand),
+              at_most=1e-9),
+        Exact("a token's credit is beta times its log-ratio", lambda: gap_of_credit(recipe()), at_most=1e-12),
+        Exact("its answer is that of a beam of 5 by enumeration, or of 2",
+              lambda: wrong_beams(recipe(), 5) + wrong_beams(recipe(width=2), 2), equals=0.0),
         Exact("at the optimum the log-ratio obeys Bellman's equation", bellman_error, equals=0.0),
         Exact("there dpo pulls no answer", equals=0.0, function=lambda: probes.preference_push(
             recipe(beta=BETA), EPISODES, TARGET.table, REFERENCE_SA).norm()),
@@ -79,6 +89,6 @@ METHOD = Method(
         Measured("finds the spoilt letter more often than the reference's log-probability", "",
                  lambda seed: found(seed, False), lambda seed: found(seed, True), seeds=5, minutes=1.0),
         Measured("a beam of 5 finds better words than greedy decoding", "", lambda seed: beamed(seed, 5),
-                 lambda seed: beamed(seed, 1), seeds=5, minutes=1.0),
+                 lambda seed: beamed(seed, 1), seeds=20, minutes=10.0, looks=3),
     ),
 )  # fmt: skip

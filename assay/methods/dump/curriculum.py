@@ -1,7 +1,4 @@
-"""Curricula that choose between sources of starts. Axes: D sources.
-
-Start `ordinal` belongs to source `ordinal % D`, as in `tasks.mixture`.
-"""
+"""Curricula that choose between sources of starts. Axes: D sources."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Curriculum, Scene
+from assay.core.slots import Curriculum, Scene, SourcedTask, Task
 from assay.ops import random
 
 
@@ -21,17 +19,19 @@ class SourceBandit(Curriculum):
         U_d = mean of the last `window` |A| of source d + sqrt(2 ln(N + 1) / (n_d + 1))
 
     n_d counts the sequences of source d so far, N all of them; |A| of a sequence is that of its mean advantage. DUMP
-    (arXiv:2504.09710). Starts of a source are taken in order. Assumes a credit that writes `advantage`. Degenerate:
-    an unseen source has mean 0, so the first draw is uniform; sequences without a decision are not counted.
+    (arXiv:2504.09710). The sources are the task's, and the starts of each are taken in order. Assumes a credit that
+    writes `advantage`. Degenerate: an unseen source has mean 0, so the first draw is uniform; sequences without a
+    decision are not counted.
     """
 
-    num_sources: int = 6
     temperature: float = 0.1
     window: int = 300
 
     def init(self, scene: Scene) -> State:
-        """Returns for each source the next start, recent |A|, and the number of sequences."""
-        num = self.num_sources
+        """Returns for each source the next start, recent |A|, and the number of sequences; AssayError if the task has
+        fewer than two sources.
+        """
+        num = len(with_sources(scene.task).source_names)
         return {"next": [0] * num, "recent": [[] for _ in range(num)], "count": [0] * num}
 
     def probabilities(self, state: State) -> np.ndarray:
@@ -44,14 +44,14 @@ class SourceBandit(Curriculum):
 
     def __call__(self, scene: Scene, state: State) -> np.ndarray:
         """Returns the next starts of the sources that were drawn."""
-        num_starts, draw = scene.num_starts, scene.draw
+        task, num_starts, draw = with_sources(scene.task), scene.num_starts, scene.draw
         begin = sum(state["next"])  # starts drawn so far: another call in the same step draws other numbers
         point = random.uniform(draw.at(8), np.arange(begin, begin + num_starts))
         upper = self.probabilities(state).cumsum()
-        source = np.searchsorted(upper, point * upper[-1], side="right").clip(max=self.num_sources - 1)
+        source = np.searchsorted(upper, point * upper[-1], side="right").clip(max=len(upper) - 1)
         starts = np.empty(num_starts, dtype=np.int64)
         for index, chosen in enumerate(source.tolist()):
-            starts[index] = state["next"][chosen] * self.num_sources + chosen
+            starts[index] = task.start_in(chosen, state["next"][chosen])
             state["next"][chosen] += 1
         return starts
 
@@ -59,8 +59,20 @@ class SourceBandit(Curriculum):
         """Stores |mean advantage| of each sequence under its start's source."""
         mask = experience.mask
         size = (experience.column("advantage") * mask).sum(1).abs() / mask.sum(1).clamp(min=1)
-        source = experience.column("start") % self.num_sources
-        there = mask.any(1)
-        for chosen, value in zip(source[there].tolist(), size[there].tolist(), strict=True):
+        task, there = with_sources(scene.task), mask.any(1)
+        for start, value in zip(experience.column("start")[there].tolist(), size[there].tolist(), strict=True):
+            chosen = task.source_of(start)
             state["recent"][chosen] = [*state["recent"][chosen], value][-self.window :]
             state["count"][chosen] += 1
+
+
+def with_sources(task: Task) -> SourcedTask:
+    """Returns the task as one with at least two sources; raises AssayError if it has fewer."""
+    names = task.source_names if isinstance(task, SourcedTask) else ()
+    if not isinstance(task, SourcedTask) or len(names) < 2:
+        told = f"only '{names[0]}'" if names else "none"
+        raise AssayError(
+            f"SourceBandit chooses between sources, and '{getattr(task, 'name', None)}' has {told}. Add a field "
+            "`source` to every row of the file, or use a mixture such as sorting-3-to-8"
+        )
+    return task

@@ -8,48 +8,37 @@ Zheng et al. 2024. A worst case is learned instead of a sum, so cost is not trad
 needed; weighted denoising generates behaviour(a|s) * w(s, a). The three losses are independent of each other.
 """
 
-import math
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from assay import recipes
-from assay.claims.claim import Exact, Expect, Final, Measured, Method
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
+from assay.methods.fisor import claims
 from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
-from assay.methods.fisor.claims import feasible_overlap
-from assay.methods.fisor.reach import overlap, random_process, safe_set, worst_values
+from assay.methods.fisor.candidates import BestOf
+from assay.methods.fisor.objectives import Feasible
+from assay.methods.fisor.reach import horizon_error, least_overlap
 from assay.methods.fisor.targets import WorstToCome
 from assay.recipes.defaults import CONTINUOUS
 
-
-def least_overlap() -> float:
-    """Returns the smallest overlap of learned and enumerated safe sets over 30 random processes of 12 states."""
-    part, drawn = WorstToCome(0.9, harm=5.0), [random_process(seed) for seed in range(30)]
-    return min(overlap(worst_values(part.backed_up, *process) <= 0, safe_set(*process)) for process in drawn)
+HARM: Any = fisor().stages[-1].critic[0]
+"""The loss of the harm critics."""
 
 
-def horizon_error() -> torch.Tensor:
-    """Returns the error of V k forced decisions before a violation against g^k (harm + 1) - 1, in a chain to a bad
-    loop.
-    """
-    num, part = 90, WorstToCome(0.95, harm=25.0)
-    successor = (torch.arange(num) + 1).clamp(max=num - 1).unsqueeze(1)
-    value = worst_values(part.backed_up, successor, successor == num - 1)
-    ahead = (num - 2 - torch.arange(num)).clamp(min=0).double()
-    seen = int((value > 0).sum()) - (1 + math.ceil(math.log(26.0) / -math.log(0.95)))
-    return (value - (0.95**ahead * 26.0 - 1.0)).abs().max() + abs(seen)
-
-
-def harm_without_costs() -> torch.Tensor:
-    """Returns the largest distance of a value from -1 without costs: all states feasible, and the weights are IQL's."""
-    return (worst_values(WorstToCome(0.9).backed_up, random_process(0)[0], torch.zeros(12, 2) > 0) + 1.0).abs().max()
+def schedule_gap() -> float:
+    targets = {"q_target": ("q", 0.02, 1), "harm_q_target": ("harm_q", 0.02, 1), "average": ("actor", 0.01, 1)}
+    trained = dict.fromkeys(("actor", "value", "q", "harm", "harm_q"), 1)
+    return probes.schedule_gap(fisor(), claims.with_costs(torch.float32), probes.BOX_SPEC, trained, targets)
 
 
 def known_safe(seed: int, level: float = 0.98) -> float:
     """Returns the overlap with the states that can be kept safe, of harm critics whose V_h has this level."""
     *_, value, q = fisor().stages
     stages = replace(value, critic=(least_harm(level),)), q
-    return feasible_overlap(replace(fisor(), stages=stages, steps=150), seed)
+    return claims.feasible_overlap(replace(fisor(), stages=stages, steps=150), seed)
 
 
 def known_by_mean(seed: int) -> float:
@@ -64,6 +53,17 @@ METHOD = Method(
     family="safe",
     base=recipes.iql,
     variants={"diffusion-bc": cloned_diffusion},
+    mutants=(
+        Edit("the two weights change places", Feasible.__call__, "least_worst <= 0, safe, least",
+             "least_worst <= 0, least, safe"),
+        Edit("unsafe decisions keep their weight", Feasible.__call__, " * (worst <= 0)", ""),
+        Edit("the trained critics weigh", Feasible.__call__, "(self.gain, self.harm)",
+             '(("q", "value"), ("harm_q", "harm"))'),
+        Edit("a sum of costs", WorstToCome.backed_up, "torch.maximum(harm, value_next)", "(harm + value_next)"),
+        Edit("harm by a high expectile", least_harm, "Expectile(1.0 - level)", "Expectile(level)"),
+        Edit("the actor itself acts", BestOf.around, "models[self.actor]", 'models["actor"]'),
+        Edit("all harm counts", BestOf.cost, "cost if self.enough is None else", "cost if True else"),
+    ),
     departures=(
         "a truncated episode bootstraps; the authors treat time limits as ends, which makes doomed states look safe",
         "expectile 0.98 for harm, as the paper says (near 1); the authors' code has 0.9, too far from the minimum here",
@@ -73,9 +73,17 @@ METHOD = Method(
         "means of denoising steps are clipped, not the points; without random numbers candidates hash the observation",
     ),
     claims=(
-        Exact("the safe set is the enumerated one, in 30 random processes", least_overlap, equals=1.0),
-        Exact("a forced violation is seen ln(harm + 1) / -ln(g) ahead", horizon_error, at_most=1e-9),
-        Exact("where nothing costs every state is safe", harm_without_costs, at_most=1e-9),
+        Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
+              fisor(), claims.with_costs(), claims.losses_by_hand, probes.BOX_SPEC), at_most=1e-5),
+        Exact("the safest of 16 denoised candidates of the average actor acts; harm below -0.9 is equal",
+              lambda: claims.choice_gap(fisor()), at_most=1e-5),
+        Exact("targets follow at rate 0.02, the average at 0.01", schedule_gap, at_most=1e-7),
+        Exact("half of the data ignore costs", lambda: claims.extra_cost(fisor()), at_least=0.01),
+        Exact("data without costs are refused", lambda: claims.is_refused(fisor()), equals=1.0),
+        Exact("the safe set is the enumerated one, in 10 random processes",
+              lambda: least_overlap(HARM.target.backed_up), equals=1.0),
+        Exact("a forced violation is seen ln(harm + 1) / -ln(g) ahead",
+              lambda: horizon_error(HARM.target.backed_up), at_most=1e-9),
         Measured("an episode costs less than a clone's of the same log", "steered-hazards", fisor(), cloned_diffusion(),
                  metric=Final("evaluation_cost"), expect=Expect.BELOW, margin=1.0, seeds=5, minutes=3.0),
         Measured("and it goes to the goal: its return is above 5, idling gives -3", "steered-hazards", fisor(), 5.0,

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from torch import Tensor
+
+from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe, Stage
+from assay.core.slots import Task
 from assay.methods.fisor.candidates import BestOf
 from assay.methods.fisor.models import Diffusion
 from assay.methods.fisor.objectives import Feasible
@@ -17,12 +22,28 @@ from assay.parts.critics.td import Td
 from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.denoising import Alike, Denoising
 from assay.parts.predictions import OfAction, OfState
+from assay.parts.sources.conditions import Condition
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
 from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.defaults import CONTINUOUS, Defaults
 
-MIXED = Logged((Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True)), batch=128, updates=10)
+
+@dataclass(frozen=True)
+class WithCosts(Condition):
+    """Data with a column of costs: without it every state would count as safe."""
+
+    def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
+        """Raises AssayError if the column is missing."""
+        if any("cost" not in columns for columns in datasets):
+            raise AssayError(
+                f"fisor learns from costs, and the data of task '{task.name}' have no column 'cost'. Use a task with "
+                "costs such as steered-hazards, a file with costs, or iql"
+            )
+
+
+LOGS = (Log(150, noise=0.4), Log(150, noise=0.4, first=1_000, reckless=True))
+MIXED = Logged(LOGS, batch=128, updates=10, condition=WithCosts())
 """Half cautious, half cost-ignoring expert episodes, both with action noise."""
 STEP = Adam(1e-3, clip_norm=0.0)
 

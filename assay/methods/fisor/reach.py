@@ -6,6 +6,7 @@ Axes: S states, A actions. Action a leads from s to `successor` [S, A]; `unsafe`
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import ceil, log
 
 import torch
 from torch import Tensor
@@ -68,3 +69,21 @@ def overlap(mine: Tensor, other: Tensor) -> float:
     """Returns intersection over union; 1 if both are empty."""
     union = int((mine | other).sum())
     return int((mine & other).sum()) / union if union else 1.0
+
+
+def least_overlap(target: Target) -> float:
+    """Returns the smallest overlap of learned and enumerated safe sets over 10 random processes of 12 states."""
+    drawn = [random_process(seed) for seed in range(10)]
+    return min(overlap(worst_values(target, *one) <= 0, safe_set(*one)) for one in drawn)
+
+
+def horizon_error(target: Target) -> Tensor:
+    """Returns the error of V k forced decisions before a violation against g^k (harm + 1) - 1, in a chain to a bad
+    loop.
+    """
+    num = 90
+    successor = (torch.arange(num) + 1).clamp(max=num - 1).unsqueeze(1)
+    value = worst_values(target, successor, successor == num - 1)
+    ahead = (num - 2 - torch.arange(num)).clamp(min=0).double()
+    seen = int((value > 0).sum()) - (1 + ceil(log(6.0) / -log(0.9)))
+    return (value - (0.9**ahead * 6.0 - 1.0)).abs().max() + abs(seen)

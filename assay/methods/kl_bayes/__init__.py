@@ -14,6 +14,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.core.recipe import Copy, Recipe
+from assay.methods.kl_bayes import claims
 from assay.methods.kl_bayes.credit import PosteriorWeight
 from assay.parts.credit.shaping import KlInReward
 from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
@@ -31,12 +32,6 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
 
 def matching(world: Defaults = LANGUAGE, beta: float = 0.1, centre: bool = True) -> Recipe:
     return replace(recipe(world), name="kl-bayes-matching", credit=(PosteriorWeight(beta, centre),))
-
-
-def objective_and_distance_to_the_posterior() -> torch.Tensor:
-    logp, prior = EPISODES.logp(NOW_SA), EPISODES.logp(REFERENCE_SA)
-    objective = (logp.exp() * (EPISODES.outcome - BETA * (logp - prior))).sum()
-    return objective + BETA * probes.divergence(logp, TARGET.logp) - BETA * TARGET.log_z.sum()
 
 
 def bias_of_kl_rl() -> torch.Tensor:
@@ -73,7 +68,10 @@ METHOD = Method(
     variants={"posterior-matching": matching},
     departures=("the paper is theory: rloo is our choice of estimator; Z of `matching` is estimated in each group",),
     claims=(
-        Exact("objective + beta KL(pi || pi*) = beta log Z", objective_and_distance_to_the_posterior, equals=0.0),
+        Exact("its gradient is that of rloo with the KL in its reward",
+              lambda: probes.formula_gap(recipe(), probes.sequences(), claims.loss_by_hand), at_most=1e-9),
+        Exact("that of matching has the posterior's weight as credit",
+              lambda: probes.formula_gap(matching(), probes.sequences(), claims.matching_by_hand), at_most=1e-9),
         Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),
         Exact("matching is the gradient of KL(pi* || pi)", bias_of_matching, equals=0.0),
         Exact("at pi* no group moves matching", matching_at_the_posterior, equals=0.0),

@@ -9,11 +9,12 @@ meta-judge reads samples with their scores and closes what is exploited; it neve
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe
 from assay.methods.mpo_meta import claims
-from assay.methods.mpo_meta.parts import LOOSE, EvolvingRubric, PlainSum, Rubric
+from assay.methods.mpo_meta.parts import LOOSE, EvolvingRubric, LimitExploited, PlainSum, Rubric, points
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.rollouts.episodes import Episodes
 from assay.recipes.defaults import LANGUAGE, Defaults
@@ -42,6 +43,16 @@ METHOD = Method(
     default_task="proxy-strings",
     family="preference",
     base=recipes.ppo,
+    mutants=(
+        Edit("matches beyond the limit are free", points, " - max(0, count - criterion.limit)", ""),
+        Edit("loopholes stay open", LimitExploited.__call__, "replace(one, limit=1)", "one"),
+        Edit("whatever differs with the prompt is closed", LimitExploited.__call__, "len(said) == 1", "len(said) >= 1"),
+        Edit("the rubric is rewritten at every step", EvolvingRubric.apply, "scene.progress.step // self.every >",
+             "scene.progress.step >"),
+        Edit("rollouts of all intervals", EvolvingRubric.apply, ", rollouts=[])", ")"),
+        Edit("the meta-judge sees faults", EvolvingRubric.keep, "if is_there", "if True"),
+        Edit("KL is rewarded", recipe, "KlInReward(0.02 / 5)", "KlInReward(-0.02 / 5)"),
+    ),
     departures=(
         "judge and meta-judge are programs, or a user's; the authors ask models of 32B to 72B and merge m rubrics",
         "scores are divided by the version's attainable maximum; scale=PlainSum() is the authors' raw sum",
@@ -49,6 +60,8 @@ METHOD = Method(
         "no penalty for a missing end token; no clipped value loss; 32 rollouts a rewrite instead of 16 to 20",
     ),
     claims=(
+        Exact("its gradients are ppo's with 0.004 KL in the reward", lambda: probes.formula_gap(
+              replace(recipe(), rewards=()), probes.sequences(), claims.losses_by_hand), at_most=1e-9),
         Exact("points on content, marks, beyond the limit, cut and faulty rows",
               lambda: claims.reward_error(recipe()), equals=0.0),
         Exact("with T = 3 rows of steps 1 to 7 carry versions 0 0 0 1 1 1 2, the second with a closed loophole",

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.probes import by_hand
 from assay.core import store
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Experience, Progress, State
@@ -41,6 +42,13 @@ class Told(RubricJudge):
     def __call__(self, rubric: Rubric, rows: Sequence[Mapping[str, Any]]) -> list[list[float | None]]:
         """The same for all."""
         return [list(self.points) for _ in rows]
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    data = seen.experience
+    apart = (data.logp - seen.logp("reference").detach()) * data.mask
+    paid = replace(data, reward=data.reward - 0.004 * apart)
+    return by_hand.ppo(paid, seen.logp(), by_hand.entropy(seen), seen.value(), discount=1.0, gae_lambda=0.95)
 
 
 def part_of(recipe: Recipe) -> EvolvingRubric:

@@ -142,9 +142,7 @@ class EvolvingRubric(Reward):
     samples: int = 32
     scale: Scale = ShareOfMost()
     stochastic: ClassVar[bool] = False
-    breaks: ClassVar[dict[str, str]] = {
-        "shotgun_of_text": "the first rubric pays for counts; rewriting fixes it"
-    }
+    breaks: ClassVar[dict[str, str]] = {"shotgun_of_text": "the first rubric pays for counts; rewriting fixes it"}
     writes: ClassVar[tuple[str, ...]] = ("score", "rubric_version", "rubric_hash")
 
     def init(self, scene: Scene) -> State:

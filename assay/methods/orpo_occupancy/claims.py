@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.claims import probes
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Origin, Scored
 from assay.core.slots import Scene
@@ -89,15 +91,25 @@ def at_the_reference(recipe: Recipe) -> Tensor:
     return paid(recipe, replace(rows, logp=MU.log()[rows.action]), Known(MU.log())).abs().max()
 
 
-def slope_at_the_ratio(recipe: Recipe) -> Tensor:
-    """Gradient of the discriminator's losses at d = log(mu / mu_base), on 10 own and 20 base decisions and a masked."""
-    base = [[0]] * 10 + [[1]] * 6 + [[2]] * 4
-    rows = taken([*([action] for action in VISITS), *base, [0]], [*[[1]] * 30, [0]])
-    rows = replace(rows, source=torch.tensor([int(Origin.POLICY)] * 10 + [int(Origin.DATASET)] * 21))
-    logit = RATIO.clone().requires_grad_()
-    losses = [(term(rows, Known(logit)), term.count(rows)) for term in recipe.stages[0].terms]  # type: ignore[arg-type]
-    (slope,) = torch.autograd.grad(torch.stack([loss.sum / count for loss, count in losses]).sum(), logit)
-    return slope.abs().max()
+def visited() -> Experience:
+    """Returns random fragments, of which every other row counts as the base's for the discriminator."""
+    data = probes.fragments()
+    origin = torch.tensor([int(Origin.POLICY), int(Origin.DATASET)]).repeat(len(data) // 2)
+    return replace(data, source=origin)
+
+
+def losses_by_hand(seen: probes.Seen, weight: float = 0.2) -> dict[str, Tensor]:
+    data, mask = seen.experience, seen.experience.mask
+    logit = seen.models["discriminator"].body.table[data.context["state"], data.action, 0]
+    base = (torch.arange(len(data)) % 2 == 1).unsqueeze(1)
+    told = -logit.sigmoid().log()[mask & ~base].mean() - (1 - logit.sigmoid()).log()[mask & base].mean()
+    excess = logit.detach().exp() - 1.0
+    kept = sorted(excess[mask].tolist())
+    kept = kept[len(kept) // 100 : len(kept) - len(kept) // 100]
+    scale = (sum(kept) / len(kept)) ** 0.5
+    paid = data.reward - (weight * excess / scale).clamp(-10.0, 10.0) * mask
+    losses = by_hand.ppo(replace(data, reward=paid), seen.logp(), by_hand.entropy(seen), seen.value(), 0.99, 0.95)
+    return {"discriminator": told, **losses}
 
 
 # ---------------------------------------------------------------------------------------------------- tables
@@ -142,6 +154,25 @@ def hacked(recipe: Recipe) -> float:
     seen = recipe.rewards[1](recipe.rewards[0](played, scene), scene)
     logged = scene.metrics["reward/proxy"][0][0] - scene.metrics["reward/true"][0][0]
     return float((seen.reward * seen.mask).sum() - seen.column("score")[0]) + logged - 2.0 * task.spec.horizon
+
+
+def proxy_gap(recipe: Recipe) -> float:
+    """Largest gap of what is paid to the share of tomatoes that look wet afterwards, decision by decision of a walk
+    past tomatoes and sprinkler.
+    """
+
+    def walk(context: Any) -> Tensor:
+        return (3 * (context["state"] // 8) + context["state"] % 8 + 3) % 5
+
+    first, scene = np.zeros(1, np.int64), Scene(TOMATO)
+    played = TOMATO.play(Scripted(walk), first, first, Draw(0), split=0, greedy=True)
+    found, worst = recipe.rewards[1](recipe.rewards[0](played, scene), scene), 0.0
+    state = played.context["state"][0].tolist()
+    for time in played.mask[0].nonzero().flatten().tolist():
+        cell, wet = divmod(state[time + 1], 8)
+        wanted = 1.0 if cell == 5 else bin(wet).count("1") / 3
+        worst = max(worst, abs(float(found.reward[0, time]) - wanted))
+    return worst + float((found.reward * ~found.mask).abs().sum())
 
 
 # ---------------------------------------------------------------------------------------------------- training

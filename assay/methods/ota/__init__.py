@@ -11,43 +11,13 @@ horizon.
 
 from functools import partial
 
-import torch
-
-from assay.claims.claim import Average, Exact, Measured, Method
+from assay.claims import probes
+from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.methods.ota import claims
 from assay.methods.ota.base import ota
-from assay.methods.ota.claims import line_values
-from assay.parts.sources.relabelled import Relabelled
-from assay.parts.targets.one_step import NextValue
+from assay.methods.ota.fits import ExpectileByTarget
+from assay.methods.ota.objectives import ProposeSubgoal, TowardsSubgoal, gains
 from assay.recipes.defaults import CONTINUOUS, CONTROL
-
-LENGTH = 31
-AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).clamp(min=0).double()
-"""Steps from each state to each goal ahead of it."""
-
-
-def values(jump: int, discount: float) -> torch.Tensor:
-    """Returns V of all states and goals ahead, at the fixed point."""
-    return line_values(Relabelled(jump=jump), NextValue(discount), LENGTH)
-
-
-def one_step_gap() -> torch.Tensor:
-    """Compares n = 1 with HIQL's value in closed form, -(1 - discount^d) / (1 - discount)."""
-    return (values(1, 0.95) + (1.0 - 0.95**AWAY) / 0.05).abs().max()
-
-
-def horizon_gap() -> torch.Tensor:
-    """Compares 1 + (1 - discount) V_h with that of one step with discount^(1/n), where n divides the distance."""
-    root = 0.95**0.2
-    gap = 1.0 + 0.05 * values(5, 0.95) - 1.0 - (1.0 - root) * values(1, root)
-    return gap[AWAY % 5 == 0].abs().max()
-
-
-def wrong_signs() -> torch.Tensor:
-    """Returns how many advantages of ten steps towards a goal at least as far are not positive."""
-    value = values(5, 0.95)
-    gain = value[10:] - value[:-10]
-    return (gain[AWAY[:-10] >= 10] <= 0).sum()
-
 
 HIQL = partial(ota, option=1)
 """One step per option: HIQL (arXiv:2307.11949)."""
@@ -61,6 +31,18 @@ METHOD = Method(
     family="goal-conditioned",
     base=HIQL,
     variants={"hiql": HIQL},
+    mutants=(
+        Edit("values of both times change places", gains, "batch.after.context).mean(0) - value(batch.now.context)",
+             "batch.now.context).mean(0) - value(batch.after.context)"),
+        Edit("one head decides", gains, "value(batch.after.context).mean(0)", "value(batch.after.context)[0]"),
+        Edit("the live value decides the expectile", ExpectileByTarget.__call__, "self.copy", "of.model"),
+        Edit("subgoals by the low level's value", ProposeSubgoal.__call__, "self.critic)", '"value")'),
+        Edit("the goal in place of the state reached", ProposeSubgoal.__call__, 'batch.after.context["achieved"]',
+             'now.context["goal"]'),
+        Edit("the low level sees the goal", TowardsSubgoal.__call__, "now, subgoal",
+             "now, now.context['goal'].repeat(1, 1, 5)"),
+        Edit("the low level learns without subgoals", ota, "goals=Ahead(10)", "goals=Mixed()"),
+    ),
     departures=(
         "an option costs 1 unless it starts at the goal, so that n = 1 is HIQL; in the authors' code the arriving one "
         "costs 0: V = -1 + discount * theirs, the same order",
@@ -69,9 +51,15 @@ METHOD = Method(
         "goals are positions; data are native mazes explored by a scripted expert with noise, not OGBench's",
     ),
     claims=(
-        Exact("with n = 1 it is HIQL's value", one_step_gap, equals=0.0, tolerance=1e-9),
-        Exact("n steps an option are one step with discount^(1/n)", horizon_gap, equals=0.0, tolerance=1e-9),
-        Exact("no advantage on the way to a goal has the wrong sign", wrong_signs, equals=0.0),
+        Exact("its gradients are those of the formulas", lambda: probes.formula_gap(
+              ota(), probes.goal_transitions(), claims.losses_by_hand, probes.GOAL_CHOICE), at_most=1e-9),
+        Exact("acts towards the proposed subgoal, scaled", lambda: claims.acting_gap(ota()), at_most=1e-9),
+        Exact("jumps of 1, 5, 1 and 10 steps; subgoals 10 ahead, goals ahead, mixed goals for the values",
+              lambda: claims.source_errors(ota(), 5), equals=0.0),
+        Exact("targets follow at rate 0.02", lambda: claims.schedule_gap(ota()), at_most=1e-7),
+        Exact("its value counts options of five steps", lambda: claims.option_gap(ota()), equals=0.0, tolerance=1e-9),
+        Exact("n steps an option are one step with discount^(1/n)", lambda: claims.horizon_gap(
+              ota(), ota(option=1, high_discount=0.95**0.2)), equals=0.0, tolerance=1e-9),
         Measured(
             "goals 40 and more steps away: the advantage's sign is right more often than with n = 1",
             "corridor", ota(far=40.0), ota(option=1, far=40.0), Average("right_signs", 0.25),

@@ -1,19 +1,117 @@
-"""Values of goals on a line, where all rows are enumerated and the fixed point is known. Axes: L places, N heads."""
+"""The losses of ota by hand, the rows that its stages draw, and values of goals on a line, whose fixed point is known.
+
+Axes: B rows, L places, N heads.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience
+from assay.claims import probes
+from assay.claims.probes.formulas import built
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, Need
+from assay.core.slots import ALONE
 from assay.parts.sources.relabelled import Places, Relabelled
 
+LENGTH = 31
+AWAY = (torch.arange(LENGTH).unsqueeze(0) - torch.arange(LENGTH).unsqueeze(1)).clamp(min=0).double()
+"""Steps from each state to each goal ahead of it."""
 NO_TASK: Any = None
 """A task that only knows distances."""
 
 
+def phi(model: Any, seen: Tensor, goal: Tensor) -> Tensor:
+    found: Tensor = model.phi(torch.cat((seen, goal), -1))
+    return 10**0.5 * found / found.square().sum(-1, keepdim=True).sqrt()
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    data, models = seen.experience, seen.models
+    (now, after), goal, here = data.context["observation"].unbind(1), data.context["goal"][:, 0], data.mask[:, 0]
+
+    def value(name: str, place: Tensor) -> Tensor:
+        rows = torch.cat((place, phi(models[name], place, goal)), -1)
+        return torch.stack([one.flatten() for one in models[name].heads(rows)])
+
+    def fitted(name: str) -> Tensor:
+        onward = torch.where(data.terminal[:, 0], 0.0, value(f"{name}_target", after))
+        target = (data.reward[:, 0] + 0.95 * onward).detach()
+        is_gain = torch.minimum(target[0], target[1]) >= value(f"{name}_target", now).mean(0)
+        error = (value(name, now) - target).square() * (0.3 + 0.4 * is_gain.double())
+        return error[:, here].sum() / here.sum()
+
+    def weight(name: str) -> Tensor:
+        gain = value(name, after).mean(0) - value(name, now).mean(0)
+        return (3.0 * gain).exp().clamp(max=100.0).detach()[here]
+
+    subgoal = phi(models["value"], now, goal).detach()
+    logits = models["actor"].low.body({"observation": now.unsqueeze(1), "goal": subgoal.unsqueeze(1)})[:, 0]
+    logp = logits.log_softmax(-1)[torch.arange(len(now)), data.action[:, 0]]
+    asked = models["actor"].high({"observation": now.unsqueeze(1), "goal": goal.unsqueeze(1)})[:, 0]
+    reached = phi(models["value"], now, data.context["achieved"][:, 1]).detach()
+    apart = (asked - reached).square().sum(-1) / 2
+    return {
+        "value": fitted("value"),
+        "high value": fitted("high_value"),
+        "low actor": -(weight("value") * logp[here]).mean(),
+        "high actor": (weight("high_value") * apart[here]).mean(),
+    }
+
+
+def acting_gap(recipe: Recipe) -> Tensor:
+    """Returns the largest gap of the actor's logits to those of the low level towards the scaled proposal."""
+    actor: Any = built(recipe, probes.GOAL_CHOICE).models["actor"]
+    data = probes.goal_transitions()
+    context = {name: data.context[name] for name in ("observation", "goal")}
+    proposal = actor.high(context)
+    length = proposal.square().sum(-1, keepdim=True).sqrt()
+    logits = actor.low.body({**context, "goal": 10**0.5 * proposal / length})
+    chosen = logits.log_softmax(-1).gather(-1, data.action.unsqueeze(-1)).squeeze(-1)
+    found = actor.score(data, frozenset({Need.LOGP})).logp
+    first, _ = actor.act({name: column[:, 0] for name, column in context.items()}, None)
+    return (found - chosen * data.mask).abs().max() + (first != logits[:, 0].argmax(-1)).sum()
+
+
+# ---------------------------------------------------------------------------------------------------- rows
+def drawn(source: Any, num: int = 4096, length: int = 41) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns place, place after the jump, goal and reward [num] of rows of two walks, from 0 and from 1,000 on."""
+    steps = torch.stack([first + torch.arange(length) for first in (0, 1000)]).unsqueeze(-1)
+    columns = {"observation": steps, "achieved": steps, "action": 0 * steps[..., 0]}
+    scene, state = ALONE.given(draw=Draw(1)), {"contents": SimpleNamespace(columns=(columns,))}
+    (rows,) = replace(source, batch=num, updates=1)(scene, state)
+    place, after = rows.context["achieved"][..., 0].unbind(1)
+    return place, after, rows.context["goal"][:, 0, 0], rows.reward[:, 0]
+
+
+def source_errors(recipe: Recipe, option: int) -> float:
+    """Returns the number of rows that no stage may draw, and of shares of goals that are off by over 0.03."""
+    by_name = {stage.name: stage.source or recipe.source for stage in recipe.stages}
+    wrong = 0.0
+    for name, jump in (("value", 1), ("high value", option), ("low actor", 1), ("high actor", 10)):
+        place, after, goal, reward = drawn(by_name[name])
+        left, here = 40 - place % 1000, goal == place
+        ahead = (goal > place) & (goal // 1000 == place // 1000)
+        whole = torch.minimum(torch.tensor(jump), left)
+        cut = torch.minimum(whole, torch.where(ahead, goal - place, whole))
+        wrong += int(((after - place != whole) & (after - place != cut)).sum())
+        wrong += int(((reward != -1) & ~here).sum())
+        if name == "low actor":
+            wrong += int((goal - place != torch.minimum(torch.tensor(10), left)).sum())
+        elif name == "high actor":
+            wrong += int((~ahead & (left > 0)).sum())
+        else:
+            far = (goal // 1000 != place // 1000).float().mean()
+            wrong += (abs(float(here.float().mean()) - 0.21) > 0.03) + (abs(float(far) - 0.15) > 0.03)
+    return wrong
+
+
+# ---------------------------------------------------------------------------------------------------- values
 class LineValue:
     """V(s, g) of places 0 to L - 1 as a table [L, L], one head."""
 
@@ -49,10 +147,30 @@ def line_rows(source: Relabelled, length: int) -> Experience:
     return record.with_columns(reward=record.reward.double())
 
 
-def line_values(source: Relabelled, target: Any, length: int) -> Tensor:
-    """Returns V [L, L] at the fixed point of a target on a line, for goals ahead; exact after L sweeps."""
-    table, rows = torch.zeros(length, length, dtype=torch.float64), line_rows(source, length)
+def line_values(recipe: Recipe, length: int) -> Tensor:
+    """Returns the recipe's V_h [L, L] at its fixed point on a line, for goals ahead; exact after L sweeps."""
+    stage: Any = recipe.stages[1]
+    table, rows = torch.zeros(length, length, dtype=torch.float64), line_rows(stage.source, length)
     place, goal = (rows.context[name][:, 0, 0].long() for name in ("observation", "goal"))
     for _ in range(length + 1):
-        table[place, goal] = target(rows, LineView(table.clone()))[0, :, 0]
+        table[place, goal] = stage.critic[0].target(rows, LineView(table.clone()))[0, :, 0]
     return table
+
+
+def option_gap(recipe: Recipe) -> Tensor:
+    """Compares V_h with its closed form, -(1 - 0.95^k) / 0.05 after k = ceil(d / 5) options."""
+    return (line_values(recipe, LENGTH) + (1.0 - 0.95 ** (AWAY / 5).ceil()) / 0.05).abs().max()
+
+
+def horizon_gap(recipe: Recipe, rival: Recipe) -> Tensor:
+    """Compares (1 - discount) V_h with that of one step with discount^(1/5), where 5 divides the distance."""
+    gap = 0.05 * line_values(recipe, LENGTH) - (1.0 - 0.95**0.2) * line_values(rival, LENGTH)
+    return gap[AWAY % 5 == 0].abs().max()
+
+
+def schedule_gap(recipe: Recipe) -> float:
+    recipe = replace(recipe, stages=tuple(replace(stage, source=None) for stage in recipe.stages))
+    data = probes.goal_transitions(dtype=torch.float32)
+    trained = {"actor": 1, "value": 1, "high_value": 1}
+    targets = {f"{name}_target": (name, 0.02, 1) for name in ("value", "high_value")}
+    return probes.schedule_gap(recipe, data, probes.GOAL_CHOICE, trained, targets)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import DemonstratedTask, ResumableTask, Rollout, Scene
+from assay.core.slots import DemonstratedTask, ResumableTask, Rollout, Scene, TextTask
 from assay.ops import random
 from assay.parts.rollouts.episodes import group_rows
 from assay.playing.resumed import first_decisions
@@ -22,8 +25,9 @@ class FromPrefixes(Rollout):
     for all members; f is uniform in [shortest, longest], and 0 with probability `plain`.
 
     The given decisions are context: mask false, no loss, no ratio. For tokens the start is prompt + prefix; for
-    control it is the state that the given actions lead to. h is at most |y| - 1, so that a decision is left.
-    Degenerate: longest = 0 is `Episodes`.
+    control it is the state that the given actions lead to. h is at most |y| - 1, so that a decision is left, and a
+    prefix ends before the demonstration first states the task's answer: copying it would be no solution. The metric
+    `prefixes_cut` is the share that this made shorter. Degenerate: longest = 0 is `Episodes`.
     """
 
     num_starts: int = 32
@@ -50,7 +54,29 @@ class FromPrefixes(Rollout):
         fraction = (self.shortest + (self.longest - self.shortest) * where) * (is_plain >= self.plain)
         length = shown.mask.sum(1)
         given = torch.minimum((torch.from_numpy(fraction) * length).long(), (length - 1).clamp(min=0))
+        wanted, given = given, before_answer(task, shown, given) if isinstance(task, TextTask) else given
+        scene.log("prefixes_cut", float((given < wanted).sum()), float(len(given)))
         rows, samples = group_rows(np.arange(len(starts)), self.group_size)
         begun = first_decisions(shown, given).rows(torch.from_numpy(rows))
         played = task.resume(actor, begun, samples, draw, split=0)
         return played.add({"prefix": given[torch.from_numpy(rows)]})
+
+
+def statement(answer: str, solution: str) -> float:
+    """Returns the place in a solution where it first states the answer as a word; infinity if it never does, or if the
+    solution is nothing but the answer, of which any part may be given.
+    """
+    found = re.search(rf"(?<!\w){re.escape(answer.strip())}(?!\w)", solution)
+    return math.inf if found is None or solution.strip() == answer.strip() else float(found.start())
+
+
+def before_answer(task: TextTask, shown: Experience, given_B: Tensor) -> Tensor:
+    """Returns the largest number of first decisions, at most `given_B`, whose text ends before the answer is stated."""
+    ends = [statement(row["answer"], row["completion"]) for row in task.texts(shown, 0)]
+    low, high = torch.zeros_like(given_B), given_B.clone()
+    while bool((low < high).any()):  # by halving: a longer prefix has a longer text
+        middle = (low + high + 1) // 2
+        texts = task.texts(first_decisions(shown, middle), 0)
+        fits = torch.tensor([len(row["completion"]) <= end for row, end in zip(texts, ends, strict=True)])
+        low, high = torch.where(fits, middle, low), torch.where(fits, high, middle - 1)
+    return low

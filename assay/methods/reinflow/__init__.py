@@ -8,55 +8,21 @@ flow is deterministic. The flow is first cloned from offline data by flow matchi
 together.
 """
 
-from dataclasses import replace
-from typing import Any
-
-import torch
-
 from assay import recipes
-from assay.claims.claim import Exact, Gain, Measured, Method
-from assay.core.record import Experience, Need
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Gain, Measured, Method
 from assay.methods.reinflow.base import flow_matching, reinflow
-from assay.methods.reinflow.claims import nodes, path_gradient_error, small_actor, walked_record
-from assay.methods.reinflow.models import Flow
-from assay.models.bodies.perceptron import Perceptron
+from assay.methods.reinflow.claims import losses_by_hand, matching_by_hand, recorded, walk_gap
+from assay.methods.reinflow.models import Flow, FlowPolicy
+from assay.models.bodies.paths import walked
 from assay.models.model import Policy
 from assay.recipes.defaults import CONTINUOUS
-
-LOGP, BODY = frozenset({Need.LOGP}), Perceptron((8, 8))
-
-
-def paths_of(actor: Policy) -> tuple[Any, Experience]:
-    """Returns a small actor and its paths at 5 quadrature nodes of each normal variable."""
-    module = small_actor(replace(reinflow(), actor=actor))
-    return module, walked_record(module, nodes(module.num_draws, 5)[0])[0]
+from assay.tasks.control.pendulum import pendulum
 
 
-def gradient_error(steps: int) -> torch.Tensor:
-    recipe = reinflow(actor=Policy(BODY, Flow(steps)))
-    return path_gradient_error(recipe, lambda end: (2.0 * end[:, 0]).sin() + end[:, 0].square(), num=14)
-
-
-def one_step_error() -> Any:
-    """Compares one step with a Gaussian actor whose observation includes x_0, up to x_0's own density."""
-    flow, record = paths_of(Policy(BODY, Flow(1)))
-    start, end = record.column("path")[:, 0, :, 0].unbind(1)
-    seen = record.context["observation"][:, 0]
-    mean = start + flow.velocity((len(seen),), seen, flow.times[0], start.unsqueeze(1))[:, 0]
-    gaussian = torch.distributions.Normal(mean, flow.log_std(seen)[:, 0, 0].exp()).log_prob(end)
-    given = gaussian + torch.distributions.Normal(0.0, 1.0).log_prob(start)
-    return (flow.score(record, LOGP).logp[:, 0] - given).abs().max()
-
-
-def recorded_error() -> Any:
-    actor, record = paths_of(Policy(BODY, Flow(3)))
-    return (actor.score(record, LOGP).logp - record.logp).abs().max()
-
-
-def noise_beyond_bounds() -> torch.Tensor:
-    actor, seen = small_actor(reinflow()), 1e3 * torch.linspace(-1.0, 1.0, 30).double().view(10, 3)
-    sigma = actor.log_std(seen).exp()
-    return torch.maximum(0.08 - sigma, sigma - 0.4).max()
+def matching_gap() -> float:
+    first = reinflow().before[0].recipe
+    return probes.formula_gap(first, probes.transitions(num=64), matching_by_hand, probes.BOX_SPEC)
 
 
 METHOD = Method(
@@ -67,6 +33,14 @@ METHOD = Method(
     family="offline to online",
     base=recipes.ppo,
     variants={"flow-matching": flow_matching},
+    mutants=(
+        Edit("the first point has no density", FlowPolicy.score, "path_logp(path,", "path_logp(0 * path,"),
+        Edit("noise of equal size at all steps", FlowPolicy.log_std, "self.times)", "self.times[:1])"),
+        Edit("noise depends on no state", FlowPolicy.log_std, "seen.unsqueeze(-2)", "0 * seen.unsqueeze(-2)"),
+        Edit("the velocity of the end alone", FlowPolicy.misfit, "time_features(time)", "time_features(0 * time + 1)"),
+        Edit("the noise is fixed", Flow.on, "self.noise)", "(0.08, 0.08))"),
+        Edit("deterministic after the first point", walked, "std[:, k] * noise", "0.0 * noise"),
+    ),
     departures=(
         "the ratio is the path's, as the paper writes it; the code takes the geometric mean of its factors, clip 0.01",
         "steps, noise and the stored end are not clipped, only the executed action: the recorded density is exact",
@@ -75,10 +49,13 @@ METHOD = Method(
         "one dataset of a scripted expert with noise, not D4RL or Robomimic",
     ),
     claims=(
-        Exact("two steps: the expected update is the return's gradient", lambda: gradient_error(2), at_most=1e-9),
-        Exact("one step is a Gaussian that sees x_0", one_step_error, at_most=1e-12),
-        Exact("what acting records is what scoring finds", recorded_error, at_most=1e-12),
-        Exact("the noise stays inside its bounds", noise_beyond_bounds, at_most=1e-9),
+        Exact("its gradients are ppo's with the ratio of whole paths", lambda: probes.formula_gap(
+              reinflow(), recorded(reinflow()), losses_by_hand, probes.BOX_SPEC), at_most=1e-6),
+        Exact("sampled paths are Euler steps with noise, and recorded as scored",
+              lambda: walk_gap(reinflow()), at_most=1e-9),
+        Exact("the flow is first matched to the data", matching_gap, at_most=1e-5),
+        Exact("on rows of the dataset",
+              lambda: probes.foreign_rows(reinflow().before[0].recipe, pendulum()), equals=0.0),
         Measured("raises the return of the flow it starts from", "pendulum", reinflow(), 0.0,
                  metric=Gain(), seeds=5, minutes=3.0, steps=40),
         Measured("learned noise ends above fixed small noise", "pendulum", reinflow(),

@@ -1,80 +1,93 @@
-"""Expectations over the paths of a small path actor by Gauss-Hermite quadrature. Axes: R nodes, A actions, D numbers.
-
-A path of K steps is a smooth function of D = (K + 1) A independent normal variables; for few of them a grid of nodes
-integrates it to rounding error, without sampling.
-"""
+"""The losses of reinflow by hand, on paths of its own actor. Axes: B sequences, T columns, K = 4 steps, A actions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
+from math import log, pi
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims.probes.gradients import gradient
+from assay.claims import probes
+from assay.claims.probes import by_hand, steps
+from assay.claims.probes.formulas import built
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
-from assay.core.spaces import Box, Spec
-
-SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-1.0,), (1.0,)), horizon=1)
-SEEN = (0.3, -0.8, 0.5)
 
 
-def small_actor(recipe: Recipe, seed: int = 0) -> Any:
-    """Returns the recipe's actor for three observed numbers and one action dimension, float64, off its initial
-    weights.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        actor = recipe.actor.build(SPEC).double()
-        with torch.no_grad():
-            for parameter in actor.parameters():
-                parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64) / parameter.shape[-1] ** 0.5)
-    return actor
+def velocity(actor: Any, seen: Tensor, time: Tensor, point: Tensor) -> Tensor:
+    found: Tensor = actor.velocity.net(torch.cat((seen, times(time), point), -1))
+    return found
 
 
-def nodes(num_dims: int, num: int) -> tuple[Tensor, Tensor]:
-    """Returns normal numbers [num ** num_dims, num_dims] and the probability weight of each."""
-    place, weight = (torch.from_numpy(values) for values in np.polynomial.hermite_e.hermegauss(num))
-    grid = torch.cartesian_prod(*[place] * num_dims).view(-1, num_dims)
-    return grid, torch.cartesian_prod(*[weight / weight.sum()] * num_dims).view(-1, num_dims).prod(-1)
+def times(time: Tensor) -> Tensor:
+    """Returns the features of a time in [0, 1], as exact as the actor's: single precision."""
+    t = time.float()
+    return torch.cat((2 * t - 1, (pi * t).sin(), (2 * (pi * t)).sin(), (2 * (pi * t)).cos()), -1).double()
 
 
-def walked_record(actor: Any, normal: Tensor) -> tuple[Experience, Tensor]:
-    """Returns (one recorded decision for each row of normal numbers, the same paths with gradient)."""
-    num = len(normal)
-    context = {"observation": torch.tensor(SEEN, dtype=torch.float64).expand(num, 3)}
-    action, logp, path = actor.walk(context, torch.special.ndtr(normal))
-    one = torch.ones(num, 1, dtype=torch.bool)
-    record = Experience(
-        context={"observation": context["observation"].unsqueeze(1)},
-        action=action.detach().unsqueeze(1),
-        mask=one,
-        logp=logp.detach().unsqueeze(1),
-        reward=torch.zeros(num, 1, dtype=torch.float64),
-        terminal=one,
-        truncated=~one,
-        extra={"path": path.detach().unsqueeze(1)},
-    )
-    return record, path
+def deviation(actor: Any, seen: Tensor, time: Tensor) -> Tensor:
+    """Returns sigma(s, t): 0.08^(1 - u) * 0.4^u, u in (0, 1)."""
+    share = (actor.noise.net(torch.cat((seen, times(time)), -1)).tanh() + 1) / 2
+    return 0.08 ** (1 - share) * 0.4**share
 
 
-def path_gradient_error(recipe: Recipe, payoff: Callable[[Tensor], Tensor], num: int = 24) -> Tensor:
-    """Returns the largest difference, relative to the largest entry, between the recipe's expected ascent and the
-    gradient of the expected payoff of the path's end [R, A] -> [R], over all parameters of the actor.
-    """
-    actor = small_actor(recipe)
-    normal, weight = nodes(actor.num_draws, num)
-    record, path = walked_record(actor, normal)
-    worth = payoff(path[:, -1])
-    exact = torch.autograd.grad((weight * worth).sum(), list(actor.parameters()))
-    # The mean over rows with these advantages is the expectation over paths.
-    record = record.add({"advantage": (len(normal) * weight * worth.detach()).unsqueeze(1)})
-    stages = tuple(replace(stage, regularizers=()) for stage in recipe.stages)
-    found = gradient(replace(recipe, stages=stages), record.add({"value": record.reward}), actor, spec=SPEC)
-    size = max(float(one.abs().max()) for one in exact)
-    gaps = [(found[name] + one).abs().max() for (name, _), one in zip(actor.named_parameters(), exact, strict=True)]
-    return torch.stack(gaps).max() / size
+def path_facts(actor: Any, seen: Tensor, path: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns log-density and entropy of paths [..., 5, A], one Gaussian after the other."""
+    logp = (-path[..., 0, :].square() / 2 - log(2 * pi) / 2).sum(-1)
+    entropy = torch.full_like(logp, 2 * (1 + log(2 * pi)) / 2)
+    for k in range(4):
+        time = torch.full_like(seen[..., :1], k / 4)
+        mean = path[..., k, :] + velocity(actor, seen, time, path[..., k, :]) / 4
+        normal = torch.distributions.Normal(mean, deviation(actor, seen, time))
+        logp, entropy = logp + normal.log_prob(path[..., k + 1, :]).sum(-1), entropy + normal.entropy().sum(-1)
+    return logp, entropy
+
+
+def recorded(recipe: Recipe) -> Experience:
+    """Returns fragments with random paths, whose recorded log-densities are near those of the actor."""
+    data, actor = probes.box_fragments(), built(recipe, probes.BOX_SPEC).models["actor"]
+    draw = torch.Generator().manual_seed(3)
+    path = 0.5 * torch.randn(*data.mask.shape, 5, 2, generator=draw, dtype=torch.float64).cumsum(-2)
+    moved = 0.3 * torch.randn(data.mask.shape, generator=draw, dtype=torch.float64)
+    logp = path_facts(actor, data.context["observation"], path)[0].detach() + moved
+    return replace(data, logp=logp).add({"path": path})
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    data, observation = seen.experience, seen.experience.context["observation"]
+    logp, entropy = path_facts(seen.models["actor"], observation, data.column("path"))
+    value = seen.models["value"].body({"observation": observation}).squeeze(-1).view(data.mask.shape)
+    return by_hand.ppo(data, logp, entropy, value, discount=0.95, gae_lambda=0.95)
+
+
+def matching_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns the error of the velocity at a random time on the straight line from noise to the action."""
+    data, uniform = seen.experience, seen.uniform(2, 3, tag=3)
+    time, start = uniform[..., :1].double(), steps.normal(uniform[..., 1:])
+    goal = (data.action - steps.CENTRE) / steps.HALF
+    point = (1 - time) * start + time * goal
+    found = velocity(seen.models["actor"], data.context["observation"], time, point)
+    return (found - (goal - start)).square().sum(-1)[data.mask].mean()
+
+
+def walk_gap(recipe: Recipe) -> Tensor:
+    """Returns the largest gap of sampled paths, actions and log-densities to Euler steps with noise, and without."""
+    actor: Any = built(recipe, probes.BOX_SPEC).models["actor"]
+    seen = probes.transitions(num=64).context["observation"][:, 0]
+    uniform = torch.rand(64, 10, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
+    worst = []
+    for given in (uniform, None):
+        noise = torch.zeros(64, 5, 2, dtype=torch.float64) if given is None else steps.normal(given).view(64, 5, 2)
+        points = [noise[:, 0]]
+        for k in range(4):
+            time = torch.full((64, 1), k / 4, dtype=torch.float64)
+            spread = deviation(actor, seen, time) * noise[:, k + 1]
+            points.append(points[-1] + velocity(actor, seen, time, points[-1]) / 4 + spread)
+        path = torch.stack(points, 1)
+        action, logp, found = actor.walk({"observation": seen}, given)
+        executed = torch.minimum(torch.maximum(steps.CENTRE + steps.HALF * path[:, -1], steps.LOW), steps.HIGH)
+        worst += [(found - path).abs().max(), (action - executed).abs().max()]
+        worst.append((logp - path_facts(actor, seen, path)[0]).abs().max())
+    return torch.stack(worst).max()

@@ -11,7 +11,8 @@ showed, chosen as arms of a bandit.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Final, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.retroagent import claims
@@ -20,7 +21,7 @@ from assay.methods.retroagent.lessons import Lessons, SimilarityUtility
 from assay.methods.retroagent.progress import BestProgress, GroupSuccess, History, Progress
 from assay.parts.rewards.scaled import ScaledReward
 from assay.parts.rollouts.episodes import Episodes
-from assay.recipes.defaults import LANGUAGE, Defaults
+from assay.recipes.defaults import LANGUAGE, PLACES, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, history: History = GroupSuccess(), lessons: bool = True) -> Recipe:
@@ -35,6 +36,15 @@ SIMILAR = Lessons(retrieve=SimilarityUtility(share=1.0))
 METHOD = Method(
     "arXiv:2603.08561", recipe, worlds=(LANGUAGE,), default_task="sorting-3", family="guidance", base=recipes.grpo,
     variants={"best-progress": lambda world: recipe(world, BestProgress())},
+    mutants=(
+        Edit("progress is paid in full", Progress.apply, "(phi - before)", "phi"),
+        Edit("the newest share counts", Progress.apply, 'max(best.get(row["prompt"], 0.0), value)', "value"),
+        Edit("the first half is shown the lesson", Lessons.__call__, ">= members // 2", "< members // 2"),
+        Edit("lessons of lost rows", Lessons.remember, "if has_won", "if not has_won"),
+        Edit("rare lessons are not preferred", SimilarityUtility.__call__, "self.bonus *", "0.0 *"),
+        Edit("the farthest lesson", Lessons.nearest, "score.argmax()", "score.argmin()"),
+        Edit("the outcome is not scaled", recipe, "ScaledReward(10.0)", "ScaledReward(1.0)"),
+    ),
     departures=(
         "phi is a program: the share of the answer that the completion begins with; no reflection by the model",
         "a lesson is a solved prompt of an earlier group, not a text by the model; similarity is of letter pairs",
@@ -45,12 +55,16 @@ METHOD = Method(
     claims=(
         Exact("pays 10 won + max(0, phi - best before the group), twice; cut rows count, faults do not",
               lambda: claims.reward_gap(recipe()), equals=0.0),
+        Exact("its gradient is grpo's over the whole group", lambda: probes.formula_gap(
+              replace(recipe(), rewards=()), probes.sequences(), claims.loss_by_hand), at_most=1e-9),
         Exact("the group's advantages with one that won",
               lambda: claims.advantage_gap(recipe(), GROUP, (-0.4996, -0.4532, 1.4989, -0.5461)), at_most=1e-3),
         Exact("the group's advantages where all failed", lambda: claims.advantage_gap(
               recipe(), [GROUP[0], GROUP[1], WRONG, WRONG], (0.2611, 1.3056, -0.7833, -0.7833)), at_most=1e-3),
         Exact("a task that was never won pays its full phi again and again",
               lambda: claims.never_won(recipe()), equals=0.5),
+        Exact("the best share is kept after a group that failed", lambda: claims.kept_best(recipe()), equals=0.25),
+        Exact("lessons are compared by their letter pairs", lambda: claims.cosine_gap(recipe()), at_most=1e-6),
         Exact("lessons score 0.9624, 0.9424, 1.2033",
               lambda: (claims.retrieved(recipe())[:3] - claims.SCORES).abs().max(), at_most=1e-4),
         Exact("a lesson for another task is dropped", lambda: claims.retrieved(recipe())[3].exp(), equals=0.0),
@@ -59,6 +73,9 @@ METHOD = Method(
         Measured("similarity and utility choose lessons that help more often than similarity alone", "",
                  lambda seed: claims.mean_success(Lessons(), seed), lambda seed: claims.mean_success(SIMILAR, seed),
                  seeds=20, minutes=0.5),
+        Measured("where the start is right once in 10,000, paid progress is worth 0.2 of grpo's pass rate or more",
+                 "lock:digits=4", recipe(PLACES, lessons=False), recipes.grpo(PLACES), Final("pass_rate"), margin=0.2,
+                 seeds=5, minutes=3.0, steps=100),
         Measured("with progress paid, scores higher than grpo where groups mostly fail; refuted by no gain",
                  "sorting-3", recipe(lessons=False), recipes.grpo(), seeds=5, minutes=4.0, steps=80, warmup=30),
     ),

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Need
+from assay.core.record import Draw, Experience, Need, Origin
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
-from assay.methods.retroagent.lessons import Lessons
+from assay.methods.retroagent.lessons import Lessons, cosine_of, pieces
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
 from assay.ops.random import uniform_tensor
@@ -62,6 +63,32 @@ def advantage_gap(recipe: Recipe, completions: list[str], wanted: tuple[float, .
     return float((found - torch.tensor(wanted)).abs().max())
 
 
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    advantage = by_hand.standardised(seen.experience).unsqueeze(1)
+    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
+    return -by_hand.mean_of_sequences(gain, seen.experience)
+
+
+def kept_best(recipe: Recipe) -> float:
+    """Returns what is remembered of a task that one of four attempts won, and then none: 1/4, not 0."""
+    found: dict[str, float] = {}
+    part, scene = recipe.rewards[-1], Scene(TASK)
+    state = part.init(scene)
+    for completions in (GROUP, [WRONG] * 4):
+        rows = probes.completed(TASK, completions, [0] * 4)
+        part(Verifier()(rows, scene), scene, state)
+        found = state["best"]
+    return sum(found.values())
+
+
+def cosine_gap(recipe: Recipe) -> float:
+    """Returns the largest gap of similarities of letter pairs to those by hand."""
+    own, worst = pieces("aaab", lessons_of(recipe).letters), 0.0
+    for text, wanted in (("aaab", 1.0), ("abab", 0.4), ("ba", 0.0), ("a", 0.0), ("aaaab", 7 / 50**0.5)):
+        worst = max(worst, abs(cosine_of(own, pieces(text, lessons_of(recipe).letters)) - wanted))
+    return worst
+
+
 def never_won(recipe: Recipe) -> float:
     """What a row with half of its subtasks is paid at the fifth attempt, where no row ever won."""
     found, _ = attempts(recipe, [ANSWER[:2] + WRONG, WRONG], 5)
@@ -104,7 +131,15 @@ def shown_wrongly(recipe: Recipe) -> float:
         wrong += int((actor.score(rows, frozenset({Need.LOGP})).logp - rows.logp).abs().max() > 1e-4)
     wrong += int((rows.extra["hinted"] != (rows.extra["sample"] >= members // 2)).sum())
     utility = 1.0 - 0.5 * (1.0 - rollout.rate) ** (members // 2)
-    stored = [one for one in state["lessons"][2:] if (one["utility"], one["count"]) == (0.5, 1)]
+    last = TASK.texts(rows, 0)[-1]["completion"]
+    new = {"prompt": prompt, "text": f"{prompt}{last}", "utility": 0.5, "count": 1}
+    stored = [one for one in state["lessons"][2:] if one == new]
+    lost = {"utility": 0.5, "count": 1}
+    rollout.learn(lost, False)
+    wrong += int(abs(float(lost["utility"]) - 0.475) > 1e-9)
+    assert rows.source is not None
+    source = torch.where(rows.extra["hinted"], int(Origin.HINTED), int(Origin.POLICY))
+    wrong += int((rows.source != source).sum())
     return wrong + abs(lesson["utility"] - utility) + abs(lesson["count"] - 1 - members // 2) + abs(len(stored) - 1)
 
 

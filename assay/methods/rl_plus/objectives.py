@@ -5,6 +5,7 @@ The column `source` says where a row comes from; without it all rows are the pol
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -53,20 +54,23 @@ class HybridPolicy(Weighed, Objective):
         others:    -r A (1 - pi)^focus,   r = 2 pi / (pi_old + pi_other),   pi_other = (pi_old + uniform) / 2
 
     RL-PLUS (arXiv:2508.00222). The behaviour policy of the other rows is unknown: pi_other is half the acting policy,
-    half a uniform one that gives each decision the probability `uniform`: 1 over the number of actions, or 1 as in
-    the released code, which bounds r by 4 pi. r is the balance heuristic's weight, at most 4/3 rho, and never
-    clipped. (1 - pi)^focus has no gradient; it reduces the weight of decisions that are already likely, and focus
-    (gamma) 0 disables it. Densities above 1 count as 1 there. Degenerate: without other rows it is the plain policy
-    gradient.
+    half the uniform one, whose probability is the column `uniform`. r is the balance heuristic's weight, at most
+    4/3 rho, and never clipped. (1 - pi)^focus has no gradient; it reduces the weight of decisions that are already
+    likely, and focus (gamma) 0 disables it. Densities above 1 count as 1 there. `uniform` other than 0 replaces the
+    column: 1 is the released code, with which r is at most 4 pi and vanishes on unlikely decisions. Degenerate:
+    without other rows it is the plain policy gradient.
     """
 
     trust: TrustRegion = Clip()
     focus: float = 0.5
-    uniform: float = 1.0
+    uniform: float = 0.0
     aggregate: Aggregation = TokenMean()
     needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, LogpWhenShown()})
     first_order: ClassVar[bool] = True
-    reads: ClassVar[tuple[str, ...]] = ("advantage",)
+    reads: ClassVar[tuple[str, ...]] = ("advantage", "uniform")
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
+        "uniform": lambda batch: torch.full((len(batch),), 0.25, dtype=batch.reward.dtype)
+    }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted sum over all decisions."""
@@ -75,14 +79,10 @@ class HybridPolicy(Weighed, Objective):
         logp_old = torch.where(external, batch.column("logp_shown"), batch.logp).detach()
         log_ratio = (logp - logp_old) * mask
         own, cut = self.trust(log_ratio, advantage, logp)
-        ratio = self.balanced_ratio(logp, logp_old)
+        old, uniform = bounded_ratio(logp_old), self.uniform or batch.column("uniform").unsqueeze(1).to(logp.dtype)
+        ratio = 2.0 * bounded_ratio(logp) / (old + 0.5 * (old + uniform))
         unlikely = (1.0 - bounded_ratio(logp.detach()).clamp(max=1.0)) ** self.focus
         loss = torch.where(external, -ratio * advantage * unlikely, torch.where(mask, own, 0.0))
         shown = (torch.where(external, ratio.detach(), 0.0).sum(), external.sum())
         metrics = ratio_metrics(log_ratio.detach(), cut, batch.with_columns(mask=mask & ~external))
         return Loss((loss * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics | {"ratio_of_shown": shown})
-
-    def balanced_ratio(self, logp: Tensor, logp_old: Tensor) -> Tensor:
-        """Returns 2 pi / (pi_old + pi_other), [B, T]."""
-        old = bounded_ratio(logp_old)
-        return 2.0 * bounded_ratio(logp) / (1.5 * old + 0.5 * self.uniform)

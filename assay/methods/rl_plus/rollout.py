@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,6 +12,7 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State, concatenate
 from assay.core.slots import DemonstratedTask, Rollout, Scene
+from assay.core.spaces import Box, Space, Vocabulary
 from assay.parts.rollouts.episodes import Around, Episodes
 from assay.playing.narrowing import LOGP_MODEL
 
@@ -21,10 +23,12 @@ class WithDemonstrations(Around):
 
     Demonstrations enter the group's statistics, so a group of wrong answers still has a signal. The column `source`
     marks the rows: POLICY for own ones, the task's value for demonstrations, whose recorded log-probability is 0,
-    since it is unknown. Demonstrations are rewarded like all rows.
+    since it is unknown. `uniform` [B] is the probability of an action under the uniform policy: 1 over the number of
+    actions, or over the volume of a box. Demonstrations are rewarded like all rows.
     """
 
     gather: Rollout = Episodes()
+    writes: ClassVar[tuple[str, ...]] = ("uniform",)
     breaks: ClassVar[dict[str, str]] = {"recorded": "the probability of a demonstration's decisions is unknown"}
 
     def init(self, scene: Scene) -> State:
@@ -45,4 +49,12 @@ class WithDemonstrations(Around):
         if LOGP_MODEL in own.extra:  # a column that only some rows have would be dropped
             shown = shown.add({LOGP_MODEL: shown.logp})
         policy = torch.full((len(own),), int(Origin.POLICY))
-        return concatenate([replace(own, source=policy), shown])
+        both = concatenate([replace(own, source=policy), shown])
+        return both.add({"uniform": torch.full((len(both),), uniform_probability(task.spec.action))})
+
+
+def uniform_probability(actions: Space) -> float:
+    """Returns the probability, or the density, of each action under the uniform policy."""
+    if isinstance(actions, Box):
+        return 1.0 / math.prod(high - low for low, high in zip(actions.low, actions.high, strict=True))
+    return 1.0 / (actions.size if isinstance(actions, Vocabulary) else actions.n)

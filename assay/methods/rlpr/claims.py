@@ -1,9 +1,9 @@
-"""The functions behind rlpr's claims: given probabilities, an independent formula on a network, the filter, the AUC."""
+"""The functions behind rlpr's claims: its reward on networks, the filter, the loss by hand, the AUC."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,121 +12,34 @@ from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Outcome, Progress, Scored
+from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import Scene
-from assay.core.slots.scene import OnRows
 from assay.engine.loop import Loop
 from assay.methods.rlpr.parts import Reduce, ReferenceProbability
-from assay.playing.text import CharacterTokenizer
-from assay.tasks.language.arithmetic import exact_match
-from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.scratch import scratch
 
-STEEP, FLAT = (0.9, 0.9, 0.9, 0.01), (0.6, 0.6, 0.6, 0.6)
-"""Probabilities of four reference tokens: three likely and one not, and all the same."""
 
-
-@dataclass(frozen=True)
-class Named:
-    """Models by name, without an engine."""
-
-    by_name: dict[str, Any]
-
-    def model(self, name: str) -> Any:
-        """The model."""
-        return self.by_name[name]
-
-    @torch.no_grad()
-    def over(self, name: str, experience: Experience, function: OnRows) -> Tensor:
-        """All rows at once."""
-        return function(self.by_name[name], experience)
-
-
-@dataclass(frozen=True)
-class Saying:
-    """An actor that gives the decisions of row b these probabilities, in order; the last row's to all further ones."""
-
-    probs: tuple[Sequence[float], ...]
-
-    def score(self, batch: Experience, needs: Any) -> Scored:
-        """Their logarithms."""
-        logp = torch.zeros(batch.mask.shape, dtype=torch.float64)
-        for row, mask in enumerate(batch.mask):
-            given = self.probs[min(row, len(self.probs) - 1)]
-            logp[row, mask] = torch.tensor(given, dtype=torch.float64).log()[: int(mask.sum())]
-        return Scored(logp)
-
-
-@dataclass(frozen=True)
-class Letters:
-    """One prompt whose reference is "abcd"."""
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Always the same."""
-        return Item("q=", "abcd", ">abcd")
-
-    def verify(self, item: Item, completion: str) -> Outcome:
-        """Not asked."""
-        return exact_match(item.answer, completion)
-
-
-LETTERS = PromptTask("letters", Letters(), CharacterTokenizer(), max_prompt=4, max_tokens=12)
-
-
-def rewarded(
-    recipe: Recipe,
-    said: Sequence[str],
-    probs: Sequence[Sequence[float]],
-    start: float,
-    faults: Sequence[int] = (),
-    cut: Sequence[int] = (),
-) -> Tensor:
-    """Total reward [B] by the recipe's own rewards, if the reference is as likely as given; the start says `start`."""
-    batch = probes.completed(LETTERS, said, [0] * len(said), faults=faults, cut=cut)
-    scene = Scene(LETTERS, Named({"actor": Saying(tuple(probs)), "start": Saying(((start,) * 4,))}))
-    batch = batch.with_columns(reward=batch.reward.double())
-    for part in recipe.rewards:
-        batch = part(batch, scene)
-    return (batch.reward * batch.mask).sum(1)
-
-
-def reward_error(recipe: Recipe) -> Tensor:
-    """Against 0.9 max(0, B - 0.6) + 0.1 format: steep, flat, below the start, no mark, two marks, fault, cut."""
-    said = ["x>abcx", "x>abcd", ">a", "abcd", "x>a>b", "x>abcd", "x>ab"]
-    probs = [STEEP, FLAT, [0.3] * 4, [1.0] * 4, [1.0] * 4, [1.0] * 4, [0.9] * 4]
-    expected = torch.tensor([0.16975, 0.1, 0.1, 0.0, 0.0, 0.0, 0.37], dtype=torch.float64)
-    return (rewarded(recipe, said, probs, 0.6, faults=(5,), cut=(6,)) - expected).abs().max()
-
-
-def reduced(reduce: Reduce, probs: Sequence[float]) -> float:
-    """What the reduction makes of four probabilities; a fifth, masked one must not count."""
-    logp = torch.tensor([[*probs, 0.5]], dtype=torch.float64).log()
-    return float(reduce(logp, torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0]], dtype=torch.float64)))
-
-
-def advantages(recipe: Recipe, probs: Sequence[float], start: float) -> Tensor:
-    """Advantage of each member of a group, by the recipe's rewards and credit."""
-    said = [f"{step}>abcd" for step in range(len(probs))]
-    total = rewarded(recipe, said, [[prob] * 4 for prob in probs], start)
-    group = probes.bandit_experience([0] * len(probs), total, torch.zeros(2))
-    return probes.credited(recipe, group).column("advantage")[:, 0]
-
-
-def network_error(recipe: Recipe) -> float:
-    """On real networks: total reward minus the formula with one softmax for each reference token, decoded in turn."""
-    task, said = scratch(3), ["012>31", ">22", "4>0", "9"]
-    loop = Loop(recipe, task, seed=3, num_steps=1)
+# ---------------------------------------------------------------------------------------------------- the reward
+def reward_error(recipe: Recipe) -> float:
+    """On networks: the reward minus 0.9 max(0, B - A0) + 0.1 format with one softmax for each reference token, decoded
+    in turn: marked, at once, without a mark, with two, cut, and a row that left training.
+    """
+    task, said = scratch(3), ["012>31", ">22", "4>0", "9", "1>2>3", "7>", "3>1", "3>1"]
+    loop = Loop(recipe.set("actor.width", 16).set("actor.layers", 1), task, seed=3, num_steps=1)
     actor, start = loop.engine.models["actor"], loop.engine.models["start"]
-    for parameter in actor.parameters():
-        parameter.data.mul_(3.0)
-    batch = probes.completed(task, said, [0, 1, 1, 2])
-    paid, error = recipe.rewards[0](batch, Scene(task, loop.engine)).reward.sum(1), 0.0
+    for parameter in start.parameters():  # sharp and mostly wrong, so that the actor is above it on most rows
+        parameter.data.mul_(6.0)
+    batch = probes.completed(task, said, [0, 1, 1, 2, 2, 3, 3, 4], cut=[6], faults=[7])
+    paid, error = probes.rewarded(recipe, task, batch, loop.engine), float(batch.mask[7].any())
     for row, told in enumerate(task.texts(batch, 0)):
-        z, mark, _ = told["completion"].partition(">")
-        own = mean_probability(task, actor, told["prompt"] + z + mark, told["answer"]) if mark else 0.0
+        (z, mark, rest), once = said[row].partition(">"), said[row].count(">") == 1
+        own = mean_probability(task, actor, told["prompt"] + z + mark, told["answer"]) if once else 0.0
         plain = mean_probability(task, start, told["prompt"], told["answer"])
-        error = max(error, abs(0.9 * max(0.0, own - plain) + 0.1 * bool(mark) - float(paid[row])))
+        right = 0.9 * max(0.0, own - plain) + 0.1 * (bool(rest) and once)
+        error = max(error, abs((right if row < 7 else 0.0) - float(paid[row])))
     return error
 
 
@@ -142,10 +55,16 @@ def mean_probability(task: PromptTask, actor: Any, told: str, answer: str) -> fl
     return sum(probs) / len(probs)
 
 
-def push_at(recipe: Recipe, ratio: float) -> Tensor:
-    """How hard a good answer whose ratio has already moved is still pushed."""
-    pulls = probes.bandit_experience([0, 1], [1.0, 0.0], torch.zeros(2))
-    return probes.decision_weights(recipe, pulls, pulls.logp + torch.tensor([[ratio], [1.0]]).log())[0, 0]
+def reduced(reduce: Reduce) -> float:
+    """What the reduction makes of (.9, .9, .9, .01); a fifth, masked probability must not count."""
+    logp = torch.tensor([[0.9, 0.9, 0.9, 0.01, 0.5]], dtype=torch.float64).log()
+    return float(reduce(logp, torch.tensor([[1.0, 1.0, 1.0, 1.0, 0.0]], dtype=torch.float64)))
+
+
+def gap(ours: Recipe) -> float:
+    """Returns the distance of the gradient on given rewards from grpo's by hand, with clip 0.2 / 0.27."""
+    return probes.formula_gap(replace(ours, rewards=()), probes.sequences(), lambda seen: by_hand.grpo_loss(
+        seen, by_hand.standardised(seen.experience, epsilon=1e-6), 0.2, 0.27))  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------------- the filter
@@ -189,8 +108,9 @@ def auc_above_likelihood(seed: int, ours: Reduce, theirs: Reduce) -> float:
     starts, samples = np.repeat(np.arange(64), 8), np.tile(np.arange(8), 64)
     played = task.play(loop.actor, starts, samples, Draw(seed, (1,)), split=1, greedy=False)
     right = task.judge(played, 1).column("score") > 0.5
-    scene = Scene(task, Named({"actor": loop.actor, "start": loop.actor}), split=1)
-    paid = [ReferenceProbability(bare=">", reduce=one)(played, scene).column("score") for one in (ours, theirs)]
+    scene = Scene(task, loop.engine, split=1)
+    made = [ReferenceProbability(bare=">", reduce=one, start="actor") for one in (ours, theirs)]
+    paid = [part(played, scene).column("score") for part in made]
     return auc(paid[0], right) - auc(paid[1], right)
 
 

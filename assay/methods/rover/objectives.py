@@ -13,20 +13,6 @@ from assay.core.record import Experience, Loss, Need
 from assay.core.slots import Aggregation, Annotation, Objective, Over, View
 from assay.parts.aggregations import TokenMean, Weighed
 
-FORBIDDEN = -1e8
-"""Logits below this mark impossible actions; the uniform policy does not take them either."""
-
-
-def uniform_logp(logits: Tensor | None, mask_BT: Tensor) -> Tensor:
-    """Returns the mean over all possible actions of log pi(a|s), [B, T], zero where masked."""
-    if logits is None:
-        raise AssayError(
-            "values of the uniform policy need an actor with discrete actions. Use Policy() on a discrete task"
-        )
-    possible = logits > FORBIDDEN
-    total = torch.where(possible, logits, 0.0).sum(-1) / possible.sum(-1).clamp(min=1)
-    return torch.where(mask_BT, total - logits.logsumexp(-1), 0.0)
-
 
 @dataclass(frozen=True)
 class UniformLogp(Annotation):
@@ -39,9 +25,18 @@ class UniformLogp(Annotation):
         """Returns the column [B, T]."""
 
         def mean(actor: Any, rows: Experience) -> Tensor:
-            return uniform_logp(actor.score(rows, frozenset({Need.LOGP, Need.LOGITS})).logits, rows.mask)
+            return needed(actor.score(rows, frozenset({Need.LOGP, Need.UNIFORM})).uniform)
 
         return over(experience, mean)
+
+
+def needed(uniform: Tensor | None) -> Tensor:
+    """Returns the mean log-probability; AssayError if the policy has none."""
+    if uniform is None:
+        raise AssayError(
+            "values of the uniform policy need an actor with discrete actions. Use Policy() on a discrete task"
+        )
+    return uniform
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class UniformValue(Weighed, Objective):
     temperature: float = 1.0
     next_scale: float = 1.0
     aggregate: Aggregation = TokenMean()
-    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, Need.LOGITS, UniformLogp()})
+    needs: ClassVar[frozenset[Need | Annotation]] = frozenset({Need.LOGP, Need.UNIFORM, UniformLogp()})
     first_order: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {
         "zero_credit": "a regression: without credit it pulls the ratio to the next value"
@@ -78,9 +73,6 @@ class UniformValue(Weighed, Objective):
     @torch.no_grad()
     def next_value(self, batch: Experience, view: View) -> Tensor:
         """Returns the uniform policy's value after each decision, [B, T]; 0 at an episode's end."""
-        logits = view.scored.logits
-        value = self.temperature * (
-            uniform_logp(None if logits is None else logits.detach(), batch.mask) - batch.column("uniform_logp_old")
-        )
+        value = self.temperature * (needed(view.scored.uniform) - batch.column("uniform_logp_old"))
         goes_on = batch.mask[:, 1:] & ~(batch.terminal | batch.truncated)[:, :-1]
         return torch.nn.functional.pad(torch.where(goes_on, value[:, 1:], 0.0), (0, 1))

@@ -7,31 +7,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.core.errors import AssayError
 from assay.core.record import Experience, State, concatenate
 from assay.core.slots import DemonstratedTask, Scene, Source
-from assay.core.spaces import Vocabulary
-from assay.methods.sdpo import contexts
+from assay.methods.sdpo.teacher import SHOWN, need_prompts, told_prompts
 from assay.parts.sources.demonstrations import Demonstrations
 
 
 @dataclass(frozen=True)
 class ShownTwice(Source):
-    """Yields `batch` demonstrations per step, each once, in order; all but the first `plain` follow a copy of
-    themselves.
+    """Yields `batch` demonstrations per step, each once, in order; all but the first `plain` follow a prompt that
+    contains them (`shown`, as in SelfTeacher).
 
-    Only the second copy is trained on, so a model learns to use an answer in its context. The `plain` ones keep it
-    trained on bare prompts. Language tasks only.
+    Only the demonstration after the prompt is trained on, so a model learns to use an answer in its context. The
+    `plain` ones keep it trained on bare prompts. Language tasks only.
     """
 
     batch: int = 64
     plain: int = 16
+    shown: str = SHOWN
 
     def init(self, scene: Scene) -> State:
-        """Returns ordinal 0; raises AssayError if the task has no tokens."""
-        task = scene.task
-        if not isinstance(task.spec.action, Vocabulary):
-            raise AssayError(f"ShownTwice needs a task of tokens; '{task.name}' has none. Use Demonstrations")
+        """Returns ordinal 0; raises AssayError if the task has no prompts."""
+        need_prompts(scene.task, "ShownTwice")
         return Demonstrations().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
@@ -41,5 +38,7 @@ class ShownTwice(Source):
         first, state["next"] = state["next"], state["next"] + self.batch
         shown = task.demonstrate(np.arange(first, first + self.batch, dtype=np.int64), 0)
         bare, rest = shown.rows(slice(0, self.plain)), shown.rows(slice(self.plain, None))
-        twice, _ = contexts.with_example(rest, rest) if len(rest) else (rest, None)
-        yield concatenate([part for part in (bare, twice) if len(part)])
+        if len(rest):
+            prompted = need_prompts(task, "ShownTwice")
+            rest = prompted.onto(rest, told_prompts(prompted, rest.column("start"), rest, self.shown))
+        yield concatenate([part for part in (bare, rest) if len(part)])

@@ -1,4 +1,4 @@
-"""Rollouts in games against opponents that are not trained."""
+"""Rollouts in games: self-play, and against opponents that are not trained."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from dataclasses import dataclass
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import GameTask, Rollout, Scene
-from assay.parts.rollouts.episodes import group_rows
+from assay.parts.rollouts.episodes import Episodes, group_rows
+
+
+@dataclass(frozen=True)
+class SelfPlay(Episodes):
+    """Gathers groups of games in which the policy plays every role: `Episodes` of a task that is a game."""
+
+    def init(self, scene: Scene) -> State:
+        """Returns an empty state; raises AssayError if the task is not a game."""
+        if not isinstance(scene.task, GameTask):
+            told = f"self-play needs a game of several roles; '{scene.task.name}' has one role"
+            raise AssayError(f"{told}. Use a game such as red-teaming, or a method such as grpo")
+        return {}
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from assay.claims import probes
+from assay.claims.probes import steps
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Scene
@@ -19,42 +21,47 @@ TASK = peg()
 
 @dataclass(frozen=True)
 class Given:
-    """Models of known output: critics 0, 1, ..., 9, an actor with log-probability 3, a classifier that reads its logit
-    from the observation.
-    """
-
-    uniforms: Tensor
-    temperature: float = 1.0
-    num_draws: int = 1
+    """A classifier that reads its logit from the observation."""
 
     def model(self, name: str) -> Any:
-        """By name."""
-        critics = torch.arange(10.0).double()
-        named: dict[str, Callable[..., Any]] = {
-            "q": lambda context, action: critics.view(10, 1, 1).expand(10, *action.shape[:2]),
-            "temperature": lambda: torch.tensor(self.temperature),
-            "success": lambda context: context["observation"][..., 0],
-        }
-        named["q_target"] = named["q"]
-        return self if name == "actor" else named[name]
+        """Returns the classifier."""
+        return lambda context: context["observation"][..., 0]
 
     def over(self, name: str, rows: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
         """All rows at once."""
         return function(self.model(name), rows)
 
-    def sample(self, context: Any, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Action 0, log-probability 3."""
-        seen = context["observation"]
-        return torch.zeros_like(seen), torch.full(seen.shape[:-1], 3.0)
 
-    @property
-    def sampled(self) -> tuple[Tensor, Tensor]:
-        """The actor's own action and its log-probability in the first column."""
-        return self.sample({"observation": torch.zeros(len(self.uniforms), 1, 2)}, self.uniforms)
+def gathered() -> Experience:
+    """Returns random transitions, a third of which are demonstrations; some of each end."""
+    data = probes.transitions(num=64)
+    origin = torch.where(torch.arange(64) % 3 == 1, int(Origin.DATASET), int(Origin.POLICY))
+    ends = data.mask & (torch.arange(64) % 4 == 1).unsqueeze(1)
+    return replace(data, source=origin, terminal=data.terminal | ends)
 
-    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """The given numbers where critics are drawn."""
-        return self.uniforms.view(*shape) if tag == 3 else torch.full(tuple(shape), 0.5)
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    step, models, out = steps.step_of(seen), seen.models, steps.output
+    logit, origin = out(models["success"], step.after), seen.experience.source
+    assert origin is not None
+    step = replace(step, reward=(logit >= 0).double())
+    shown = step.here & (origin == int(Origin.DATASET)) & (step.goes_on == 0)
+    own = step.here & (origin == int(Origin.POLICY))
+    told = -(0.9 * logit.sigmoid().log() + 0.1 * (1 - logit.sigmoid()).log())[shown].mean()
+    told = told - (0.1 * logit.sigmoid().log() + 0.9 * (1 - logit.sigmoid()).log())[own].mean()
+    next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    onward = out(models["q_target"], step.after, next_action)
+    pair = (10 * seen.uniform(1, 2, tag=3)[:, 0]).long()
+    least = torch.stack([torch.minimum(onward[one, row], onward[other, row]) for row, (one, other) in enumerate(pair)])
+    error = out(models["q"], step.now, step.action) - step.target(0.96, least)
+    action, logp = steps.squashed(models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
+    log_temperature = models["temperature"].log_value
+    climb = log_temperature.exp().detach() * logp - out(models["q"], step.now, action).mean(0)
+    return {
+        "success": told,
+        "critic": step.mean(error.square()) / 2,
+        "actor": step.mean(climb - log_temperature * (logp.detach() - 1.0)),
+    }
 
 
 def transitions(after: Sequence[float], *, reward: float = 0.0, ends: bool = False) -> Experience:
@@ -64,28 +71,13 @@ def transitions(after: Sequence[float], *, reward: float = 0.0, ends: bool = Fal
     seen[:, 1, 0] = torch.tensor(after, dtype=torch.float64)
     first = torch.tensor([[True, False]]).expand(num, 2)
     paid = reward * first.double()
-    return Experience({"observation": seen}, torch.zeros(num, 2, 2), first, 0 * paid, paid, first & ends, first & False)
-
-
-def targets(recipe: Recipe, temperature: float = 1.0, ends: bool = False) -> Tensor:
-    """The critic's targets [100] over all pairs of critics, reward 1 / 2."""
-    middle = (torch.arange(10) + 0.5) / 10
-    term: Any = next(stage for stage in recipe.stages if stage.name == "critic").critic[0]
-    view = Given(torch.cartesian_prod(middle, middle), temperature)
-    return term.target(transitions([0.0] * 100, reward=0.5, ends=ends), view).flatten()
-
-
-def actor_loss(recipe: Recipe) -> Tensor:
-    """The first loss of the actor, of critics 0 to 9, log-probability 3 and temperature 1, for one decision."""
-    stage = next(stage for stage in recipe.stages if stage.name == "actor")
-    found = stage.objective[0](transitions([0.0]), Given(torch.zeros(1, 1)))  # type: ignore[arg-type]
-    return found.sum / found.count
+    return Experience({"observation": seen}, torch.zeros(num, 2, 2), first, 0 * paid, paid, first & ends, first)
 
 
 def paid(recipe: Recipe, after: Sequence[float], reward: float = 0.0) -> Tensor:
     """What the recipe's last reward gives for these logits of the states after."""
     rows = transitions(after, reward=reward)
-    return recipe.rewards[-1](rows, Scene(models=Given(torch.zeros(1)))).reward.sum(1)
+    return recipe.rewards[-1](rows, Scene(models=Given())).reward.sum(1)
 
 
 def drawn(recipe: Recipe, classifier_moves: float = 0.0) -> list[Experience]:
@@ -101,7 +93,7 @@ def drawn(recipe: Recipe, classifier_moves: float = 0.0) -> list[Experience]:
             return lambda context: torch.full(context["observation"].shape[:-1], logit[0])
 
     fresh = transitions([5.0] * 10_000)
-    scene = Scene(TASK, Moving(torch.zeros(1)), Draw(0, (1,)), fresh=fresh)
+    scene = Scene(TASK, Moving(), Draw(0, (1,)), fresh=fresh)
     state: State = recipe.source.init(scene)
     found = []
     for batch in recipe.source(scene, state):
@@ -135,12 +127,16 @@ def wrong_ends(recipe: Recipe) -> float:
     return wrong
 
 
-def slope(recipe: Recipe, logit: float, is_demonstrated: bool, ends: bool) -> Tensor:
-    """Gradient of the classifier's losses by the logit of one state."""
-    stage = next(stage for stage in recipe.stages if stage.name == "success")
-    rows = transitions([logit], ends=ends)
-    seen = rows.context["observation"].requires_grad_()
-    origin = Origin.DATASET if is_demonstrated else Origin.POLICY
-    rows = replace(rows, source=torch.tensor([int(origin)]))
-    total = torch.stack([term(rows, Given(torch.zeros(1))).sum for term in stage.critic]).sum()  # type: ignore[arg-type]
-    return torch.autograd.grad(total, seen)[0].sum()
+def first_gap(recipe: Recipe) -> int:
+    """Returns what is wrong with the first phase: other rows than demonstrations, another loss than of their states,
+    other weights handed on, another first temperature than 0.01.
+    """
+    (phase,) = recipe.before
+    (stage,), source, scene = phase.recipe.stages, phase.recipe.source, Scene(TASK, draw=Draw(0))
+    rows = next(iter(source(scene, source.init(scene))))
+    assert rows.source is not None
+    negative: Any = stage.critic[1].target  # type: ignore[attr-defined]
+    shown = int(Origin.DATASET)
+    wrong = [phase.hands != {"success": "success"}, bool((rows.source != shown).any()), negative.origin != shown]
+    first: Any = recipe.critics["temperature"].build(TASK.spec)
+    return sum(wrong) + int(abs(float(first().detach()) - 0.01) > 1e-6)

@@ -5,21 +5,18 @@
 Prompts are context, never targets. It is the warm-up of every language method.
 """
 
-import torch
-
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Gain, Measured, Method
+from assay.claims.probes import by_hand
 from assay.recipes.defaults import LANGUAGE, PREFERENCES, TABLE
 
-LOGITS_A = torch.tensor([0.5, -0.5, 0.1])
 
-
-def distance_from_cross_entropy() -> torch.Tensor:
-    experience = probes.bandit_experience([0, 2, 1], [0.0, 0.0, 0.0], LOGITS_A)
-    ours = probes.loss(recipes.sft(), experience, experience.logp).loss
-    theirs = torch.nn.functional.cross_entropy(LOGITS_A.double().expand(3, -1), experience.action[:, 0])
-    return (ours - theirs).abs()
+def gap() -> float:
+    """Returns the distance of the gradient from that of the mean over all demonstrated decisions."""
+    return probes.formula_gap(
+        recipes.sft(), probes.sequences(), lambda seen: -by_hand.mean_of_decisions(seen.logp(), seen.experience)
+    )
 
 
 METHOD = Method(
@@ -29,7 +26,7 @@ METHOD = Method(
     default_task="countdown",
     family="imitation",
     claims=(
-        Exact("its loss is the cross-entropy", distance_from_cross_entropy, equals=0.0),
+        Exact("its gradient is that of the cross-entropy of all decisions", gap, at_most=1e-9),
         Measured(
             "learns: held-out score rises",
             "sorting-5",

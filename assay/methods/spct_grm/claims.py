@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
-from math import log, prod
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,15 @@ from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
+from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.core.record import Draw
 from assay.core.slots import Scene
 from assay.engine.flat import weights_of
 from assay.engine.loop import Loop
 from assay.methods.spct_grm.parts import Vote, is_right
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
 from assay.tasks.language.judging import ERRORS, judging
 from assay.tasks.language.prompts import PromptTask
 
@@ -52,14 +55,23 @@ def single_errors() -> int:
     return sum(is_right([score], label, 1) != (score == label) for score in (0, 1) for label in (0, 1))
 
 
-def advantage_error(recipe: Recipe) -> float:
-    """Of rewards (1, -1, 1, 1) against (.5, -1.5, .5, .5), and of (1, 0, 1, 1) too."""
-    expected = torch.tensor([0.5, -1.5, 0.5, 0.5], dtype=torch.float64)
-    found = [
-        probes.credited(recipe, probes.bandit_experience([0] * 4, reward, torch.zeros(2))).column("advantage")[:, 0]
-        for reward in ([1.0, -1.0, 1.0, 1.0], [1.0, 0.0, 1.0, 1.0])
-    ]
-    return max(float((one - expected).abs().max()) for one in found)
+def group_size(recipe: Recipe) -> float:
+    """Returns how many rows of the rollout belong to one prompt."""
+    task, rollout = judging(), recipe.rollout
+    assert rollout is not None
+    torch.manual_seed(0)
+    actor: Any = Policy(Transformer(16, 1, 2)).build(task.spec)
+    scene = Scene(task, actor=actor, starts=np.arange(2), draw=Draw(0))
+    rows = rollout(scene, rollout.init(scene))
+    assert rows.group is not None
+    return float(torch.bincount(rows.group).float().mean())
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    data, advantage = seen.experience, by_hand.standardised(seen.experience).unsqueeze(1)
+    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
+    behind = seen.logp("reference").detach() - seen.logp()
+    return by_hand.mean_of_sequences(0.08 * (behind.exp() - 1.0 - behind) - gain, data)
 
 
 # ---------------------------------------------------------------------------------------------------- the vote
@@ -78,12 +90,6 @@ def enumerated(vote: Vote, meta: Sequence[float] = ()) -> float:
         chance = prod(PROBS[difference + 2] for difference in some)
         right += chance * (0.5 * (second > first) + 0.5 * (second >= first))
     return right
-
-
-def loss_of_equal_rewards(recipe: Recipe) -> Tensor:
-    """With log-probabilities log 2 above the reference."""
-    pulls = probes.bandit_experience([0, 1], [1.0, 1.0], torch.zeros(2))
-    return probes.loss(recipe, pulls, pulls.logp, logp_ref=pulls.logp - log(2.0)).loss
 
 
 def biased(prompts: Sequence[str], starts: np.ndarray, samples: np.ndarray) -> list[str]:

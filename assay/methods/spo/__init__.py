@@ -16,6 +16,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Recipe, Stage
+from assay.methods.spo.claims import accepted, in_chains, loss_by_hand, wrong_chains
 from assay.methods.spo.credit import SegmentCredit, Uncertain, WithCredit
 from assay.methods.spo.rollout import Chain, Tree
 from assay.parts.credit.temporal import Whiten
@@ -35,7 +36,7 @@ def recipe(world: Defaults = LANGUAGE, rollout: Chain | Tree | None = None) -> R
     assert base.rollout is not None
     stage = Stage("policy", ("actor",), (PolicyGradient(trust=Clip(0.2, 0.2)),), optimizer=world.optimizer)
     credit = (SegmentCredit(), Uncertain(0.9), WithCredit(), Whiten())
-    chain = Chain(base.rollout.num_starts, group_size=8, segment=2 if world.tokens else 20)
+    chain = Chain(base.rollout.num_starts, group_size=8)
     return replace(base, name="spo", rollout=rollout or chain, credit=credit, stages=(stage,))
 
 
@@ -66,10 +67,16 @@ METHOD = Method(
     variants={"spo-tree": partial(recipe, rollout=Tree(25, (4, 4), 3))},
     departures=(
         "a cut follows the c-th uncertain decision; the public code cuts before it, not a stopping time, hence biased",
-        "c = 2 and 4 probes instead of 5 and 9; the start is always probed; whitened once over the batch",
+        "c is an eighth of the task's limit, at least 2, and 4 probes instead of 5 and 9",
+        "the start is always probed; whitened once over the batch",
         "no KL term; trees have no buffer of old edges, and levels are pooled as in the paper, not weighted",
     ),
     claims=(
+        Exact("off-policy its gradient is the formula's: values of probes, uncertain decisions, whitened",
+              lambda: probes.formula_gap(recipe(), in_chains(), loss_by_hand), at_most=1e-9),
+        Exact("chains are cut after every c-th uncertain decision, with 4 probes at every cut",
+              lambda: wrong_chains(recipe()), equals=0.0),
+        Exact("segments too short for the task's limit are refused", lambda: accepted(recipe()), equals=0.0),
         Exact("trees: level means of credit have the exact gradient", distance_from_exact_gradient, equals=0.0),
         Measured("chains score higher than grpo on as many trained answers", "sorting-5", recipe(), recipes.grpo(),
                  seeds=5, minutes=8.0, steps=100, warmup=60),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State, concatenate
-from assay.core.slots import ResumableTask, Rollout, Scene, Task
+from assay.core.slots import ResumableTask, Rollout, Scene, Task, most_decisions
 from assay.parts.rollouts.episodes import group_rows
 from assay.playing.resumed import first_decisions
 
@@ -77,21 +77,27 @@ class Chain(Rollout):
 
     A cut follows every `segment`-th decision of probability below `below`, so that only earlier decisions determine
     where it lies: a stopping time, without which the credit is biased. `below` above 1 cuts at fixed lengths. There
-    are at most `most` segments; the last one runs to the end.
+    are at most `most` segments; the last one runs to the end. `segment` 0 divides the task's limit by `most`, at least
+    2, so that no answer is longer than its segments; a given one that is too short for that is refused. The metric
+    `sampled_per_trained` is the price of the probes.
     """
 
     num_starts: int = 16
     group_size: int = 4
-    segment: int = 2
+    segment: int = 0
     below: float = 0.9
     probes: int = 4
     most: int = 8
     writes: ClassVar[tuple[str, ...]] = ("probe",)
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty state."""
-        task = scene.task
-        need_resumable(task, "Chain")
+        """Returns an empty state; raises AssayError if the segments are too short for the task's longest answer."""
+        limit = most_decisions(need_resumable(scene.task, "Chain"))
+        if self.segment and self.segment * self.most < limit:
+            raise AssayError(
+                f"{self.most} segments of {self.segment} decisions hold {self.most * self.segment}, and episodes of "
+                f"'{scene.task.name}' have up to {limit}: most of a long one would have one credit. Set segment to 0"
+            )
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
@@ -99,7 +105,8 @@ class Chain(Rollout):
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
         whole = task.play(actor, *group_rows(starts, self.group_size), draw, split=0, greedy=False)
         uncertain = (whole.mask & (whole.logp < math.log(self.below))).long()
-        segment_BT = ((uncertain.cumsum(1) - uncertain) // self.segment).clamp(max=self.most - 1)
+        length = self.segment or max(2, -(-most_decisions(task) // self.most))
+        segment_BT = ((uncertain.cumsum(1) - uncertain) // length).clamp(max=self.most - 1)
         num_B = torch.where(whole.mask, segment_BT, 0).amax(1) + 1
         row = torch.arange(len(whole)).repeat_interleave(num_B)
         part = torch.cat([torch.arange(num) for num in num_B.tolist()])
@@ -116,6 +123,7 @@ class Chain(Rollout):
         nodes = (base + node)[some].repeat_interleave(self.probes)
         ends = -1 - nodes * self.probes - torch.arange(self.probes).repeat(int(some.sum()))
         played = replace(played, parent=nodes, branch=ends).add({"probe": torch.ones(len(played), dtype=torch.bool)})
+        scene.log("sampled_per_trained", float(played.mask.sum() + whole.mask.sum()), float(whole.mask.sum()))
         return concatenate([spine, played])
 
     def probed(self, task: Task, actor: Any, begun: Experience, node: Tensor, draw: Draw) -> Experience:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -50,20 +51,19 @@ class ExtendedGae(Credit):
 class WithoutTail(Prepare):
     """Masks decisions in the last `num` positions of a window, whose credit is mostly the critic's estimate.
 
-    Place it after a credit. With the column `left` [B, T] (positions left in the window after a decision) this
-    includes answers that ended there: otherwise the decisions would determine whether they are trained on, which is
-    biased. Without it, ended rows keep all decisions.
+    Place it after a credit. `left` [B, T] is the number of positions left in the window after a decision. Answers that
+    ended there lose their last decisions too: otherwise the decisions would determine whether they are trained on,
+    which is biased.
     """
 
     num: int = 1
     needs: ClassVar[frozenset[Need]] = frozenset()
     reads: ClassVar[tuple[str, ...]] = ("left",)
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
+        "left": lambda batch: batch.mask.long().flip(1).cumsum(1).flip(1) - 1
+    }
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Narrows the mask."""
-        if "left" in experience.extra:
-            return replace(experience, mask=experience.mask & (experience.column("left") >= self.num))
-        is_open = stops_open(experience).any(1, keepdim=True)
-        left = experience.mask.long().flip(1).cumsum(1).flip(1)
-        return replace(experience, mask=experience.mask & ~(is_open & (left <= self.num)))
+        return replace(experience, mask=experience.mask & (experience.column("left") >= self.num))

@@ -15,11 +15,11 @@ from assay.parts.predictions import OfState
 
 
 def told_of(batch: Experience) -> Tensor:
-    """Marks all decisions of the episode in a row: those of the column `answer`, if set, and the row's own; none in a
-    row without a decision, which has left training.
+    """Marks all decisions of the episode in a row: those of the column `answer`, if set, and the row's own; none after
+    an infrastructure fault. A row whose own decisions are all in the dropped tail still has those of its answer.
     """
-    answer = batch.extra.get("answer")
-    return batch.mask if answer is None else (batch.mask | answer) & batch.mask.any(1, keepdim=True)
+    answer, fault = batch.extra.get("answer"), batch.extra.get("infra_fault", ~batch.mask.any(1))
+    return batch.mask if answer is None else (batch.mask | answer) & ~fault.unsqueeze(1)
 
 
 @dataclass(frozen=True)

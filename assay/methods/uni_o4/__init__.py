@@ -8,54 +8,28 @@ Lei et al. 2024. No conservative term: ratios stay near a policy that is replace
 """
 
 from dataclasses import replace
-from itertools import permutations
-from typing import Any
-
-import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Average, Exact, Measured, Method
-from assay.core.record import Experience
-from assay.core.spaces import Box, Spec
-from assay.methods.uni_o4.base import uni_o4
+from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.methods.uni_o4 import claims
+from assay.methods.uni_o4.base import cloned, improved, uni_o4
+from assay.methods.uni_o4.critics import ModelScore
 from assay.methods.uni_o4.gates import Rising
+from assay.methods.uni_o4.models import GaussianCommittee, WithinBounds
 from assay.recipes.defaults import CONTINUOUS
+from assay.tasks.control.pendulum import pendulum
 
-SPEC = Spec(Box((-1.0,) * 3, (1.0,) * 3), Box((-2.0,), (2.0,)), horizon=10)
 RECIPE = uni_o4()
 CLONED = replace(RECIPE, before=(replace(RECIPE.before[0], hands={"actor": "actor", "value": "value"}),))
 """Without the offline steps."""
 
 
-def record() -> Experience:
-    """Returns eight transitions."""
-    source = torch.Generator().manual_seed(0)
-    first = torch.tensor([[1.0, 0.0]]).expand(8, 2)
-    seen, action = (torch.randn(8, 2, size, generator=source) for size in (3, 1))
-    no = torch.zeros(8, 2, dtype=torch.bool)
-    return Experience({"observation": seen}, action, first > 0, 0 * first, 0 * first, no, no)
-
-
-def cloning_gradient(diversity: float) -> torch.Tensor:
-    """Returns the gradient, flattened."""
-    recipe: Any = RECIPE.before[0].recipe.set("diversity", diversity)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        actor = recipe.actor.build(SPEC)
-    return torch.cat([g.flatten() for g in probes.gradient(recipe, record(), actor, spec=SPEC).values()])
-
-
-def accepted() -> float:
-    """Returns how many of five scores a gate accepts, on average over all orders."""
-    gate, passed = Rising(), 0
-    for order in permutations(range(5)):
-        state = gate.init()
-        for score in order:
-            model = torch.nn.Module()
-            model.standing = torch.nn.Parameter(torch.tensor([float(score)]))
-            passed += int(gate({"actor": model}, state).sum())
-    return passed / 120
+def handed_wrongly() -> int:
+    """Returns which models a phase does not hand to the next: all four to the offline steps, policies and V online."""
+    first, second = uni_o4().before
+    all_four = {name: name for name in ("actor", "value", "q", "dynamics")}
+    return (first.hands != all_four) + (second.hands != {"actor": "actor"})
 
 
 METHOD = Method(
@@ -65,16 +39,40 @@ METHOD = Method(
     default_task="pendulum",
     family="offline to online",
     base=recipes.ppo,
+    mutants=(
+        Edit("the worst member goes online", GaussianCommittee.parameters_of, "argmax", "argmin"),
+        Edit("the critics see actions beyond the bounds", WithinBounds.forward,
+             "torch.minimum(torch.maximum(action, self.low), self.high)", "action"),
+        Edit("scores of the first step alone", ModelScore.scores, "range(self.horizon)", "range(1)"),
+        Edit("one model of three", ModelScore.scores, ".mean(0)[:-1]", "[0][:-1]"),
+        Edit("the gate is open", Rising.__call__, "goes = score > best", "goes = score == score"),
+        Edit("the policy itself acts offline", improved, 'behaviour="old"', 'behaviour="actor"'),
+        Edit("a narrower clip", improved, "Clip(0.25, 0.25)", "Clip(0.2, 0.2)"),
+        Edit("the mean in place of an expectile", cloned, "Expectile(0.7)", "Expectile(0.5)"),
+    ),
     departures=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V is transferred as is",
         "annealing the clip range is left out (the authors' code stops it after 200 steps); time limits bootstrap",
-        "deviations do not depend on the state; rewards in tenths; 4,000 updates of critics, 100 of the policy",
+        "deviations do not depend on the state; 4,000 updates of critics, 100 of the policy",
+        "advantages are whitened over all members together, not for each",
     ),
     claims=(
-        Exact("diversity 0.1 only makes the cloning gradient 1.1 times as large",
-              lambda: (cloning_gradient(0.1) - 1.1 * cloning_gradient(0.0)).abs().max(), equals=0.0, tolerance=1e-5),
-        Exact("a gate passes records: 1 + 1/2 + ... + 1/5 of five scores of one policy", accepted, equals=137 / 60),
+        Exact("cloning, critics and dynamics: the gradients are those of the formulas",
+              lambda: claims.cloning_gap(uni_o4().before[0].recipe), at_most=1e-6),
+        Exact("on rows of the dataset",
+              lambda: probes.foreign_rows(uni_o4().before[0].recipe, pendulum()), equals=0.0),
+        Exact("data with terminal decisions are refused",
+              lambda: claims.is_refused(uni_o4().before[0].recipe), equals=1.0),
+        Exact("offline PPO and the score along the model: the gradients are those of the formulas",
+              lambda: claims.offline_gap(uni_o4().before[1].recipe), at_most=1e-6),
+        Exact("the old policies act in recorded states, each once",
+              lambda: claims.gathered_errors(uni_o4().before[1].recipe), at_most=1e-4),
+        Exact("its gate passes records: 1 + 1/2 + ... + 1/5 of five scores of one policy",
+              lambda: claims.accepted(uni_o4().before[1].recipe), equals=137 / 60),
+        Exact("online PPO of the best member: the gradients are those of the formulas, rewards as they are",
+              lambda: claims.online_gap(uni_o4()), at_most=1e-9),
+        Exact("each phase starts from the weights of the one before", handed_wrongly, equals=0.0),
         Measured("PPO begins better after the offline steps than after cloning alone", "pendulum", RECIPE,
                  CLONED, Average("evaluation"), seeds=5, minutes=6.0, steps=5),
     ),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from torch import Tensor
+
+from assay.core.errors import AssayError
 from assay.core.optimizers import Adam, Descent
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.schedules import Linear
-from assay.core.slots import Gate
-from assay.core.verifier import Verifier
+from assay.core.slots import Gate, Task
 from assay.methods.uni_o4.credit import CriticAdvantage
 from assay.methods.uni_o4.critics import ModelScore, PredictNext
 from assay.methods.uni_o4.gates import Rising
@@ -23,7 +26,7 @@ from assay.parts.fits.squared import Expectile
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.predictions import OfState
-from assay.parts.rewards.scaled import ScaledReward
+from assay.parts.sources.conditions import Condition
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import NextValue
@@ -31,9 +34,23 @@ from assay.parts.targets.recorded import RecordedAction
 from assay.recipes.actor_critic import ppo
 from assay.recipes.defaults import CONTINUOUS, Defaults
 
-MEMBERS, DISCOUNT, SCALE, STEP = 4, 0.95, 0.1, Adam(learning_rate=1e-3, clip_norm=0.0)
+MEMBERS, DISCOUNT, STEP = 4, 0.95, Adam(learning_rate=1e-3, clip_norm=0.0)
 WIDE = Perceptron((128, 128))
-LOG = Log(episodes=50, noise=0.5, reward_scale=SCALE)
+LOG = Log(episodes=50, noise=0.5)
+
+
+@dataclass(frozen=True)
+class Endless(Condition):
+    """Data without terminal decisions: the learned model that scores policies never ends an episode."""
+
+    def __call__(self, task: Task, datasets: Sequence[dict[str, Tensor]]) -> None:
+        """Raises AssayError if there is one."""
+        num = sum(int(columns["terminal"].any(1).sum()) for columns in datasets)
+        if num:
+            raise AssayError(
+                f"uni-o4 scores policies in a learned model without ends, and {num} decisions in the data of task "
+                f"'{task.name}' are terminal. Use a task that only a time limit ends, or iql"
+            )
 
 
 def cloned(log: Log) -> Recipe:
@@ -47,7 +64,7 @@ def cloned(log: Log) -> Recipe:
             "dynamics": Critic(head=LearnedDynamics()),
         },
         copies={"q_target": Copy(of="q", rate=0.02)},
-        source=Logged((log,), batch=128),
+        source=Logged((log,), batch=128, condition=Endless()),
         stages=(
             Stage("clone", ("actor",), (DiverseLikelihood(0.1),), optimizer=STEP),
             Stage("value", ("value",), critic=(Td(RecordedAction(), Expectile(0.7), OfState()),), optimizer=STEP),
@@ -88,7 +105,6 @@ def uni_o4(world: Defaults = CONTINUOUS, gate: Gate | None = Rising(), log: Log 
         name="uni-o4",
         actor=first.actor,
         critics={"value": first.critics["value"]},
-        rewards=(Verifier(), ScaledReward(SCALE)),
         stages=stages,
         steps=20,
         before=(

@@ -13,19 +13,19 @@ from functools import partial
 
 import torch
 
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.zero_shot_rl.base import forward_backward
-from assay.methods.zero_shot_rl.claims import KnownProcess, expected_slopes
-from assay.methods.zero_shot_rl.losses import ConservativeMeasures, ConservativeValues, MeasureLoss
+from assay.methods.zero_shot_rl.claims import acting_errors, gradient_gap
+from assay.methods.zero_shot_rl.losses import ConservativeMeasures, ConservativeValues, MeasureLoss, Penalty, Rows
+from assay.methods.zero_shot_rl.models import ForwardBackward
 from assay.parts.sources.relabelled import Play
 from assay.recipes.defaults import CONTINUOUS, CONTROL, Defaults
 
 CAREFUL, ON_MEASURES = (ConservativeValues(1.0),), (ConservativeMeasures(1.0),)
 POOR, FULL = Play(episodes=10, noise=0.0), Play(episodes=50, noise=0.5)
 """An expert without exploration, and five times as many episodes of half-random exploration."""
-PROCESS = KnownProcess(torch.tensor([[[1, 2], [3, 0]], [[2, 2], [0, 3]], [[3, 1], [1, 0]], [[0, 1], [2, 3]]]), 0.9)
-REWARD = torch.tensor([0.3, -1.0, 0.5, 1.2]).double()
 
 
 def vc_fb(world: Defaults = CONTROL) -> Recipe:
@@ -33,15 +33,9 @@ def vc_fb(world: Defaults = CONTROL) -> Recipe:
     return forward_backward(world, CAREFUL)
 
 
-def slope_at_the_measure() -> torch.Tensor:
-    """Returns the largest slope of the expected loss, in F and in B, where F . B is the successor measure."""
-    return torch.cat([slope.flatten() for slope in expected_slopes(PROCESS, MeasureLoss(0.9), REWARD)]).abs().max()
-
-
-def value_gap() -> torch.Tensor:
-    """Compares F . z with value iteration, for a reward that was not trained on."""
-    forward, z = PROCESS.solved(REWARD)
-    return (forward @ z - PROCESS.best_values(REWARD)).abs().max()
+def schedule_gap() -> float:
+    data = probes.goal_transitions(dtype=torch.float32)
+    return probes.schedule_gap(vc_fb(), data, probes.GOAL_CHOICE, {"actor": 1}, {"target": ("actor", 0.05, 1)})
 
 
 METHOD = Method(
@@ -53,6 +47,14 @@ METHOD = Method(
     base=forward_backward,
     aliases=("vc-fb",),
     variants={"fb": forward_backward, "mc-fb": partial(forward_backward, conservative=ON_MEASURES)},
+    mutants=(
+        Edit("the diagonal is in the square", Rows.others, " - torch.diag(self.weight)", ""),
+        Edit("the target policy chooses", MeasureLoss.__call__, "rows.model.decide", "target.decide"),
+        Edit("targets are the minimum of the heads", MeasureLoss.__call__, ".T).mean(0)", ".T).amin(0)"),
+        Edit("the penalty raises", Penalty.__call__, "Loss(self.weight * penalty", "Loss(-self.weight * penalty"),
+        Edit("tasks are goals alone", ForwardBackward.tasks, "< 0.5", "< 2.0"),
+        Edit("the first head alone acts", ForwardBackward.decide, ".amin(0)", "[0]"),
+    ),
     departures=(
         "of the thesis, FB and its value- and measure-conservative kinds; no memory and no data-free control (PEARL)",
         "the penalty has a fixed weight; the authors' dual variable has a target (50) that fits their D and discount",
@@ -62,8 +64,16 @@ METHOD = Method(
         "D 32, discount 0.9, one learning rate, 64 units, inputs as waves, norm instead of element clipping",
     ),
     claims=(
-        Exact("the successor measure is where the expected loss is flat", slope_at_the_measure, 0.0, tolerance=1e-9),
-        Exact("with full rank, F . E[r B] is the best policy's value for any reward", value_gap, 0.0, tolerance=1e-9),
+        Exact("its gradient is the formula's, pair by pair",
+              lambda: gradient_gap(vc_fb(), probes.GOAL_CHOICE), at_most=1e-5),
+        Exact("also for continuous actions, and the policy's",
+              lambda: gradient_gap(vc_fb(CONTINUOUS), probes.GOAL_BOX), at_most=1e-5),
+        Exact("MC-FB's is the formula's", lambda: gradient_gap(
+              forward_backward(CONTROL, ON_MEASURES), probes.GOAL_CHOICE, on_measures=True), at_most=1e-5),
+        Exact("acts for z = B(goal); the task of a reward is z = E[r B]", lambda: sum(
+              acting_errors(vc_fb(world), spec) for world, spec in (
+                  (CONTROL, probes.GOAL_CHOICE), (CONTINUOUS, probes.GOAL_BOX))), at_most=1e-5),
+        Exact("the target follows at rate 0.05", schedule_gap, at_most=1e-7),
         Measured(
             "from poor data, VC-FB reaches more held-out goals than FB",
             "small-rooms", forward_backward(CONTROL, CAREFUL, POOR), forward_backward(CONTROL, (), POOR),

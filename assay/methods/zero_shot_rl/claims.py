@@ -1,143 +1,135 @@
-"""Forward-backward representations of a known finite process. Axes: S states, A actions, D = S.
-
-The data are all (s, a, s') equally often; rho is how often each state is entered. B is an invertible matrix, so that
-F = M B^-T exists: F . B is exactly the successor measure M of the greedy policy for z.
-"""
+"""The losses of zero-shot-rl by hand, and what its tasks are. Axes: K heads, B rows, A actions, D = 32 numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from copy import deepcopy
+from math import pi
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience
-from assay.core.spaces import Context, Discrete
+from assay.claims import probes
+from assay.claims.probes import steps
+from assay.claims.probes.formulas import built
+from assay.core.recipe import Recipe
+from assay.core.spaces import Spec
+
+SEEN, PLACES = (torch.full((3,), 3.0), torch.zeros(3)), (torch.tensor([1.0, 3.0]), torch.tensor([0.0, 1.0]))
+"""Half range and centre of observations and goals."""
 
 
-@dataclass(frozen=True)
-class KnownProcess:
-    """Successors [S, A, 2], equally likely, and a discount."""
-
-    successors: Tensor
-    discount: float
-
-    @property
-    def num_states(self) -> int:
-        """Returns S."""
-        return len(self.successors)
-
-    @cached_property
-    def P(self) -> Tensor:
-        """Returns the transition probabilities [S, A, S]."""
-        return torch.nn.functional.one_hot(self.successors, self.num_states).double().mean(2)
-
-    @cached_property
-    def rho(self) -> Tensor:
-        """Returns how often the data enter each state."""
-        return self.P.mean((0, 1))
-
-    @cached_property
-    def basis(self) -> Tensor:
-        """Returns B [S, D]: invertible, and not orthogonal."""
-        places = torch.arange(self.num_states).double()
-        return torch.cos(places.unsqueeze(1) * (places + 0.7)) + torch.eye(self.num_states).double()
-
-    def measure(self, policy: Tensor) -> Tensor:
-        """Returns M [S, A, S]: density of the discounted states after (s, a) under a policy [S], relative to rho."""
-        under = self.P[torch.arange(self.num_states), policy]
-        visits = torch.linalg.inv(torch.eye(self.num_states).double() - self.discount * under)
-        return self.P @ visits / self.rho
-
-    def solved(self, reward: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns (F [S, A, D], z [D]) where F is that of the greedy policy for F . z, z = E_rho[r B]."""
-        z = (self.rho * reward) @ self.basis
-        policy = torch.zeros(self.num_states, dtype=torch.long)
-        for _ in range(50):
-            forward = self.measure(policy) @ torch.linalg.inv(self.basis).T
-            policy = (forward @ z).round(decimals=9).argmax(-1)
-        return forward, z
-
-    def best_values(self, reward: Tensor) -> Tensor:
-        """Returns Q [S, A] of the optimal policy if entering s' gives r(s'), by value iteration."""
-        values = torch.zeros(self.P.shape[:2], dtype=torch.float64)
-        for _ in range(2000):
-            values = self.P @ (reward + self.discount * values.amax(-1))
-        return values
-
-    def rows(self) -> Experience:
-        """Returns all (s, a, s') as transitions."""
-        places = torch.cartesian_prod(*map(torch.arange, self.successors.shape))
-        state, action, which = places.unbind(1)
-        seen = torch.stack([state, self.successors[state, action, which]], 1).unsqueeze(-1)
-        first = torch.tensor([True, False]).expand(len(state), 2)
-        zero, none = torch.zeros(len(state), 2, dtype=torch.float64), torch.zeros_like(first)
-        context = {"observation": seen, "achieved": seen, "goal": seen}
-        both = torch.stack([action, action], 1)
-        return Experience(context, both, first, zero, zero, none, none, source=torch.zeros_like(state))
+def waves(value: Tensor, half: Tensor, centre: Tensor) -> Tensor:
+    unit = (value - centre) / half
+    angles = [octave * pi * unit for octave in (1, 2, 4)]
+    return torch.cat([unit, *map(torch.sin, angles), *map(torch.cos, angles)], -1)
 
 
-class Tables:
-    """F and B as tables, one head, one task: the model interface of the losses."""
-
-    num_draws = 1
-
-    def __init__(self, forward: Tensor, backward: Tensor, z: Tensor) -> None:
-        self.forward, self.backward, self.z = forward, backward, z
-        self.size, self.space = len(z), Discrete(forward.shape[1])
-
-    def backward_of(self, place: Tensor) -> Tensor:
-        """Returns B of numbered states."""
-        return self.backward[place[..., 0]]
-
-    def forwards(self, context: Context, actions: None, z: Tensor) -> Tensor:
-        """Returns F of every action."""
-        return self.forward[context["observation"][..., 0]].unsqueeze(0)
-
-    def forward_of(self, context: Context, action: Tensor, z: Tensor) -> Tensor:
-        """Returns F of given actions."""
-        return self.forward[context["observation"][..., 0], action].unsqueeze(0)
-
-    def tasks(self, goal: Tensor, uniform: Tensor) -> Tensor:
-        """Returns the only task."""
-        return self.z.expand(*goal.shape[:-1], self.size)
-
-    def decide(self, context: Context, z: Tensor, uniform: Tensor | None = None) -> Tensor:
-        """Returns the greedy action."""
-        return (self.forward @ self.z).detach().round(decimals=9).argmax(-1)[context["observation"][..., 0]]
+def backward(model: Any, place: Tensor) -> Tensor:
+    found: Tensor = model.back(waves(place, *PLACES))
+    return 32**0.5 * found / found.square().sum(-1, keepdim=True).sqrt()
 
 
-class TablesView:
-    """A view in which `target` is the model without gradient."""
-
-    def __init__(self, model: Tables) -> None:
-        self.live = model
-        self.copy = Tables(model.forward.detach(), model.backward.detach(), model.z)
-
-    def model(self, name: str) -> Tables:
-        """Returns the tables."""
-        return self.copy if name == "target" else self.live
-
-    def uniform(self, shape: Sequence[int], tag: int) -> Tensor:
-        """Returns arbitrary numbers; the result does not depend on them."""
-        return torch.full(tuple(shape), 0.5, dtype=torch.float64)
+def forward(model: Any, seen: Tensor, z: Tensor, action: Tensor | None = None) -> Tensor:
+    """Returns F [K, B, A, D] of all discrete actions, or of continuous ones [B, A, 2]."""
+    rows = torch.cat((waves(seen, *SEEN), z), -1)
+    if action is None:
+        found: Tensor = model.ahead(rows).view(2, len(rows), 4, 32)
+        return found
+    return torch.stack([model.ahead(torch.cat((rows, one), -1)) for one in action.unbind(1)], 2)
 
 
-def expected_slopes(process: KnownProcess, term: Any, reward: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns the gradients of a term's expectation in F and B at the true measure, over all pairs of independent
-    rows.
-    """
-    forward, z = process.solved(reward)
-    model = Tables(forward.requires_grad_(), process.basis.clone().requires_grad_(), z)
-    rows, view = process.rows(), TablesView(model)
-    total = torch.zeros((), dtype=torch.float64)
-    for first in range(len(rows)):
-        for second in range(len(rows)):
-            batch = rows.rows(torch.tensor([first, second]))
-            loss = term(batch, view)
-            total = total + loss.sum / loss.count / len(rows) ** 2
-    found = torch.autograd.grad(total, (model.forward, model.backward))
-    return found[0], found[1]
+def policy(model: Any, seen: Tensor, z: Tensor) -> Tensor:
+    found: Tensor = model.policy(torch.cat((waves(seen, *SEEN), z), -1)).tanh()
+    return found
+
+
+class ByHand:
+    """A batch with the tasks z that it is trained on."""
+
+    def __init__(self, seen: probes.Seen, is_discrete: bool) -> None:
+        data, self.seen, self.is_discrete = seen.experience, seen, is_discrete
+        self.model, self.target = seen.models["actor"], seen.models["target"]
+        self.here = data.mask[:, 0]
+        self.now, self.after = data.context["observation"].unbind(1)
+        self.action, self.arrived = data.action[:, 0], data.context["achieved"][:, 1]
+        uniform = seen.uniform(1, 33, tag=3)[:, 0].double()
+        sphere = steps.normal(uniform[:, :32])
+        sphere = 32**0.5 * sphere / sphere.square().sum(-1, keepdim=True).sqrt()
+        is_goal = uniform[:, 32:] < 0.5
+        self.z = torch.where(is_goal, backward(self.model, data.context["goal"][:, 0]), sphere).detach()
+
+    def of(self, model: Any, seen: Tensor, action: Tensor) -> Tensor:
+        """Returns F of one action, [K, B, D]."""
+        if self.is_discrete:
+            return forward(model, seen, self.z)[:, torch.arange(len(action)), action]
+        return forward(model, seen, self.z, action.unsqueeze(1))[:, :, 0]
+
+    def next_action(self) -> Tensor:
+        if self.is_discrete:
+            values = (forward(self.model, self.after, self.z) * self.z.unsqueeze(1)).sum(-1)
+            return torch.minimum(values[0], values[1]).argmax(-1)
+        noise = (0.2 * steps.normal(self.seen.uniform(1, 2, tag=5)[:, 0])).clamp(-0.3, 0.3)
+        return steps.CENTRE + steps.HALF * (policy(self.model, self.after, self.z) + noise).clamp(-1.0, 1.0)
+
+    def candidates(self) -> Tensor | None:
+        if self.is_discrete:
+            return None
+        uniform = self.seen.uniform(1, 8, 2, tag=4)[:, 0].double()
+        own = steps.CENTRE + steps.HALF * policy(self.model, self.now, self.z).detach()
+        return torch.cat([steps.LOW + 2 * steps.HALF * uniform, own.unsqueeze(1), self.action.unsqueeze(1)], 1)
+
+
+def measure_loss(hand: ByHand, on_measures: bool) -> Tensor:
+    """FB's loss, the orthonormality, and the penalty of VC-FB or MC-FB, row by row."""
+    here, here_next = hand.here.nonzero().flatten().tolist(), 1.0 - hand.seen.experience.terminal[:, 0].double()
+    back, onward = backward(hand.model, hand.arrived), backward(hand.target, hand.arrived)
+    mine, ahead = hand.of(hand.model, hand.now, hand.action), hand.of(hand.target, hand.after, hand.next_action())
+    measure = torch.einsum("kid,jd->kij", mine, back)
+    target = (0.9 * here_next.unsqueeze(1) * torch.einsum("kid,jd->kij", ahead, onward).mean(0)).detach()
+    every = forward(hand.model, hand.now, hand.z, hand.candidates())
+    num, total = len(here), torch.zeros((), dtype=torch.float64)
+    for i in here:
+        others = [j for j in here if j != i]
+        pairs = (measure[:, i, others] - target[i, others]).square().sum() / 2
+        total = total + (pairs + (back[i] @ back[others].T).square().sum()) / (num - 1)
+        total = total - measure[:, i, i].sum() - 2 * back[i] @ back[i]
+        if on_measures:
+            values = every[:, i] @ back[here].T
+            total = total + (values.exp().sum(1).log() - measure[:, i, here]).sum() / num
+        else:
+            total = total + ((every[:, i] @ hand.z[i]).exp().sum(1).log() - mine[:, i] @ hand.z[i]).sum()
+    return total / num
+
+
+def policy_loss(hand: ByHand) -> Tensor:
+    fixed = deepcopy(hand.model).requires_grad_(False)
+    action = steps.CENTRE + steps.HALF * policy(hand.model, hand.now, hand.z)
+    values = (forward(fixed, hand.now, hand.z, action.unsqueeze(1))[:, :, 0] * hand.z).sum(-1)
+    return -torch.minimum(values[0], values[1])[hand.here].mean()
+
+
+def gradient_gap(recipe: Recipe, spec: Spec, on_measures: bool = False) -> float:
+    def formula(seen: probes.Seen) -> dict[str, Tensor]:
+        hand = ByHand(seen, spec is probes.GOAL_CHOICE)
+        losses = {"measure": measure_loss(hand, on_measures)}
+        return losses if hand.is_discrete else {**losses, "policy": policy_loss(hand)}
+
+    return probes.formula_gap(recipe, probes.goal_transitions(spec, num=16), formula, spec)
+
+
+def acting_errors(recipe: Recipe, spec: Spec) -> float:
+    """Returns how far acting is from pi_z of z = B(goal), and the task of a reward from E[r B] scaled to sqrt(D)."""
+    model: Any = built(recipe, spec).models["actor"]
+    data = probes.goal_transitions(spec)
+    context = {name: column[:, 0] for name, column in data.context.items()}
+    z = backward(model, context["goal"])
+    if spec is probes.GOAL_CHOICE:
+        values = (forward(model, context["observation"], z) * z.unsqueeze(1)).sum(-1)
+        wanted = torch.minimum(values[0], values[1]).argmax(-1)
+    else:
+        wanted = steps.CENTRE + steps.HALF * policy(model, context["observation"], z)
+    reward = data.reward[:, 0]
+    mean = (reward.unsqueeze(1) * backward(model, context["achieved"])).mean(0)
+    task = model.infer(context["achieved"], reward) - 32**0.5 * mean / mean.norm()
+    return float((model.act(context, None)[0] - wanted).abs().max().detach() + task.abs().max().detach())

@@ -26,17 +26,33 @@ NOISE, NOISE_LIMIT = 0.2, 0.3
 """Deviation and bound of the noise on the actions whose future is predicted, in half ranges."""
 
 
-def wave_size(num_inputs: int) -> int:
-    """Returns the length of `waves`."""
-    return num_inputs * (1 + 2 * len(OCTAVES))
+class Waves(nn.Module):
+    """x, sin(pi k x) and cos(pi k x) for k = 1, 2, 4: Fourier features (arXiv:2006.10739), from which a perceptron
+    learns rapidly varying functions faster.
 
-
-def waves(values: Tensor) -> Tensor:
-    """Returns x, sin(pi k x) and cos(pi k x) for k = 1, 2, 4 and x between -1 and 1: Fourier features
-    (arXiv:2006.10739), from which a perceptron learns rapidly varying functions faster.
+    x is the number in units of half its range around the centre, so that no two numbers inside the bounds look alike;
+    without finite bounds, x = y / (1 + |y|).
     """
-    angles = torch.cat([math.pi * octave * values for octave in OCTAVES], -1)
-    return torch.cat([values, angles.sin(), angles.cos()], -1)
+
+    centre: Tensor
+    half_range: Tensor
+    is_bounded: Tensor
+
+    def __init__(self, space: Box) -> None:
+        super().__init__()
+        low, high = torch.tensor(space.low), torch.tensor(space.high)
+        is_bounded = low.isfinite() & high.isfinite()
+        self.size = space.size * (1 + 2 * len(OCTAVES))
+        self.register_buffer("is_bounded", is_bounded)
+        self.register_buffer("centre", torch.where(is_bounded, (high + low) / 2, 0.0))
+        self.register_buffer("half_range", torch.where(is_bounded, (high - low) / 2, 1.0))
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Returns the features, [..., size]."""
+        unit = (values - self.centre) / self.half_range
+        unit = torch.where(self.is_bounded, unit, values / (1.0 + values.abs()))
+        angles = torch.cat([math.pi * octave * unit for octave in OCTAVES], -1)
+        return torch.cat([unit, angles.sin(), angles.cos()], -1)
 
 
 class ForwardBackward(nn.Module):
@@ -54,9 +70,10 @@ class ForwardBackward(nn.Module):
         assert spec.goal is not None
         self.size = size
         self.space = spec.action
-        num_inputs = wave_size(spec.observation.size) + size
+        self.seen, self.places = Waves(spec.observation), Waves(spec.goal)
+        num_inputs = self.seen.size + size
         one, heads = Ask((size,), activation=nn.ReLU), Ask((size,), activation=nn.ReLU, members=NUM_HEADS)
-        self.back = body.network(wave_size(spec.goal.size), one)
+        self.back = body.network(self.places.size, one)
         if isinstance(spec.action, Discrete):
             self.num_draws = 1
             self.ahead = body.network(num_inputs, replace(heads, shape=(spec.action.n, size)))
@@ -72,13 +89,13 @@ class ForwardBackward(nn.Module):
     # ------------------------------------------------------------------------------------------------ representations
     def backward_of(self, place: Tensor) -> Tensor:
         """Returns B of positions in goal space, [..., D]."""
-        return self.size**0.5 * nn.functional.normalize(self.back(waves(place)), dim=-1)
+        return self.size**0.5 * nn.functional.normalize(self.back(self.places(place)), dim=-1)
 
     def forwards(self, context: Context, actions: Tensor | None, z: Tensor) -> Tensor:
         """Returns F [K, ..., A, D]: of every discrete action if `actions` is None, else of continuous ones [..., A,
         size].
         """
-        rows = torch.cat((waves(context["observation"]), z), -1)
+        rows = torch.cat((self.seen(context["observation"]), z), -1)
         if actions is not None:
             rows = torch.cat((rows.unsqueeze(-2).expand(*actions.shape[:-1], rows.shape[-1]), actions), -1)
         found = self.ahead(rows.flatten(0, -2)).view(NUM_HEADS, *rows.shape[:-1], -1)
@@ -113,7 +130,7 @@ class ForwardBackward(nn.Module):
         """
         if isinstance(self.space, Discrete):
             return (self.forwards(context, None, z) * z.unsqueeze(-2)).sum(-1).amin(0).argmax(-1)
-        action = self.policy(torch.cat((waves(context["observation"]), z), -1)).tanh()
+        action = self.policy(torch.cat((self.seen(context["observation"]), z), -1)).tanh()
         if uniform is not None:
             noise = NOISE * distributions.normal_sample(uniform)
             action = (action + noise.clamp(-NOISE_LIMIT, NOISE_LIMIT)).clamp(-1.0, 1.0)

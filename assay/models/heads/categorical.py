@@ -41,7 +41,7 @@ class CategoricalPolicy(nn.Module):
         log_prob = logits.log_softmax(-1)
         logp = log_prob.gather(-1, batch.action.unsqueeze(-1)).squeeze(-1) * batch.mask
         entropy = -(log_prob.exp() * log_prob).sum(-1) * batch.mask if Need.ENTROPY in needs else None
-        return Scored(logp, entropy, logits if Need.LOGITS in needs else None)
+        return Scored(logp, entropy, logits if Need.LOGITS in needs else None, None, *asked(logits, batch, needs))
 
 
 class SoftmaxTable(CategoricalPolicy):
@@ -54,7 +54,18 @@ class SoftmaxTable(CategoricalPolicy):
         logits = self.logits(batch.context)
         logp = distributions.categorical_logp(logits, batch.action) * batch.mask
         entropy = distributions.categorical_entropy(logits) * batch.mask if Need.ENTROPY in needs else None
-        return Scored(logp, entropy, logits if Need.LOGITS in needs else None)
+        return Scored(logp, entropy, logits if Need.LOGITS in needs else None, None, *asked(logits, batch, needs))
+
+
+def asked(logits: Tensor, batch: Experience, needs: frozenset[Need]) -> tuple[Tensor | None, Tensor | None]:
+    """Returns (log-probabilities of the candidates, mean log-probability), zero where masked; None if not needed."""
+    mask, candidates, uniform = batch.mask, None, None
+    if Need.CANDIDATES in needs:
+        chosen = batch.column("candidates")[..., 0].long()
+        candidates = distributions.categorical_candidates(logits, chosen) * mask.unsqueeze(-1)
+    if Need.UNIFORM in needs:
+        uniform = distributions.uniform_logp(logits) * mask
+    return candidates, uniform
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.token_table import ContextTable, TokenTable
 from assay.models.bodies.transformer import Cache, Transformer, Trunk
 from assay.models.held import Held
+from assay.ops import distributions
 
 
 class TokenPolicy(nn.Module):
@@ -65,7 +66,12 @@ def scored(states: Tensor, logits_of: Callable[[Tensor], Tensor], batch: Experie
     logp = spread(log_prob.gather(-1, batch.action[mask].unsqueeze(-1)).squeeze(-1))
     entropy = spread(-(log_prob.exp() * log_prob).sum(-1)) if Need.ENTROPY in needs else None
     known = spread(logits) if Need.LOGITS in needs else None
-    return Scored(logp, entropy, known, states if Need.HIDDEN in needs else None)
+    candidates = uniform = None
+    if Need.CANDIDATES in needs:
+        candidates = spread(log_prob.gather(-1, batch.column("candidates")[mask][..., 0].long()))
+    if Need.UNIFORM in needs:
+        uniform = spread(distributions.uniform_logp(logits))
+    return Scored(logp, entropy, known, states if Need.HIDDEN in needs else None, candidates, uniform)
 
 
 class TablePolicy(nn.Module):

@@ -121,7 +121,28 @@ class PretrainedActor(nn.Module):
             spread(entropy) if Need.ENTROPY in needs else None,
             spread(self.logits(hidden)) if Need.LOGITS in needs else None,
             spread(hidden) if Need.HIDDEN in needs else None,
+            spread(self.candidates(hidden, batch, place_D)) if Need.CANDIDATES in needs else None,
+            spread(self.uniform(hidden)) if Need.UNIFORM in needs else None,
         )
+
+    def candidates(self, hidden_DW: Tensor, batch: Experience, place_D: Tensor) -> Tensor:
+        """Returns log-probabilities of the candidates of each decision, [D, K]; logits are computed in chunks, and
+        again in the backward pass.
+        """
+        action_DK = batch.column("candidates")[..., 0].long().flatten(0, 1).index_select(0, place_D)
+        num = max(1, LOGITS_AT_ONCE // self.vocabulary.size)
+
+        def measure(some_DW: Tensor, action: Tensor) -> Tensor:
+            return distributions.categorical_candidates(self.logits(some_DW), action)
+
+        chunks = zip(hidden_DW.split(num), action_DK.split(num), strict=True)
+        return torch.cat([checkpoint(measure, some, action, use_reentrant=False) for some, action in chunks])
+
+    @torch.no_grad()
+    def uniform(self, hidden_DW: Tensor) -> Tensor:
+        """Returns the mean log-probability over the vocabulary, [D], from chunks of logits."""
+        num = max(1, LOGITS_AT_ONCE // self.vocabulary.size)
+        return torch.cat([distributions.uniform_logp(self.logits(some)) for some in hidden_DW.split(num)])
 
     def padded_states(self, batch: Experience) -> tuple[Tensor, Tensor]:
         """Returns (places in the batch [D], states before them [D, W]); right-padded rows need the causal mask only."""

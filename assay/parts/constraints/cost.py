@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need
 from assay.core.slots import Annotation, Choice, Over
-from assay.ops import returns
+from assay.ops import groups, returns
 
 
 def channel_of(experience: Experience, channel: int) -> Tensor:
@@ -22,11 +23,29 @@ def channel_of(experience: Experience, channel: int) -> Tensor:
     return experience.cost[..., channel] * experience.mask
 
 
-def episode_cost(experience: Experience, channel: int) -> float:
-    """Returns J_C: the mean cost of the episodes that ended in this batch, or of its rows if none ended."""
-    ended = (experience.terminal | experience.truncated) & experience.mask
-    episodes = max(1, int(ended.sum()), len(experience) if not bool(ended.any()) else 0)
-    return float(channel_of(experience, channel).sum()) / episodes
+def ended_costs(experience: Experience, channel: int) -> Tensor:
+    """Returns the total cost of each episode that ended in this batch, [E], with what it cost in earlier batches.
+
+    That is the column `episode_cost`, which rollouts of fragments write. Without it, an episode is all rows of one
+    label `episode`, or what a row holds since its previous end.
+    """
+    over = (experience.terminal | experience.truncated) & experience.mask
+    cost, carried = channel_of(experience, channel), experience.extra.get("episode_cost")
+    if carried is not None:
+        return carried[..., channel][over]
+    if experience.episode is not None:
+        episodes = groups.episode_groups(experience)
+        return groups.total(cost.sum(1), episodes)[groups.total(over.any(1).long(), episodes) > 0]
+    row, column = over.nonzero(as_tuple=True)
+    until = cost.cumsum(1)[row, column]
+    before = torch.where(row[1:] == row[:-1], until[:-1], 0.0)
+    return until - torch.nn.functional.pad(before, (1, 0))[: len(until)]
+
+
+def episode_cost(experience: Experience, channel: int) -> float | None:
+    """Returns J_C: the mean cost of the episodes that ended in this batch, None if none ended."""
+    cost = ended_costs(experience, channel)
+    return float(cost.double().mean()) if len(cost) else None
 
 
 def centred(values_BT: Tensor, experience: Experience) -> Tensor:
@@ -50,10 +69,12 @@ class CostCredit(Choice, Protocol):
     def __call__(self, experience: Experience, channel: int) -> dict[str, Tensor]:
         """Returns the columns to add, among them `cost_advantage`: centred, zero where masked."""
 
-    def level(self, experience: Experience, channel: int) -> tuple[float, dict[str, float]]:
-        """Returns the level that is held at the limit (by default the mean cost of an episode), and metrics."""
+    def level(self, experience: Experience, channel: int) -> tuple[float | None, dict[str, float]]:
+        """Returns the level that is held at the limit (by default the mean cost of an episode), and metrics; None if
+        this batch does not show it.
+        """
         cost = episode_cost(experience, channel)
-        return cost, {"cost": cost}
+        return cost, {} if cost is None else {"cost": cost}
 
 
 @dataclass(frozen=True)

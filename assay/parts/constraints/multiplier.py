@@ -96,8 +96,9 @@ class Priced:
 class Multiplier(Constraint):
     """Holds a cost at a limit: merges it into `advantage` with the multiplier so far, then updates the multiplier.
 
-    J_C is the mean cost of the episodes that ended in this batch (of its rows if none ended), unless the cost credit
-    defines another level. Place it after the credit; it reads cost channel `channel`.
+    J_C is the mean cost of the whole episodes that ended in this batch, unless the cost credit defines another level;
+    a batch in which none ended leaves the multiplier as it is. Place it after the credit; it reads cost channel
+    `channel`.
     """
 
     limit: float = 1.0
@@ -128,7 +129,8 @@ class Multiplier(Constraint):
         columns = self.credit(experience, self.channel)
         advantage = self.merge(experience, columns["cost_advantage"], state)
         level, seen = self.credit.level(experience, self.channel)
-        self.rule.move(level, self.limit, state)
+        if level is not None:
+            self.rule.move(level, self.limit, state)
         for name, value in {**seen, "multiplier": state["multiplier"]}.items():
             scene.log(name, value)
         return experience.add({**columns, "advantage": advantage})

@@ -1,4 +1,4 @@
-"""Costs that need no support from the task. Axes: B sequences, T decisions, K costs."""
+"""Where costs come from: the task, or the length of an answer. Axes: B sequences, T decisions, K costs."""
 
 from __future__ import annotations
 
@@ -6,21 +6,41 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene
+
+
+@dataclass(frozen=True)
+class TaskCost(Reward):
+    """States that costs are the task's own, and changes nothing. A task without costs is refused when a run begins."""
+
+    def init(self, scene: Scene) -> State:
+        """Returns an empty state; raises AssayError if the task gives no costs."""
+        if scene.task is not None and not scene.task.spec.num_costs:
+            told = f"task '{scene.task.name}' gives no costs, and a constraint needs them"
+            raise AssayError(f"{told}. Use a task with costs, such as hazards, or a variant that limits the length")
+        return {}
+
+    def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
+        """Returns the experience as it is."""
+        return experience
 
 
 @dataclass(frozen=True)
 class LengthCost(Reward):
     """Gives every decision of a row after its first `limit` a cost of 1, as a new channel after the task's own.
 
-    The cost of a row is then its excess length. Rewards do not change.
+    The cost of a row is then its excess length. Rewards do not change. Assumes that rows are whole episodes;
+    fragments of episodes are refused.
     """
 
     limit: int = 64
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Adds the channel."""
+        if "episode_length" in experience.extra:
+            raise AssayError("LengthCost counts decisions of whole episodes, not of fragments. Use rollout Episodes()")
         late = (experience.mask.cumsum(1) > self.limit) & experience.mask
         cost = late.to(experience.reward.dtype).unsqueeze(-1)
         return replace(experience, cost=cost if experience.cost is None else torch.cat([experience.cost, cost], -1))

@@ -77,7 +77,7 @@ class Fragments(Rollout):
             raise AssayError(
                 f"Fragments needs a task that can be stepped; '{task.name}' cannot. Use rollout Episodes()"
             )
-        running = torch.zeros(self.num_envs, 2, dtype=torch.float64)
+        running = torch.zeros(self.num_envs, 2 + task.spec.num_costs, dtype=torch.float64)
         simulation = task.simulate(self.num_envs)
         explore = self.explore.init(scene) if self.explore else {}
         begun = {"simulation": simulation, "time": 0, "context": None, "over": None, "running": running}
@@ -110,20 +110,20 @@ class Fragments(Rollout):
         return record.add(finished_episodes(record, state["running"]))
 
 
-def finished_episodes(record: Experience, running_N2: Tensor) -> dict[str, Tensor]:
-    """Returns `episode_return` and `episode_length` [N, T], set where an episode ends; `running_N2` carries both
-    across fragments.
+def finished_episodes(record: Experience, running_NC: Tensor) -> dict[str, Tensor]:
+    """Returns `episode_return` and `episode_length` [N, T] and, of a task with costs, `episode_cost` [N, T, K]: those
+    of the whole episode, set where it ends. `running_NC` carries all of them across fragments.
     """
-    reward, mask, carry = record.reward.double().numpy(), record.mask.numpy(), running_N2.numpy()
-    over = (record.terminal | record.truncated).numpy()
-    result = np.zeros((2, *reward.shape))
-    for t in range(reward.shape[1]):
-        carry[:, 0] += reward[:, t]
-        carry[:, 1] += mask[:, t]
-        result[:, over[:, t], t] = carry[over[:, t]].T
+    costs = () if record.cost is None else (record.cost * record.mask.unsqueeze(-1)).unbind(-1)
+    counted = torch.stack([one.double() for one in (record.reward, record.mask, *costs)], -1).numpy()
+    over, carry, result = (record.terminal | record.truncated).numpy(), running_NC.numpy(), np.zeros_like(counted)
+    for t in range(counted.shape[1]):
+        carry += counted[:, t]
+        result[over[:, t], t] = carry[over[:, t]]
         carry[over[:, t]] = 0.0
-    episode_return, episode_length = torch.from_numpy(result).float()
-    return {"episode_return": episode_return, "episode_length": episode_length}
+    total = torch.from_numpy(result).float()
+    found = {"episode_return": total[..., 0], "episode_length": total[..., 1]}
+    return found if record.cost is None else {**found, "episode_cost": total[..., 2:]}
 
 
 def masked(record: Experience) -> Experience:

@@ -1,7 +1,4 @@
-"""An offline dataset: generated from a description (and a seed) or read from a file.
-
-Axes: B, T = 2 columns.
-"""
+"""An offline dataset: generated from a description (and a seed) or read from a file. Axes: B, T = 2 columns."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Choice, CostlyTask, LoggedTask, Scene, ScriptedTask, Source, Task
 from assay.core.spaces import Box, Context, Discrete, Spec
 from assay.ops import random
+from assay.parts.sources.conditions import Condition
 from assay.parts.sources.replay import from_columns, transitions
 
 
@@ -147,8 +145,7 @@ class Contents:
 
 @dataclass(frozen=True)
 class Logged(Source):
-    """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset; no
-    interaction.
+    """Yields `updates` batches per step, each of `batch` transitions drawn uniformly from every dataset.
 
     The column `source` says which dataset a row comes from (its `origin`). Resuming a run with other contents raises
     AssayError.
@@ -157,10 +154,14 @@ class Logged(Source):
     logs: tuple[Recording, ...] = (Log(),)
     batch: int = 128
     updates: int = 10
+    condition: Condition | None = None
 
     def init(self, scene: Scene) -> State:
-        """Returns the datasets."""
-        return {"contents": Contents(self.logs, scene.task, scene.draw)}
+        """Returns the datasets; raises AssayError if one does not meet the condition."""
+        contents = Contents(self.logs, scene.task, scene.draw)
+        if self.condition is not None:
+            self.condition(scene.task, contents.columns)
+        return {"contents": contents}
 
     def __call__(self, scene: Scene, state: State) -> Iterator[Experience]:
         """Yields the next batches, with equally many rows of each dataset."""

@@ -169,18 +169,25 @@ def term_cases(term: Any, bench: Bench) -> list[TermCase]:
     ]
 
 
+def two_actions(batch: Experience) -> Tensor:
+    """Returns the actions 1 and 2 with some log-probabilities as candidates of every decision, [B, T, 2, 2]."""
+    logq = torch.nn.functional.logsigmoid(normal("candidates", (*batch.mask.shape, 2))) - 1.0
+    return torch.stack((torch.tensor([1.0, 2.0]).to(logq).expand_as(logq), logq), -1) * batch.mask[..., None, None]
+
+
 @lru_cache(maxsize=256)
 def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) -> Experience:
     """Returns a layout's experience with the columns `scored.*` and the annotations that are needed."""
     layout = (TOKEN_LAYOUTS if isinstance(bench.spec.action, Vocabulary) else CONTROL_LAYOUTS)[place]
     batch = with_path(build(bench.spec, layout), bench.model("actor"))
     with torch.no_grad():
+        noted = {need.column: need(batch, bench.over(need.model)) for need in needs if not isinstance(need, Need)}
+        batch = batch.add(noted if Need.CANDIDATES not in needs else noted | {"candidates": two_actions(batch)})
         scored: Scored = bench.model("actor").score(batch, needs)  # type: ignore[operator]
         reference: Scored = bench.model("reference").score(batch, needs)  # type: ignore[operator]
-        noted = {need.column: need(batch, bench.over(need.model)) for need in needs if not isinstance(need, Need)}
     outputs = {f"scored.{f.name}": value for f in fields(Scored) if (value := getattr(scored, f.name)) is not None}
     recorded = (scored.logp + 0.3 * normal(layout.name + "moved", scored.logp.shape)) * batch.mask
-    return replace(batch, logp=recorded).add({**outputs, **noted, "logp_ref": reference.logp})
+    return replace(batch, logp=recorded).add({**outputs, "logp_ref": reference.logp})
 
 
 def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[str]]:
@@ -205,7 +212,8 @@ def fitting(term: Any, benches: Sequence[Bench]) -> tuple[list[TermCase], list[s
 
 def looks_at(term: Any, bench: Bench, asked: frozenset[str]) -> Any:
     """Returns the properties of a bench that a term depends on: the world alone if it reads only the record."""
-    spread = frozenset(getattr(term, "needs", frozenset())) & {Need.ENTROPY, Need.LOGITS, Need.HIDDEN}
+    columns = {Need.LOGP, Need.VALUE, Need.REFERENCE}
+    spread = frozenset(getattr(term, "needs", frozenset())) & (frozenset(Need) - columns)
     if not asked and not spread:
         return isinstance(bench.spec.action, Vocabulary)
     models = [bench.models[bench.source_of(name) or name] for name in sorted(asked)]

@@ -80,6 +80,11 @@ class DialogueTask:
         return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.limits.columns)
 
     @property
+    def max_decisions(self) -> int:
+        """Returns the most tokens of all utterances of a conversation."""
+        return self.max_turns * self.max_tokens
+
+    @property
     def limits(self) -> Limits:
         """Returns the limits of turns, utterances and replies."""
         return Limits(self.max_turns, self.max_tokens, self.max_reply)

@@ -27,6 +27,19 @@ class Mixture:
     sources: tuple[Items, ...]
     kinds: tuple[str, ...] = ()
 
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Returns a name for each source: its kind, or its number."""
+        return self.kinds or tuple(map(str, range(len(self.sources))))
+
+    def start_in(self, source: int, place: int) -> int:
+        """Returns the ordinal of item `place` of a source."""
+        return place * len(self.sources) + source
+
+    def source_of(self, start: int) -> int:
+        """Returns the number of an item's source."""
+        return start % len(self.sources)
+
     def __post_init__(self) -> None:
         if not self.sources:
             raise AssayError("a mixture has no sources. Give it at least one")

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -54,6 +54,21 @@ class Items(Protocol):
 
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns the score of the completion."""
+
+
+@runtime_checkable
+class SourcedItems(Items, Protocol):
+    """Prompts of several sources; see `SourcedTask`."""
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Returns the names of the sources; none if the prompts do not say where they are from."""
+
+    def start_in(self, source: int, place: int) -> int:
+        """Returns the ordinal of prompt `place` of a source, in the training split."""
+
+    def source_of(self, start: int) -> int:
+        """Returns the number of the source of a training prompt."""
 
 
 class Generator(Protocol):
@@ -235,6 +250,26 @@ class PromptTask:
         start_B = torch.as_tensor(starts, dtype=torch.int64)
         record = text.written(prompts, shown, start_B, self.tokenizer.vocabulary.pad)
         return text.with_outcomes(record, [Score(1.0)] * len(items)).add({"split": torch.full_like(start_B, split)})
+
+    @property
+    def max_decisions(self) -> int:
+        """Returns the most tokens of an answer."""
+        return self.max_tokens
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Returns the names of the sources of its prompts; none if they do not say where they are from."""
+        return self.items.source_names if isinstance(self.items, SourcedItems) else ()
+
+    def start_in(self, source: int, place: int) -> int:
+        """Returns the ordinal of prompt `place` of a source."""
+        assert isinstance(self.items, SourcedItems)
+        return self.items.start_in(source, place)
+
+    def source_of(self, start: int) -> int:
+        """Returns the number of a prompt's source."""
+        assert isinstance(self.items, SourcedItems)
+        return self.items.source_of(start)
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals."""

@@ -162,6 +162,32 @@ class TextFile:
             raise AssayError(f"{self.path} has no row in split {split}. Change held_out ({self.held_out}) or the seed")
         return rows[ordinal % len(rows)]
 
+    @cached_property
+    def source_names(self) -> tuple[str, ...]:
+        """Returns the values of the field `source` in training rows, in order; none if no row has it. AssayError if
+        only some have.
+        """
+        found = [str(item.facts["source"]) for item in self.splits[0] if "source" in item.facts]
+        if found and len(found) < len(self.splits[0]):
+            missing = len(self.splits[0]) - len(found)
+            raise AssayError(f"{self.path}: {missing} training rows have no field 'source'. Add it to all, or to none")
+        return tuple(sorted(set(found)))
+
+    @cached_property
+    def places(self) -> tuple[list[int], ...]:
+        """Returns the training rows of each source."""
+        rows = [str(item.facts.get("source")) for item in self.splits[0]]
+        return tuple([place for place, own in enumerate(rows) if own == name] for name in self.source_names)
+
+    def start_in(self, source: int, place: int) -> int:
+        """Returns the ordinal of row `place` of a source; after its last row its first one follows, as a new start."""
+        again, row = divmod(place, len(self.places[source]))
+        return again * len(self.splits[0]) + self.places[source][row]
+
+    def source_of(self, start: int) -> int:
+        """Returns the number of a training row's source."""
+        return self.source_names.index(str(self.item(start, 0).facts["source"]))
+
     def verify(self, item: Item, completion: str) -> Outcome:
         """Returns 1 for the answer, 0 for all else."""
         given = final_answer(completion)
@@ -191,6 +217,19 @@ class TwoFiles:
     def rows(self) -> tuple[Item, ...]:
         """Returns the rows of both files."""
         return self.train.rows + self.test.rows
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """Returns the sources of the training file."""
+        return replace(self.train, held_out=0.0).source_names
+
+    def start_in(self, source: int, place: int) -> int:
+        """Returns the ordinal of row `place` of a source in the training file."""
+        return replace(self.train, held_out=0.0).start_in(source, place)
+
+    def source_of(self, start: int) -> int:
+        """Returns the number of a training row's source."""
+        return replace(self.train, held_out=0.0).source_of(start)
 
     def item(self, ordinal: int, split: int) -> Item:
         """Returns row `ordinal` of the split's file, modulo the number of rows."""

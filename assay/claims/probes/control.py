@@ -1,0 +1,31 @@
+"""Random experience of control tasks. Axes: B sequences, T columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from assay.claims.probes.formulas import BOX_SPEC, CHOICE_SPEC, fragments, transitions
+from assay.core.record import Experience, Origin
+from assay.core.spaces import Box, Spec
+
+PLACES = Box((-1.0, -2.0), (1.0, 4.0))
+GOAL_CHOICE, GOAL_BOX = replace(CHOICE_SPEC, goal=PLACES), replace(BOX_SPEC, goal=PLACES)
+"""Tasks of `goal_transitions`: 3 observations, 2 numbers of a goal with uneven bounds."""
+
+
+def goal_transitions(spec: Spec = GOAL_CHOICE, num: int = 64, dtype: torch.dtype = torch.float64) -> Experience:
+    """Returns `transitions` with what each state achieves and one random goal for each row."""
+    draw, data = torch.Generator().manual_seed(1), transitions(spec, num=num, dtype=dtype)
+    achieved, goal = torch.randn(2, num, 2, 2, generator=draw, dtype=dtype)
+    context = {**data.context, "achieved": achieved, "goal": goal[:, :1].expand(-1, 2, -1)}
+    return replace(data, context=context, source=torch.full((num,), int(Origin.DATASET)))
+
+
+def box_fragments() -> Experience:
+    """Returns `fragments` of the continuous task BOX_SPEC; some actions exceed the bounds."""
+    data, draw = fragments(), torch.Generator().manual_seed(2)
+    observation = torch.randn(*data.mask.shape, 3, generator=draw, dtype=torch.float64)
+    action = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64)
+    return replace(data, context={"observation": observation}, action=action)

@@ -1,0 +1,42 @@
+"""A recipe's rollout on a task with a small random policy, outside of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Scene, Task
+from assay.core.spaces import Discrete, Vocabulary
+from assay.models.bodies.perceptron import Perceptron
+from assay.models.bodies.table import Table
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
+
+
+def small_policy(task: Task, seed: int = 0) -> Any:
+    """Returns a random policy of a few parameters: a transformer for tokens, a table for states, else a perceptron."""
+    spec = task.spec
+    tokens, numbered = isinstance(spec.action, Vocabulary), isinstance(spec.observation, Discrete)
+    body = Transformer(16, 1, 2) if tokens else Table() if numbered else Perceptron((8,))
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        torch.manual_seed(seed)
+        actor = Policy(body).build(spec)
+        for tensor in actor.parameters():
+            tensor.add_(0.5 * torch.randn_like(tensor))
+    return actor
+
+
+def gathered(recipe: Recipe, task: Task, starts: int = 3, calls: int = 1) -> tuple[list[Experience], Any, State]:
+    """Returns what the recipe's rollout gathers from starts 0, 1, ... in each of several calls, with the policy and
+    the rollout's last state.
+    """
+    assert recipe.rollout is not None
+    scene = Scene(task, actor=small_policy(task), starts=np.arange(starts), draw=Draw(0))
+    state = recipe.rollout.init(scene)
+    with torch.no_grad():
+        found = [recipe.rollout(scene.given(draw=Draw(0, (call,))), state) for call in range(calls)]
+    return found, scene.actor, state

@@ -1,0 +1,64 @@
+"""Prefixes by hand: of a task with one answer, and of worked solutions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from assay.claims import probes
+from assay.core.recipe import Recipe
+from assay.playing.text import CharacterTokenizer
+from assay.tasks.language.prompts import Item, PromptTask
+from assay.tasks.language.sorting import sorting
+from assay.tasks.language.textfile import TextFile
+
+
+def worked(solutions: list[tuple[str, str]]) -> PromptTask:
+    """Returns the task of a file with these (solution, answer)."""
+    rows = tuple(Item(f"{place}", answer, text) for place, (text, answer) in enumerate(solutions))
+    return PromptTask("worked", TextFile("", "", 0.0, 0, rows, worked=True), CharacterTokenizer(), 8, 120)
+
+
+def wrong_rows(recipe: Recipe) -> float:
+    """Returns how many rows of groups of 8 are not: the prompt, the first `prefix` decisions of the demonstration
+    without mask, then decisions with their log-probabilities; plus groups with several prefixes.
+    """
+    task = sorting(9)
+    (found,), actor, _ = probes.gathered(recipe, task, starts=6)
+    with torch.no_grad():
+        logp = actor.score(found, frozenset()).logp
+    wrong = float((logp - found.logp * found.mask).abs().max() > 1e-4)
+    pairs = zip(found.column("start").tolist(), found.column("prefix").tolist(), strict=True)
+    for row, (start, given) in enumerate(pairs):
+        tokens = task.begin(np.array([start]), 0).context["tokens"][0].tolist()
+        tokens += task.tokenizer.encode(task.items.item(start, 0).demonstration)[:given]
+        wrong += found.context["tokens"][row, : len(tokens)].tolist() != tokens
+        wrong += int(found.mask[row].nonzero()[0]) != len(tokens)
+    assert found.group is not None
+    for start in range(6):
+        prefix = found.column("prefix")[found.group == start]
+        wrong += len(prefix) != 8 or len(prefix.unique()) > 1
+    return wrong + float(found.column("prefix").max() == 0)
+
+
+def gap_of_fractions(recipe: Recipe) -> float:
+    """Returns how far 300 prefixes of solutions of 100 tokens are outside of what uniform ones are, in shares."""
+    task = worked([("." * 98 + "7", "7")])
+    one = replace(recipe, rollout=replace(recipe.rollout, group_size=1))  # type: ignore[type-var]
+    (found,), _, _ = probes.gathered(one, replace(task, max_tokens=101), starts=300)
+    share = found.column("prefix").double() / 100
+    some = share[share > 0]
+    low, high, mean = some.min(), some.max(), some.mean()
+    gaps = [0.4 - low, low - 0.41, high - 0.8, 0.78 - high, (mean - 0.595).abs() - 0.02]
+    return max([0.0, *map(float, gaps), abs(len(some) / 300 - 0.75) - 0.06])
+
+
+def prefixes_with_the_answer(recipe: Recipe) -> float:
+    """Returns how many prefixes contain the answer of their solution, or are shorter than they need be."""
+    early, late = "first 12 and 6 make 18. so 18 it is.\n#### 18", "we add 12 and 6 and find\n#### 18"
+    part = replace(recipe.rollout, plain=0.0, shortest=0.8, group_size=1)  # type: ignore[type-var]
+    (found,), _, _ = probes.gathered(replace(recipe, rollout=part), worked([(early, "18"), (late, "18"), ("18", "18")]))
+    right = (early.index("18"), int(0.8 * (len(late) + 1)), int(0.8 * 3))
+    return float(sum(one != other for one, other in zip(found.column("prefix").tolist(), right, strict=True)))
