@@ -248,7 +248,6 @@ STANDARD: tuple[Watch, ...] = (
     SaneRewards(),
     LiveGroups(),
     EffectiveSamples(),
-    InsideBins(),
     WeightsMove(),
     MaskedDecisions(),
     FiniteSteps(),
@@ -257,4 +256,5 @@ STANDARD: tuple[Watch, ...] = (
     FewSkipped(),
     CriticExplains(),
     FewCut(),
+    InsideBins(),
 )

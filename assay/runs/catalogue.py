@@ -84,7 +84,10 @@ def tasks() -> Mapping[str, Callable[..., Task]]:
     found: dict[str, Callable[..., Task]] = {}
     for folder in modules_of(assay.tasks):
         for module in modules_of(folder) if name_of(folder) != "adapters" else []:
-            found.update(vars(module).get("LEVELS", {}))
+            for name, make in vars(module).get("LEVELS", {}).items():
+                if name in found:
+                    raise AssayError(f"two tasks are called '{name}'. Rename the one of {module.__name__}")
+                found[name] = make
     return found
 
 

@@ -23,6 +23,7 @@ from assay.engine.placement import Placement
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.rewards.cost import LengthCost
+from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.replay import Replay
 from assay.runs import catalogue
@@ -248,7 +249,8 @@ class AtMost(Certificate):
 
 @pytest.mark.parametrize(("limit", "holds"), [(0.5, False), (1e9, True)])
 def test_a_certificate_is_asked_after_training(limit: float, holds: bool, tmp_path: Path) -> None:
-    recipe = small_ppo(certificate=AtMost(limit), rewards=(Verifier(), LengthCost(8)))
+    rewards = (Verifier(), LengthCost(8))
+    recipe = replace(recipes.ppo(), certificate=AtMost(limit), rewards=rewards, rollout=Episodes(2, 1))
     run = train(recipe, "cartpole", steps=1, out=tmp_path / "run", evaluations=0)
     assert run.certificate is not None
     assert run.certificate.holds is holds

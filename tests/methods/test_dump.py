@@ -92,8 +92,8 @@ def test_nothing_observed_changes_nothing() -> None:
 
 def test_the_curriculum_sees_the_credit_and_learns_which_source_pays() -> None:
     """The loop hands credit on, and rows are counted under their source."""
-    task = catalogue.find_task("levels")
-    recipe = catalogue.recipe_for("dump", task, {}).set("actor.width", 16).set("rollout.num_starts", 4)
+    task = catalogue.find_task("easy-and-hard")
+    recipe = catalogue.recipe_for("dump", task, {}).set("rollout.num_starts", 4)
     loop = Loop(recipe, task, seed=0, num_steps=3)
     for _ in range(3):
         loop.step()

@@ -87,8 +87,12 @@ def shown(path: str) -> Experience:
 
 def small(recipe: Recipe) -> Recipe:
     """The recipe with little to gather."""
-    memory = {stage: replace(stage.source, updates=2, batch=4) for stage in recipe.stages if stage.source is not None}
-    stages = tuple(replace(stage, source=memory.get(stage)) for stage in recipe.stages)
+
+    def short(source: Any) -> Any:
+        inner = getattr(source, "replay", None)
+        return replace(source, replay=short(inner)) if inner is not None else replace(source, updates=2, batch=4)
+
+    stages = tuple(replace(one, source=None if one.source is None else short(one.source)) for one in recipe.stages)
     rollout = Episodes(4, 4) if isinstance(recipe.rollout, Episodes) else replace(recipe.rollout, slots=8)
     return replace(recipe, stages=stages, rollout=rollout)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from assay.claims.probes.gradients import Witness, witness
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Progress
+from assay.core.record import Draw, Experience, Progress, Scored
 from assay.core.slots import ALONE, ModelSpec, Scene
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Engine, StageView
@@ -166,8 +167,16 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
                 tensor.data.add_(0.3 * torch.randn_like(tensor))
         if tabular:
             engine.model("actor").body.table.data.copy_(LOGITS_SA)
+            for name in ("actor", *(copy for copy, one in recipe.copies.items() if one.of == "actor")):
+                model: Any = engine.models[name]
+                model.score = partial(scored_everywhere, model.score)
     engine.updates = 1  # a run's first update also checks for leaks
     return engine
+
+
+def scored_everywhere(score: Callable[..., Scored], batch: Experience, needs: frozenset[Any]) -> Scored:
+    """Scores columns that are not decisions too, as token policies may: a loss must not use these numbers."""
+    return score(replace(batch, mask=torch.ones_like(batch.mask)), needs)
 
 
 def tabulated(critic: ModelSpec) -> Critic:

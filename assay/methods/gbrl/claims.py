@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from assay.claims import probes
-from assay.claims.probes import steps
+from assay.claims.probes import by_hand, steps
 from assay.claims.probes.formulas import prepared
 from assay.core.record import Experience, Fit, Progress
 from assay.engine.engine import Engine
@@ -30,6 +30,15 @@ def played() -> Experience:
     rest = torch.randn(*data.mask.shape, 2, generator=draw, dtype=torch.float64).float().double()
     # The policy without trees is uniform: recorded log-probabilities are around that.
     return replace(data, context={"observation": torch.cat((code, rest), -1)}, logp=0.5 * data.logp - 0.9)
+
+
+def advantages_by_hand() -> Tensor:
+    """Returns the distance of the advantages from generalised ones by hand, on fragments with gaps and ends."""
+    draw = torch.Generator().manual_seed(3)
+    data = probes.fragments()
+    value = torch.randn(data.mask.shape, generator=draw, dtype=torch.float64)
+    found = probes.credited(gbrl(CONTROL), data.add({"value": value})).column("advantage")
+    return (found - by_hand.whitened(by_hand.gae(data, value, 0.98, 0.9), data)).abs().max()
 
 
 def best_tree(seen: Tensor, decided: Tensor, gradient_RP: Tensor) -> list[Tensor]:

@@ -51,7 +51,7 @@ METHOD = Method(
         Edit("one critic in V's target", RecordedAction.__call__, "values.amin(0)", "values[0]"),
         Edit("the trained critics in the weights", AdvantageRegression.__call__, "model(self.q)", 'model("q")'),
         Edit("another level", iql, "Expectile(level)", "Expectile(0.9)"),
-        Edit("plain cloning", iql, "AdvantageRegression(sharpness)", "AdvantageRegression(0.0)"),
+        Edit("plain cloning", iql, "AdvantageRegression(inverse_temperature)", "AdvantageRegression(0.0)"),
         Edit("target critics are copies", iql, "rate=0.005", "rate=1.0"),
     ),
     departures=(

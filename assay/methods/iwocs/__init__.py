@@ -72,6 +72,8 @@ METHOD = Method(
         "regimes fixed per episode are not a rectangular set: with wind 0.2 in windy-walk pi waits forever in the calm",
     ),
     claims=(
+        Exact("after its phases nothing is trained: no target network, no stage",
+              lambda: len(iwocs().copies) + len(iwocs().stages), equals=0.0),
         Exact("its worst value is the best of all, by brute force", from_brute_force, equals=0.0),
         Exact("on windy walks it finds robust value iteration's value", from_robust_value_iteration, equals=0.0),
         Exact("on windy walks it solves at most 3 problems", most_problems, at_most=3),

@@ -49,7 +49,8 @@ ONE_RATE = replace(PER_KIND, name="noisy-rlvr-averaged", rewards=(AVERAGED,))
 CONTROL = replace(PER_KIND, name="noisy-rlvr-control", rewards=(CHANNEL,))
 
 METHOD = Method(
-    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="levels", family="policy gradient", base=recipes.grpo,
+    "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="easy-and-hard", family="policy gradient",
+    base=recipes.grpo,
     variants={"forward": forward},
     departures=(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",

@@ -63,15 +63,14 @@ class Asked:
 
     def __init__(self) -> None:
         self.task = addition(1)
-        self.name, self.onto, self.texts = self.task.name, self.task.onto, self.task.texts
+        for name in set(dir(self.task)) - {"prompts"}:
+            if not name.startswith("_"):
+                setattr(self, name, getattr(self.task, name))
 
     def prompts(self, starts: np.ndarray, split: int) -> list[str]:
         """Returns the prompt of each start among the rows."""
         known = {start: prompt for start, prompt, _ in ROWS}
         return [known[start] for start in starts.tolist()]
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.task, name)
 
 
 def teacher_gap(recipe: Recipe, num: int) -> float:

@@ -38,6 +38,16 @@ def schedule_gap() -> float:
     return probes.schedule_gap(vc_fb(), data, probes.GOAL_CHOICE, {"actor": 1}, {"target": ("actor", 0.05, 1)})
 
 
+LENGTH_TERM = (
+    "Orthonormal.__call__: ((back @ back.T).square() * rows.others()).sum() - 2.0 * ... -> "
+    "((back @ back.T).square() * rows.others()).sum() + 2.0 * ...",
+    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> 2.0",
+    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> "
+    "(back.square().sum(-1) * rows.weight).sum()",
+    "Orthonormal.__call__: back.square().sum(-1) * rows.weight -> rows.weight",
+)
+"""Mutants of the part of the orthonormality loss that only depends on the length of B."""
+
 METHOD = Method(
     paper="arXiv:2309.15178",
     recipe=vc_fb,
@@ -47,6 +57,7 @@ METHOD = Method(
     base=forward_backward,
     aliases=("vc-fb",),
     variants={"fb": forward_backward, "mc-fb": partial(forward_backward, conservative=ON_MEASURES)},
+    equivalent=dict.fromkeys(LENGTH_TERM, "B has a fixed length, so the gradient of this term is 0 but for rounding"),
     mutants=(
         Edit("the diagonal is in the square", Rows.others, " - torch.diag(self.weight)", ""),
         Edit("the target policy chooses", MeasureLoss.__call__, "rows.model.decide", "target.decide"),

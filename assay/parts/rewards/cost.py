@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 
@@ -14,6 +15,8 @@ from assay.core.slots import Reward, Scene
 @dataclass(frozen=True)
 class TaskCost(Reward):
     """States that costs are the task's own, and changes nothing. A task without costs is refused when a run begins."""
+
+    not_a_part: ClassVar[str] = "it changes nothing, and refuses the tasks of the laws, which have no costs"
 
     def init(self, scene: Scene) -> State:
         """Returns an empty state; raises AssayError if the task gives no costs."""

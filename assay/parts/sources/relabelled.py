@@ -44,12 +44,13 @@ class Play(Described):
             raise AssayError(f"task '{task.name}' has no goals to make play data with. Use four-rooms or a pointmaze")
         starts = np.arange(self.first, self.first + self.episodes, dtype=np.int64)
         actor, samples = NoisyExpert(roaming.expert, roaming.spec, self.noise), np.zeros(self.episodes, np.int64)
-        return laid_out(roaming.play(actor, starts, samples, Draw(7), split=0, greedy=False))
+        return self.laid_out(roaming.play(actor, starts, samples, Draw(7), split=0, greedy=False))
 
-
-def laid_out(played: Experience) -> dict[str, Tensor]:
-    """Returns `observation`, `achieved` and `action` of episodes of equal length."""
-    return {**{name: played.context[name] for name in ("observation", "achieved")}, "action": played.action}
+    def laid_out(self, played: Experience) -> dict[str, Tensor]:
+        """Returns `observation`, `achieved` and `action` of episodes of equal length."""
+        if "achieved" not in played.context:
+            raise AssayError("play data need a context 'achieved', the goal that a state has reached")
+        return {**{name: played.context[name] for name in ("observation", "achieved")}, "action": played.action}
 
 
 class Places(NamedTuple):

@@ -22,7 +22,8 @@ from assay.core.recipe import Recipe
 from assay.core.settings import children
 from assay.proof.mutants.edits import compiled, edited, installed, raw, replaced, tree_of
 from assay.proof.mutants.rules import variants
-from assay.recipes.defaults import Defaults
+from assay.recipes.defaults import Defaults, defaults_of
+from assay.runs import catalogue
 
 SHARED = (
     *(f"assay.parts.{name}." for name in (
@@ -55,6 +56,12 @@ class Mutant:
     """The code that a rule changed, None for other mutants."""
 
 
+def home(method: Method) -> Defaults:
+    """Returns the defaults of the method's default task, on which mutants are tried."""
+    found = defaults_of(catalogue.find_task(method.default_task))
+    return found if catalogue.fits(method, found) else method.worlds[0]
+
+
 def mutants(key: str, method: Method) -> list[Mutant]:
     """Returns all mutants: those of the difference to the base, those written down, those of the code."""
     return [*swaps(method), *map(written, method.mutants), *edits(key, method)]
@@ -66,7 +73,7 @@ def swaps(method: Method) -> list[Mutant]:
     function = raw(method.recipe)
     if method.base is None or function is None:
         return []
-    base, ours = method.base(method.worlds[0]), method.recipe(method.worlds[0])
+    base, ours = method.base(home(method)), method.recipe(home(method))
     changes = [one.path for one in differences(base, ours) if one.is_part and not is_size(one)]
     # dict.fromkeys: each path once, the widest first.
     paths: list[tuple[str, ...]] = list(dict.fromkeys([(), *map(slot_path, changes), *changes]))
@@ -141,7 +148,7 @@ def is_other(new: CodeType, old: CodeType) -> bool:
 
 def functions_of(key: str, method: Method) -> dict[str, FunctionType]:
     """Returns the functions that compute the numbers of a method, by name: own ones first."""
-    recipe = method.recipe(method.worlds[0])
+    recipe = method.recipe(home(method))
     own = f"assay.methods.{key.replace('-', '_')}"
     parts, values = list(parts_in(recipe)), [value for part in parts_in(recipe) for _, value in children(part)]
     waiting = [pair for part in parts for cls in type(part).__mro__ for pair in methods_of(cls)]

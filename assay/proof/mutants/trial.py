@@ -21,7 +21,7 @@ from typing import Any
 from assay.claims.claim import Exact, Method
 from assay.core.errors import AssayError
 from assay.proof import stamps
-from assay.proof.mutants.find import Mutant, mutants
+from assay.proof.mutants.find import Mutant, home, mutants
 from assay.runs import catalogue
 
 CAUGHT, SURVIVED, STOPPED, NO_EFFECT, EQUIVALENT = "caught", "survived", "stopped", "no effect", "equivalent"
@@ -90,6 +90,8 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
     if runs:
         with traced() as reached:
             plain = trained(method)
+        if plain is None:
+            raise AssayError(f"{key} does not train on its default task {method.default_task}. Fix it first")
         found = [one for one in found if one.code is None or one.code in reached]
     for mutant in chosen(found):
         if mutant.name in method.equivalent:
@@ -126,7 +128,7 @@ def trained(method: Method) -> list[float] | None:
     """Returns numbers of a short training run of the method on its default task; None if it stops with an error."""
     try:
         with limited(3 * SECONDS):
-            return stamps.behaviour(method.recipe(method.worlds[0]), catalogue.find_task(method.default_task))
+            return stamps.behaviour(method.recipe(home(method)), catalogue.find_task(method.default_task))
     except (Exception, Overtime):
         return None
 

@@ -78,11 +78,11 @@ def levels(name: str, task: Callable[[int], PromptTask], lowest: int, highest: i
 
 def easy_and_hard() -> PromptTask:
     """Lists of three letters (kind `easy`) and of five (kind `hard`) to sort, in turn."""
-    return mixture("levels", [sorting(3, "abcdefgh"), sorting(5, "abcdefgh")], ("easy", "hard"))
+    return mixture("easy-and-hard", [sorting(3, "abcdefgh"), sorting(5, "abcdefgh")], ("easy", "hard"))
 
 
 LEVELS: Mapping[str, Callable[[], PromptTask]] = {
-    "levels": easy_and_hard,
+    "easy-and-hard": easy_and_hard,
     "addition-1-to-4": partial(levels, "addition-1-to-4", addition, 1, 4),
     "sorting-3-to-8": partial(levels, "sorting-3-to-8", sorting, 3, 8),
 }
