@@ -12,7 +12,7 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims.claim import Exact, Expect, Final, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge
@@ -26,10 +26,10 @@ from assay.methods.arenarl.claims import (
     spread_of_equals,
 )
 from assay.methods.arenarl.tournaments import AnchorOnly, RoundRobin, SeededElimination, Topology
-from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
 
 NOISY = OutcomeJudge(noise=0.5)
-SCORED_ALONE = replace(recipes.grpo(), name="grpo-judged-alone", rewards=(Verifier(), JudgedAlone(NOISY)))
+SCORED_ALONE = replace(recipes.grpo(PLACES), name="grpo-judged-alone", rewards=(Verifier(), JudgedAlone(NOISY)))
 
 
 def recipe(world: Defaults = LANGUAGE, judge: PairwiseJudge = OutcomeJudge()) -> Recipe:
@@ -74,7 +74,8 @@ METHOD = Method(
                  expect=Expect.WITHIN, margin=0.1, seeds=5, minutes=0.1),
         Measured("ranks better than the anchor alone", "", lambda seed: accuracy(SeededElimination(), seed),
                  lambda seed: accuracy(AnchorOnly(), seed), seeds=5, minutes=0.1),
-        Measured("with the same noisy judge and as many scores, scores higher than grpo on their mean", "sorting-5",
-                 recipe(judge=NOISY), SCORED_ALONE, seeds=5, minutes=4.0, steps=100, warmup=60),
+        Measured("with the same noisy judge and as many scores, its true score is above that of grpo on their mean",
+                 "judge:noise=0", recipe(PLACES, NOISY), SCORED_ALONE, Final("true_score"), seeds=5, minutes=10.0,
+                 steps=60, looks=2),
     ),
 )  # fmt: skip

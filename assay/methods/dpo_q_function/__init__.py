@@ -89,6 +89,6 @@ METHOD = Method(
         Measured("finds the spoilt letter more often than the reference's log-probability", "",
                  lambda seed: found(seed, False), lambda seed: found(seed, True), seeds=5, minutes=1.0),
         Measured("a beam of 5 finds better words than greedy decoding", "", lambda seed: beamed(seed, 5),
-                 lambda seed: beamed(seed, 1), seeds=5, minutes=1.0),
+                 lambda seed: beamed(seed, 1), seeds=20, minutes=10.0, looks=3),
     ),
 )  # fmt: skip

@@ -11,10 +11,10 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
 from assay.claims.probes import by_hand
 from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import EVERY
+from assay.recipes.defaults import EVERY, PLACES
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
 REWARD_A = torch.tensor([1.0, 0.0])
@@ -65,14 +65,27 @@ METHOD = Method(
             at_least=1.2,
         ),
         Measured(
-            "scores higher than reinforce after 100 steps",
-            "sorting-5",
-            recipes.grpo(),
-            recipes.reinforce(),
+            "where prompts pay unequal constants it scores higher than reinforce; refuted by a lead below 0.1",
+            "hackable:hack=0,offset=5",
+            recipes.grpo(PLACES),
+            recipes.reinforce(PLACES),
+            Final("true_score"),
+            margin=0.1,
             seeds=5,
-            minutes=4.0,
-            steps=100,
-            warmup=60,
+            minutes=1.0,
+            steps=60,
+        ),
+        Measured(
+            "where they pay none, their scores are within 0.05",
+            "hackable:hack=0,offset=0",
+            recipes.grpo(PLACES),
+            recipes.reinforce(PLACES),
+            Final("true_score"),
+            Expect.WITHIN,
+            margin=0.05,
+            seeds=5,
+            minutes=1.0,
+            steps=60,
         ),
     ),
     mutants=(

@@ -14,14 +14,14 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Final, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.methods.nft.credit import PopulationDeviation
 from assay.methods.nft.objectives import NegativeAware
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
-from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
 DATA = probes.sequences(num=24, spread=2.0)
@@ -71,8 +71,9 @@ METHOD = Method(
             at_most=1e-9,
         ),
         Measured(
-            "scores higher than learning from right answers alone",
-            "sorting-5", recipe(), recipe(negative=0.0), seeds=5, minutes=4.0, steps=100, warmup=60,
+            "where prompts share parameters it is right more often than learning from right answers alone",
+            "many-ways:rare=0", recipe(BIGRAMS), recipe(BIGRAMS, negative=0.0), Final("pass_rate"), seeds=5,
+            minutes=10.0, steps=100, looks=4,
         ),
     ),
     mutants=(

@@ -11,14 +11,14 @@ well, and the correction with each prompt's own rates turns it back. A group dev
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Average, Exact, Expect, Measured, Method
+from assay.claims.claim import Exact, Expect, Final, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.noisy_rlvr import claims
 from assay.methods.noisy_rlvr.parts import Backward, ByLabelRates, Forward, NoisyChannel, Rates
 from assay.parts.credit.outcome import LeaveOneOut, NoBaseline, OutcomeCredit
-from assay.recipes.defaults import LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 EVERYWHERE = {"": Rates(0.1, 0.2)}
 """The paper's synthetic noise, the same for all prompts."""
@@ -40,12 +40,13 @@ def forward(
 
 
 KINDS = {"easy": Rates(0.0, 0.1), "hard": Rates(0.3, 0.3)}
-AVERAGED = dict.fromkeys(KINDS, Rates(0.15, 0.2))
-CHANNEL = NoisyChannel(KINDS, "kind")
-PER_KIND = recipe(rates=KINDS, label="kind", reward=CHANNEL).set("actor.width", 64)
-ONE_RATE = replace(PER_KIND, name="noisy-rlvr-averaged", rewards=(Backward(AVERAGED, "kind", CHANNEL),))
+LEVELS = {"0-easy": KINDS["easy"], "1-even": KINDS["easy"], "2-hard": KINDS["hard"], "3-rare": KINDS["hard"]}
+"""For the testbed: prompts that start at 94 and 50 % are verified well, those at 10 and 1 % badly."""
+CHANNEL = NoisyChannel(LEVELS, "label")
+PER_KIND = recipe(BIGRAMS, rates=LEVELS, label="label", reward=CHANNEL)
+AVERAGED = Backward(dict.fromkeys(LEVELS, Rates(0.15, 0.2)), "label", CHANNEL)
+ONE_RATE = replace(PER_KIND, name="noisy-rlvr-averaged", rewards=(AVERAGED,))
 CONTROL = replace(PER_KIND, name="noisy-rlvr-control", rewards=(CHANNEL,))
-BUDGET = {"metric": Average("clean/hard", 0.34), "seeds": 5, "minutes": 5.0, "steps": 80, "warmup": 150}
 
 METHOD = Method(
     "arXiv:2510.00915", recipe, worlds=(LANGUAGE,), default_task="easy-and-hard", family="policy gradient",
@@ -54,9 +55,8 @@ METHOD = Method(
     departures=(
         "the paper's Algorithm 3 standardises inside groups, which undoes any correction: Algorithm 4 is built",
         "advantages have no scale (the fixed scale is 1); rewards of steps are left out",
-        "the testbed's clean score is that of fresh training prompts; refuted if the interval reaches 0",
-        "60 steps of 16 prompts after a warm-up of 100 gave d = -0.040 (-0.082 to 0.002); now 80 of 32 after 150, "
-        "since there the control alone learned little on hard prompts (0.14 to 0.18; now 0.34 to 0.57)",
+        "refuted if the interval lies below 0; a first testbed, sorting by a transformer, was -0.040 (-0.082 to 0.002) "
+        "and, with more prompts and a longer warm-up, -0.017 (-0.075 to 0.040); a pilot of this one +0.006 (3 seeds)",
     ),
     claims=(
         Exact("backward: (1 - f0) / (1 - f0 - f1) if accepted, -f0 / (1 - f0 - f1) if rejected, which is the true "
@@ -71,9 +71,9 @@ METHOD = Method(
               "weights", lambda: claims.gap(recipe(), forward()), at_most=1e-9),
         Exact("appeals: 4 of 100 overturned at share 0.1 give 40/140, the mean over steps is used and kept",
               lambda: claims.distance_of_appeals(forward), equals=0.0, tolerance=2e-5),
-        Measured("rates per kind: clean score of the noisy kind above the control's", "easy-and-hard", PER_KIND,
-                 CONTROL, **BUDGET),  # type: ignore[arg-type]
-        Measured("one averaged rate: within 0.05 of the control's", "easy-and-hard", ONE_RATE, CONTROL,
-                 expect=Expect.WITHIN, margin=0.05, **BUDGET),  # type: ignore[arg-type]
+        Measured("rates per kind: pass rate of badly verified prompts above the control's", "levels", PER_KIND, CONTROL,
+                 Final("pass_rate/2-hard"), seeds=8, minutes=5.0, steps=100),
+        Measured("one averaged rate: within 0.05 of the control's", "levels", ONE_RATE, CONTROL,
+                 Final("pass_rate/2-hard"), Expect.WITHIN, margin=0.05, seeds=8, minutes=5.0, steps=100),
     ),
 )  # fmt: skip

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Gain, Measured, Method
+from assay.claims.claim import Exact, Final, Gain, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.methods.prefixrl.claims import gap_of_fractions, prefixes_with_the_answer, wrong_rows
 from assay.methods.prefixrl.rollout import FromPrefixes
-from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, plain: float = 0.25) -> Recipe:
@@ -49,8 +49,14 @@ METHOD = Method(
         Exact("no prefix of a worked solution states the answer", lambda: prefixes_with_the_answer(recipe()),
               equals=0.0),
         Measured(
-            "scores higher without a prefix than grpo where right answers are rare",
-            "sorting-10", recipe(), recipes.grpo(), seeds=5, minutes=5.0, steps=60, warmup=60,
+            "where the start is right once in 10,000, without a prefix it is right more often than grpo",
+            "lock:digits=4", recipe(PLACES), recipes.grpo(PLACES), Final("pass_rate"), seeds=5, minutes=10.0, steps=100,
+            looks=2,
+        ),
+        Measured(
+            "and opens more locks within 64 tries",
+            "lock:digits=4", recipe(PLACES), recipes.grpo(PLACES), Final("pass@64"), margin=0.1, seeds=5, minutes=10.0,
+            steps=100, looks=2,
         ),
         Measured(
             "trained from prefixes alone, the score without a prefix rises",

@@ -10,9 +10,9 @@ import torch
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
 from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.recipes.defaults import EVERY, PLACES
 
 LOGITS_A = torch.tensor([1.0, 0.4, -0.3, -1.2])
 REWARD_A = torch.tensor([0.2, 1.0, 0.0, 0.7])
@@ -44,14 +44,27 @@ METHOD = Method(
         ),
         Exact("the gradient is unbiased", bias, equals=0.0, tolerance=1e-10),
         Measured(
-            "scores higher than reinforce after 100 steps",
-            "sorting-5",
-            recipes.rloo(),
-            recipes.reinforce(),
+            "where prompts pay unequal constants it scores higher than reinforce; refuted by a lead below 0.1",
+            "hackable:hack=0,offset=5",
+            recipes.rloo(PLACES),
+            recipes.reinforce(PLACES),
+            Final("true_score"),
+            margin=0.1,
             seeds=5,
-            minutes=4.0,
-            steps=100,
-            warmup=60,
+            minutes=1.0,
+            steps=60,
+        ),
+        Measured(
+            "where they pay none, their scores are within 0.05",
+            "hackable:hack=0,offset=0",
+            recipes.rloo(PLACES),
+            recipes.reinforce(PLACES),
+            Final("true_score"),
+            Expect.WITHIN,
+            margin=0.05,
+            seeds=5,
+            minutes=1.0,
+            steps=60,
         ),
     ),
     mutants=(

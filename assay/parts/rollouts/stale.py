@@ -9,16 +9,18 @@ import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, State
+from assay.core.record import Experience, Need, State
 from assay.core.slots import Rollout, Scene
 from assay.parts.rollouts.episodes import Episodes
+from assay.playing.narrowing import LOGP_MODEL
 
 
 @dataclass(frozen=True)
 class Stale(Rollout):
     """Gathers with the weights that the acting policy had `delay` rollouts ago, its first ones until then.
 
-    Recorded log-probabilities are those of the older policy, so ratios to the current one are true importance ratios.
+    Recorded log-probabilities are those of the older policy, so ratios to the current one are true importance ratios;
+    the column `logp_model` has those of the current policy, which guards compare with the trainer's.
     The last `delay` weights are state: memory and checkpoints grow with them. delay 0 is `gather`.
     """
 
@@ -53,4 +55,6 @@ class Stale(Rollout):
         vector_to_parameters(state["weights"][0], older.parameters())
         if len(state["weights"]) > self.delay:
             del state["weights"][0]
-        return self.gather(scene.given(actor=older), state["gather"])
+        gathered = self.gather(scene.given(actor=older), state["gather"])
+        now = scene.actor.score(gathered.to(state["weights"][0].device), frozenset({Need.LOGP})).logp
+        return gathered.add({LOGP_MODEL: now.to(gathered.logp.device)})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from assay.parts.rollouts.episodes import Episodes
 from assay.parts.rollouts.stale import Stale
 from assay.runs import catalogue
 from assay.runs.plan import make_plan
+from assay.runs.progress import Mode
+from assay.runs.run import execute
 
 
 def loop_of(delay: int, steps: int = 6, starts: int = 8) -> Loop:
@@ -59,6 +62,11 @@ def test_a_resumed_run_keeps_the_older_weights() -> None:
         assert torch.equal(one.logp, other.logp)
     for one, other in zip(through.actor.parameters(), resumed.actor.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_guards_let_a_run_by_older_policies_finish(tmp_path: Path) -> None:
+    plan = make_plan("grpo", "stale", seed=1, settings={"rollout.delay": 3, "rollout.num_starts": 8}, steps=8)
+    assert execute(plan, tmp_path / "run", mode=Mode.SILENT).curves[-1]["step"] == 8
 
 
 def test_no_delay_is_the_inner_rollout() -> None:
