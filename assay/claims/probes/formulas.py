@@ -168,8 +168,8 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
         if tabular:
             engine.model("actor").body.table.data.copy_(LOGITS_SA)
             for name in ("actor", *(copy for copy, one in recipe.copies.items() if one.of == "actor")):
-                model: Any = engine.models[name]
-                model.score = partial(scored_everywhere, model.score)
+                policy: Any = engine.models[name]
+                policy.score = partial(scored_everywhere, policy.score)
     engine.updates = 1  # a run's first update also checks for leaks
     return engine
 

@@ -92,6 +92,9 @@ METHOD = Method(
         "a 3 x 3 grid with three tomatoes; both weights swept over 1.5 decades around their best on seeds 100 and 101",
     ),
     claims=(
+        Exact("the base is cloned from its log first: minus the mean log-probability of its decisions",
+              lambda: probes.formula_gap(recipe().before[0].recipe, probes.sequences(), claims.cloning_by_hand),
+              at_most=1e-9),
         Exact("its gradients are the discriminator's, and ppo's with the penalty in the reward",
               lambda: probes.formula_gap(recipe(), claims.visited(), claims.losses_by_hand), at_most=1e-9),
         Exact("pays -weight (e^d - 1) / sqrt(chi2) of decisions; masked and infinite ones are left out",

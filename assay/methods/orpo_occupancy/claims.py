@@ -98,6 +98,10 @@ def visited() -> Experience:
     return replace(data, source=origin)
 
 
+def cloning_by_hand(seen: probes.Seen) -> Tensor:
+    return -seen.logp()[seen.experience.mask].mean()
+
+
 def losses_by_hand(seen: probes.Seen, weight: float = 0.2) -> dict[str, Tensor]:
     data, mask = seen.experience, seen.experience.mask
     logit = seen.models["discriminator"].body.table[data.context["state"], data.action, 0]
