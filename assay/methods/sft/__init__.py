@@ -7,8 +7,9 @@ Prompts are context, never targets. It is the warm-up of every language method.
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Exact, Gain, Measured, Method
+from assay.claims.claim import Edit, Exact, Gain, Measured, Method
 from assay.claims.probes import by_hand
+from assay.parts.objectives.imitation import LogLikelihood
 from assay.recipes.defaults import LANGUAGE, PREFERENCES, TABLE
 
 
@@ -25,6 +26,14 @@ METHOD = Method(
     worlds=(LANGUAGE, PREFERENCES, TABLE),
     default_task="countdown",
     family="imitation",
+    mutants=(
+        Edit("only rows that were rewarded", LogLikelihood.__call__, "-view.scored.logp * self",
+             "-view.scored.logp * (batch.reward.sum(1, keepdim=True) > 0) * self"),
+        Edit("probability instead of its logarithm", LogLikelihood.__call__, "-view.scored.logp * self",
+             "-view.scored.logp.exp() * self"),
+        Edit("weighed by the recorded probability", LogLikelihood.__call__, "-view.scored.logp * self",
+             "-view.scored.logp * batch.logp.exp() * self"),
+    ),
     claims=(
         Exact("its gradient is that of the cross-entropy of all decisions", gap, at_most=1e-9),
         Measured(
@@ -38,4 +47,4 @@ METHOD = Method(
             steps=100,
         ),
     ),
-)
+)  # fmt: skip
