@@ -18,15 +18,11 @@ from assay.recipes.defaults import EVERY, PLACES
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
 REWARD_A = torch.tensor([1.0, 0.0])
-"""Two prompts with two answers, the first one correct: drawn 95 times in 100 for the easy prompt, half the time for
-the even one.
-"""
+"""Two prompts with two answers, the first one correct: drawn 95 in 100 times for the easy prompt, half for the even."""
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    advantage = by_hand.standardised(seen.experience, epsilon=1e-4).unsqueeze(1)
-    gain = by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.2)
-    return -by_hand.mean_of_sequences(gain, seen.experience)
+    return by_hand.grpo_loss(seen, by_hand.standardised(seen.experience, epsilon=1e-4), low=0.2, high=0.2)
 
 
 def weight_of_easy_over_even() -> float:

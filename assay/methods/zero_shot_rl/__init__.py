@@ -17,7 +17,7 @@ from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.zero_shot_rl.base import forward_backward
-from assay.methods.zero_shot_rl.claims import acting_errors, gradient_gap
+from assay.methods.zero_shot_rl.claims import LENGTH_TERM, acting_errors, gradient_gap
 from assay.methods.zero_shot_rl.losses import ConservativeMeasures, ConservativeValues, MeasureLoss, Penalty, Rows
 from assay.methods.zero_shot_rl.models import ForwardBackward
 from assay.parts.sources.relabelled import Play
@@ -37,16 +37,6 @@ def schedule_gap() -> float:
     data = probes.goal_transitions(dtype=torch.float32)
     return probes.schedule_gap(vc_fb(), data, probes.GOAL_CHOICE, {"actor": 1}, {"target": ("actor", 0.05, 1)})
 
-
-LENGTH_TERM = (
-    "Orthonormal.__call__: ((back @ back.T).square() * rows.others()).sum() - 2.0 * ... -> "
-    "((back @ back.T).square() * rows.others()).sum() + 2.0 * ...",
-    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> 2.0",
-    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> "
-    "(back.square().sum(-1) * rows.weight).sum()",
-    "Orthonormal.__call__: back.square().sum(-1) * rows.weight -> rows.weight",
-)
-"""Mutants of the part of the orthonormality loss that only depends on the length of B."""
 
 METHOD = Method(
     paper="arXiv:2309.15178",

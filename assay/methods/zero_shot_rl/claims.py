@@ -133,3 +133,13 @@ def acting_errors(recipe: Recipe, spec: Spec) -> float:
     mean = (reward.unsqueeze(1) * backward(model, context["achieved"])).mean(0)
     task = model.infer(context["achieved"], reward) - 32**0.5 * mean / mean.norm()
     return float((model.act(context, None)[0] - wanted).abs().max().detach() + task.abs().max().detach())
+
+LENGTH_TERM = (
+    "Orthonormal.__call__: ((back @ back.T).square() * rows.others()).sum() - 2.0 * ... -> "
+    "((back @ back.T).square() * rows.others()).sum() + 2.0 * ...",
+    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> 2.0",
+    "Orthonormal.__call__: 2.0 * (back.square().sum(-1) * rows.weight).sum() -> "
+    "(back.square().sum(-1) * rows.weight).sum()",
+    "Orthonormal.__call__: back.square().sum(-1) * rows.weight -> rows.weight",
+)
+"""Mutants of the part of the orthonormality loss that only depends on the length of B."""
