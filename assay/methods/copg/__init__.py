@@ -67,7 +67,7 @@ METHOD = Method(
     claims=(
         Exact("off-policy its gradient is the formula's",
               lambda: probes.formula_gap(recipe(), probes.sequences(), loss_by_hand), at_most=1e-9),
-        Exact("no gradient at the optimum, whoever acted", gradient_at_the_optimum, equals=0.0),
+        Exact("no gradient at the optimum, whatever the behaviour policy", gradient_at_the_optimum, equals=0.0),
         Measured("off-policy it ends nearer the optimum than with a value baseline", "",
                  lambda seed: distance_after(recipe(TABLE, BETA), seed),
                  lambda seed: distance_after(with_kl_loss(recipes.reinforce(TABLE), BETA), seed),

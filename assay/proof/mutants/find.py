@@ -18,6 +18,7 @@ from typing import Any
 
 from assay.claims.claim import Edit, Method
 from assay.core.difference import Change, differences, taken
+from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.settings import children
 from assay.proof.mutants.edits import compiled, edited, installed, raw, replaced, tree_of
@@ -99,7 +100,7 @@ def is_buildable(make: Callable[[], Recipe]) -> bool:
     """Returns whether the changed recipe can be made and checked."""
     try:
         make().check()
-    except Exception:
+    except (AssayError, TypeError, AttributeError, ValueError):  # parts that only fit together
         return False
     return True
 
@@ -126,10 +127,7 @@ def edits(key: str, method: Method) -> list[Mutant]:
     """Returns the mutants that rules make of the functions of a method."""
     found = []
     for name, function in functions_of(key, method).items():
-        try:
-            tree = tree_of(function)
-        except (OSError, TypeError, AssertionError, SyntaxError):
-            continue
+        tree = tree_of(function)
         names: list[str] = []
         for rule, told, changed in variants(tree):
             code = compiled(function, changed)

@@ -247,7 +247,7 @@ def environment_task(name: str, make: Callable[[], Any], horizon: int | None = N
 
 
 def has_mujoco(environment: Any) -> bool:
-    """Returns whether MuJoCo simulates the environment: its `model` is one of MuJoCo's, whoever registered it."""
+    """Returns whether MuJoCo simulates the environment: its `model` is an MjModel, under any registered id."""
     engine = sys.modules.get("mujoco")  # an environment of MuJoCo has imported it
     return engine is not None and isinstance(getattr(environment.unwrapped, "model", None), engine.MjModel)
 
