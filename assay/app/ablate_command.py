@@ -17,6 +17,7 @@ from assay.app.report import tables
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.runs import ablation, comparison
+from assay.runs.options import run_options
 from assay.runs.plan import make_plan
 from assay.runs.plot import interval_bars
 
@@ -24,6 +25,7 @@ from assay.runs.plot import interval_bars
 def ablate(options: argparse.Namespace) -> int:
     """`assay ablate A B --task T`: exit code 1 if a run failed."""
     kept = {"steps": options.steps, "warmup": options.warmup, "model": options.model, "data": tuple(options.data)}
+    kept["options"] = run_options(vars(options))
     chosen = kept | {"settings": parsed_settings(options.set), "preset": options.preset}
     first, second = (make_plan(name, options.task, **chosen).recipe for name in (options.first, options.second))
     found = ablation.factors_of(first, second)
