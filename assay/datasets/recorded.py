@@ -1,4 +1,4 @@
-"""Files as offline datasets for `sources.logged.Logged`, and recipes that learn from a file."""
+"""Files as offline datasets for the sources `Logged` and `Relabelled`, and recipes that learn from a file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from assay.core.recipe import Recipe
 from assay.core.record import Origin
 from assay.core.settings import changed, children
 from assay.core.slots import Task
-from assay.datasets.dataset import Dataset
+from assay.datasets.dataset import REWARDS, Dataset
 from assay.datasets.files import read
 from assay.parts.sources.demonstrations import DemonstratedDecisions
 from assay.parts.sources.logged import Logged, Recording
+from assay.parts.sources.relabelled import Relabelled
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,32 @@ class Recorded:
     origin: int = int(Origin.DATASET)
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """Returns the transitions of the file; raises AssayError if they do not fit the task's spaces."""
-        return checked(self, task).pairs(self.reward_scale)
+        """Returns the transitions of the file; raises AssayError if they do not fit the task's spaces, or have no
+        rewards, or no goals for a task with goals.
+        """
+        data = checked(self, task)
+        if not data.about.get(REWARDS, True):
+            raise AssayError(f"data {self.path}: it has no rewards. Add them, or use ota or zero-shot-rl")
+        if task.spec.goal is None:
+            data = replace(data, achieved=None, next_achieved=None, goal=None)
+        elif data.goal is None:
+            raise AssayError(f"data {self.path}: task '{task.name}' has goals, and the file no column 'goal'. Add it")
+        return data.pairs(self.reward_scale)
+
+
+@dataclass(frozen=True)
+class RecordedPlay(Recorded):
+    """The rows of a file as walks for `sources.relabelled.Relabelled`; rewards are not read."""
+
+    def columns(self, task: Task) -> dict[str, Tensor]:
+        """Returns the file's walks; raises AssayError if the task has no goals, or the file no positions of goals."""
+        if task.spec.goal is None:
+            what = f"data {self.path}: goals are chosen among the file's states, and task '{task.name}' has no goals"
+            raise AssayError(f"{what}. Use a task with goals, such as pointmaze-medium")
+        try:
+            return checked(self, task).walks(task.spec.goal)
+        except AssayError as error:
+            raise AssayError(f"data {self.path}: {str(error).removeprefix(f'data {self.path}: ')}") from None
 
 
 def checked(file: Recorded, task: Task) -> Dataset:
@@ -65,6 +90,12 @@ def with_data(recipe: Recipe, files: Sequence[Recorded]) -> Recipe:
             "dataset, such as dual-rl and bc"
         )
     for path, source in places:
+        if isinstance(source, Relabelled):
+            if len(files) != 1:
+                raise AssayError(f"recipe '{recipe.name}' learns from 1 dataset. Give --data once")
+            log = RecordedPlay(files[0].path, files[0].hash)
+            recipe = cast(Recipe, changed(recipe, path, replace(source, log=log)))
+            continue
         if isinstance(source, DemonstratedDecisions):
             source = Logged((files[0],), updates=source.minibatches)
         logs = source.logs
@@ -83,6 +114,6 @@ def as_log(file: Recorded, log: Recording) -> Recorded:
 
 def sources_of(value: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
     """Returns the sources of a recipe that read offline datasets or the task's expert, with their paths."""
-    if isinstance(value, Logged | DemonstratedDecisions):
+    if isinstance(value, Logged | DemonstratedDecisions | Relabelled):
         return [(above, value)]
     return [found for name, item in children(value) for found in sources_of(item, (*above, name))]

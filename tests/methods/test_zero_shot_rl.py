@@ -95,7 +95,7 @@ def test_choices_need_no_policy() -> None:
 def test_a_goal_is_the_task_whose_reward_is_that_place() -> None:
     """z = E[r B] over logged places, r = 3 at the goal, is B(goal): only the direction of a reward counts."""
     model, _, _ = setting(GRID, CONTROL)
-    places = Play(episodes=2).columns(GRID)["achieved"].flatten(0, 1)
+    places = Play(episodes=2).columns(GRID)["achieved"]
     goal = places[17]
     reward = (GRID.distance(places, goal.expand_as(places)) == 0).float()
     assert torch.allclose(model.infer(places, 3.0 * reward), model.backward_of(goal), atol=1e-4)
