@@ -50,6 +50,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes)")
     one.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
     one.add_argument("--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)")
+    text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
+    one.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)
+    one.add_argument("--data", metavar="FILE", help="infer it from this dataset instead of the run's own")
     one = command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)")
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("target", type=Path, help="folder to create")

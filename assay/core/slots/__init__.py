@@ -26,7 +26,7 @@ from assay.core.slots.models import (
     View,
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
-from assay.core.slots.policies import Certificate, Choice, Wrapper
+from assay.core.slots.policies import Certificate, Choice, Inferring, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     AnsweringTask,
@@ -103,6 +103,7 @@ __all__ = [
     "Gate",
     "Grower",
     "Grown",
+    "Inferring",
     "Layered",
     "LoggedTask",
     "ModelSpec",

@@ -123,6 +123,10 @@ class ForwardBackward(nn.Module):
         z = (reward.unsqueeze(-1) * self.backward_of(places)).mean(0)
         return self.size**0.5 * nn.functional.normalize(z, dim=-1)
 
+    def solving(self, z: Tensor) -> TaskPolicy:
+        """Returns pi_z."""
+        return TaskPolicy(self, z)
+
     # ------------------------------------------------------------------------------------------------ acting
     def decide(self, context: Context, z: Tensor, uniform: Tensor | None = None) -> Tensor:
         """Returns pi_z(s): the best discrete action, or the policy's continuous one, with clipped noise given uniform
@@ -153,6 +157,20 @@ class ForwardBackward(nn.Module):
             apart = (batch.action - self.decide(batch.context, z)) / self.half_range
             logp = -0.5 * apart.square().sum(-1)
         return Scored(logp * batch.mask)
+
+
+@dataclass(frozen=True)
+class TaskPolicy:
+    """pi_z of one z [D], whatever the context's goal."""
+
+    model: ForwardBackward
+    z: Tensor
+    num_draws: ClassVar[int] = 1
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Returns pi_z(s) and log-probability 0; `uniform` is not used."""
+        seen = context["observation"]
+        return self.model.decide(context, self.z.expand(*seen.shape[:-1], -1)), seen.new_zeros(len(seen))
 
 
 @dataclass(frozen=True)
