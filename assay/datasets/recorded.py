@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Origin
+from assay.core.record import Draw, Origin
 from assay.core.settings import changed, children
-from assay.core.slots import Task
+from assay.core.slots import OfData, Task
 from assay.datasets.dataset import REWARDS, Dataset
 from assay.datasets.files import read
 from assay.parts.sources.demonstrations import DemonstratedDecisions
-from assay.parts.sources.logged import Logged, Recording
+from assay.parts.sources.logged import Contents, Logged, Recording
 from assay.parts.sources.relabelled import Relabelled
 
 
@@ -105,6 +106,40 @@ def with_data(recipe: Recipe, files: Sequence[Recorded]) -> Recipe:
             )
         recipe = cast(Recipe, changed(recipe, path, replace(source, logs=tuple(map(as_log, files, logs)))))
     return recipe
+
+
+def with_statistics(recipe: Recipe, task: Task, seed: int) -> Recipe:
+    """Returns the recipe with the statistics that its models need of its offline data, files or not."""
+    places = [place for place in parts_of_data(recipe) if place[1].needs_data(task.spec)]
+    if not places:
+        return recipe
+    source = recipe.source
+    if not isinstance(source, Logged | Relabelled):
+        what = f"{type(places[0][1]).__name__} needs the states of an offline dataset"
+        raise AssayError(f"{what}, and recipe '{recipe.name}' has none. Use a method that learns from one")
+    logs = source.logs if isinstance(source, Logged) else (source.log,)
+    columns = Contents(logs, task, Draw(seed)).columns
+    seen, reached = (states_of(columns, name) for name in ("observation", "achieved"))
+    if seen is None:
+        raise AssayError(f"task '{task.name}' has numbered states, which have no mean. Use a task that is observed")
+    for path, part in places:
+        recipe = cast(Recipe, changed(recipe, path, part.of_data(seen, reached)))
+    return recipe
+
+
+def states_of(columns: Sequence[dict[str, Tensor]], name: str) -> Tensor | None:
+    """Returns the states of all datasets [N, ...], from transitions or walks; None if they have no such column."""
+    found = [each.get(name, each[f"context.{name}"][:, 0] if f"context.{name}" in each else None) for each in columns]
+    present = [column for column in found if column is not None]
+    return torch.cat(present) if present else None
+
+
+def parts_of_data(value: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], OfData]]:
+    """Returns the parts of a recipe's models that need statistics of the data, with their paths."""
+    if isinstance(value, OfData):
+        return [(above, value)]
+    below = children(value) if above else [pair for pair in children(value) if pair[0] in ("actor", "critics")]
+    return [found for name, item in below for found in parts_of_data(item, (*above, name))]
 
 
 def as_log(file: Recorded, log: Recording) -> Recorded:

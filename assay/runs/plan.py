@@ -22,7 +22,7 @@ from assay.core.record import Draw
 from assay.core.settings import describe, settings
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
-from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
 from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
@@ -160,7 +160,7 @@ def make_plan(
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
     numbers = (seed, budget, name, address, changes, warmup, every, save)
-    return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC)
+    return Plan(with_statistics(recipe, found, seed), found, *numbers, placement, model, files, preset or CLASSIC)
 
 
 def chosen_preset(task: Task, has_data: bool) -> str:
