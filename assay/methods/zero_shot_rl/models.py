@@ -131,13 +131,13 @@ class ForwardBackward(nn.Module):
         return Scored(logp * batch.mask)
 
 
-@dataclass(frozen=True)
 class TaskPolicy:
     """pi_z of one z [D], whatever the context's goal."""
 
-    model: ForwardBackward
-    z: Tensor
-    num_draws: ClassVar[int] = 1
+    num_draws = 1
+
+    def __init__(self, model: ForwardBackward, z: Tensor) -> None:
+        self.model, self.z = model, z
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns pi_z(s) and log-probability 0; `uniform` is not used."""
