@@ -51,6 +51,9 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes)")
     one.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
     one.add_argument("--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)")
+    text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
+    one.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)
+    one.add_argument("--data", metavar="FILE", help="infer it from this dataset instead of the run's own")
     one = command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)")
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("target", type=Path, help="folder to create")
@@ -122,7 +125,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     text = "generate offline datasets of a task from a seed, with agents trained here"
     make = what.add_parser("make", help=text, description=text)
     make.add_argument("task", help="task")
-    kinds = "random, scripted, medium, medium-replay, expert, medium-expert"
+    kinds = "random, scripted, play (tasks with goals), medium, medium-replay, expert, medium-expert"
     make.add_argument("kinds", nargs="+", metavar="KIND", help=f"{kinds}; several kinds use one trained agent")
     make.add_argument("--method", help="method of the agent (default: sac for continuous actions, ppo for discrete)")
     make.add_argument(
@@ -139,7 +142,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
         "--episodes", type=int, default=50, metavar="N", help="episodes per kind except medium-replay (default: 50)"
     )
     make.add_argument(
-        "--noise", type=float, default=0.1, metavar="P", help="probability of a uniform action in kind scripted"
+        "--noise", type=float, default=0.1, metavar="P", help="share of uniform actions in scripted and play"
     )
     make.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     make.add_argument("--out", type=Path, default=Path("runs/data"), metavar="DIR", help="folder (default: runs/data)")

@@ -23,7 +23,7 @@ from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
 from assay.proof import verdicts
 from assay.proof.laws.file import check_file_apart
-from assay.runs import catalogue, comparison, search
+from assay.runs import catalogue, comparison, search, zero_shot
 from assay.runs import sinks as log_sinks
 from assay.runs.options import run_options
 from assay.runs.plan import make_plan
@@ -154,6 +154,12 @@ def evaluate(options: argparse.Namespace) -> int:
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
             raise AssayError(f"--{name} is {number}. Use at least 1.")
+    if options.reward is not None:
+        if options.samples > 1:
+            raise AssayError(f"--samples is {options.samples}, but a policy of --reward always acts with its mode")
+        return evaluate_reward(options)
+    if options.data is not None:
+        raise AssayError("--data names the data to infer a reward's policy from. Add --reward FILE.py:FUNCTION.")
     policy, plan, step = load(options.folder)
     values = evaluation.scores(
         policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
@@ -172,6 +178,23 @@ def evaluate(options: argparse.Namespace) -> int:
         print(
             f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over "
             f"{estimate.count} held-out episodes"
+        )
+    return 0
+
+
+def evaluate_reward(options: argparse.Namespace) -> int:
+    """`assay evaluate --reward`: the policy of another reward, inferred from data."""
+    found = zero_shot.evaluate(options.folder, options.reward, options.data, options.starts)
+    estimate = mean_interval(found.scores)
+    if options.json:
+        facts = {"folder": str(options.folder), "task": found.task, "step": found.step, "reward": options.reward}
+        numbers = {"mean": estimate.value, "low": estimate.low, "high": estimate.high, "count": estimate.count}
+        print(json.dumps(facts | numbers | {"data_mean": found.in_data}))
+    else:
+        print(
+            f"{found.method} on {found.task} after {found.step} steps, policy inferred for {options.reward}: "
+            f"{formatted(estimate)} a decision over {estimate.count} held-out episodes; the data's states: "
+            f"{found.in_data:.4g}"
         )
     return 0
 

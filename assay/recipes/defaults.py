@@ -58,6 +58,8 @@ class Offline:
     steps: int = 200
     log: Log = Log(episodes=50, noise=0.5)
     """The dataset where no file is given: 10,000 transitions of the pendulum, half of the actions random."""
+    standardised: bool = False
+    """Whether td3-bc sees states with the data's mean 0 and deviation 1."""
 
 
 @dataclass(frozen=True)
@@ -213,10 +215,16 @@ epochs of batches of 64, Adam 3e-4 that falls to 0, no entropy bonus), SAC (arXi
 short: 100 decisions before the first update instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the
 first 25,000. A million updates for offline methods."""
 
-D4RL = replace(MUJOCO, preset="d4rl", actor=Policy(Perceptron((256, 256))), value=Critic(Perceptron((256, 256))))
+D4RL = replace(
+    MUJOCO,
+    preset="d4rl",
+    actor=Policy(Perceptron((256, 256))),
+    value=Critic(Perceptron((256, 256))),
+    offline=replace(MUJOCO.offline, standardised=True),
+)
 """MUJOCO with the wide networks of offline methods on D4RL: TD3+BC (arXiv:2106.06860, table 3), IQL (arXiv:2110.06169,
 appendix B) and CQL (arXiv:2006.04779, appendix F): two layers of 256, Adam 3e-4, batches of 256, targets at rate 0.005,
-a million updates, rewards as recorded."""
+a million updates, rewards as recorded; TD3+BC on standardised states, as in its paper."""
 
 PLACES = replace(
     LANGUAGE,

@@ -20,7 +20,7 @@ from assay.core.record import Draw
 from assay.core.settings import describe
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
-from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
@@ -173,6 +173,7 @@ def make_plan(
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
     numbers = (seed, budget, name, address, changes, warmup, every, save)
+    recipe = with_statistics(recipe, found, seed)
     return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options)
 
 

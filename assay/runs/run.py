@@ -389,9 +389,15 @@ def load(folder: str | Path) -> tuple[Any, Plan, int]:
 
 def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:
     """Returns (policy, step) of the newest checkpoint of a plan's run."""
+    loop, step = restored(plan, folder)
+    return loop.policy, step
+
+
+def restored(plan: Plan, folder: Path) -> tuple[Loop, int]:
+    """Returns (loop, step) of the newest checkpoint of a plan's run."""
     checkpoint = store.load(folder / "checkpoints")
     if checkpoint is None:
         raise AssayError(f"{folder} has no checkpoint yet. Start it with: {resume_command(folder)}")
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     loop.restore(checkpoint.tree["loop"])
-    return loop.policy, checkpoint.step
+    return loop, checkpoint.step

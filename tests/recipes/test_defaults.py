@@ -14,6 +14,7 @@ from assay.core.optimizers import Adam
 from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
 from assay.engine.loop import Loop
+from assay.methods.td3_bc.models import Standardised
 from assay.models.bodies.perceptron import Perceptron
 from assay.recipes.defaults import (
     CONTINUOUS,
@@ -146,7 +147,7 @@ def test_the_published_numbers() -> None:
         source: Any = recipe.source
         assert recipe.steps * source.updates == 1_000_000
         assert (source.batch, source.logs[0].reward_scale) == (256, 1.0)
-        wide = Perceptron((256, 256))
+        wide: Any = Standardised() if method == "td3-bc" else Perceptron((256, 256))
         assert {recipe.actor.body, recipe.critics["q"].body} == {wide}
 
 
