@@ -20,6 +20,14 @@ from assay.runs import catalogue
 from assay.runs.jobs import Child
 from assay.runs.progress import duration
 
+MEANINGS = {
+    "holds": "every claim holds: its 95 % interval lies where the claim says",
+    "inconclusive": "the interval of a claim decides neither way; more seeds would",
+    "fails": "a claim is refuted: its interval lies outside of what the claim says",
+    "stale": "the method computes other numbers since its claims were measured",
+    "no verdict": "not measured yet",
+}
+"""Meanings of the words of a verdict."""
 COLOURS = {"holds": "green", "fails": "bold red", "inconclusive": "yellow", "unfinished": "dim"}
 
 

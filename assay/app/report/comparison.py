@@ -16,12 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.app.report import page
+from assay.app.report.results import FEWEST_PAIRS
 from assay.core.errors import AssayError
-from assay.evidence.curves import performance_profile
 from assay.evidence.intervals import Estimate, digits, number
-from assay.evidence.scores import compare as compared
 from assay.evidence.tuning import Tuned
-from assay.runs.comparison import Outcome, Setup, aggregate, facts, plain_name, rows
+from assay.runs.comparison import Outcome, Setup, aggregate, plain_name, rows
 from assay.runs.folder import METRICS
 from assay.runs.jobs import Child
 from assay.runs.plot import curve, learning_curve
@@ -164,7 +163,7 @@ def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Tab
         if row["failed"]:
             cells[1] = Text(f"{row['seeds']} ({row['failed']} failed)", style="red")
         if several:
-            cells += [coloured(row["difference"]), cell(row["improvement"])]
+            cells += [coloured(row["difference"]), share(row["improvement"])]
         cells += [duration(row["seconds"]) if row["seconds"] is not None else ""]
         cells += [f"{row['decisions']:,.0f}" if row["decisions"] is not None else ""]
         table.add_row(*cells)
@@ -178,8 +177,15 @@ def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: i
         table.add_column(heading)
     for row in found:
         middle = cell(row["iqm"]) if row["iqm"] else Text("scales differ", style="dim")
-        table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, cell(row["improvement"]))
+        table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, share(row["improvement"]))
     return table
+
+
+def share(estimate: Mapping[str, Any] | None) -> Text:
+    """Returns a probability of improvement, with its bootstrap interval only if there are enough seeds for one."""
+    if estimate is not None and estimate["count"] < FEWEST_PAIRS:
+        return Text(number(estimate["value"]), style="bold")
+    return cell(estimate)
 
 
 def cell(estimate: Mapping[str, Any] | None, *, signed: bool = False) -> Text:
@@ -216,49 +222,9 @@ def save(outcome: Outcome, ablation: Mapping[str, Any] | None = None) -> list[Pa
             except AssayError:  # without matplotlib the page still has the curves
                 break
     if outcome.results:
-        folders = [one.job.folder for one in outcome.results]
-        extra = {"ablation": ablation} if ablation else {}
-        paths.append(page.write(page.gather(folders, comparison=page_facts(outcome) | extra), folder / "report.html"))
+        folders = {job.folder.resolve() for job in outcome.asked}
+        paths.append(page.write(page.gather([folder], only=folders, ablation=ablation), folder / "report.html"))
     return paths
-
-
-def page_facts(outcome: Outcome) -> dict[str, Any]:
-    """Returns what the page draws besides the runs: rows, performance profiles, probabilities of improvement."""
-    names = [arm.name for arm in outcome.setup.arms if outcome.of(arm.name)]
-    seeds = outcome.common_seeds(names)
-    scores = {name: {"scores": outcome.table(name, seeds).tolist() if seeds else []} for name in names}
-    result: dict[str, Any] = {"arms": scores, "rows": [page_row(row) for row in rows(outcome)]}
-    result |= {name: value for name, value in facts(outcome).items() if name in ("failures", "missing", "decision")}
-    if len(seeds) < 2 or len(names) < 2:
-        return result
-    tables = {name: outcome.table(name, seeds) for name in names}
-    everything = np.concatenate([each.ravel() for each in tables.values()])
-    thresholds = np.unique(np.linspace(everything.min(), everything.max(), 51))
-    profiles = {name: performance_profile(each, thresholds) for name, each in tables.items()}
-    result["profile"] = {
-        "thresholds": thresholds.tolist(),
-        "arms": {
-            name: [[getattr(point, end) for point in each.estimates] for end in ("value", "low", "high")]
-            for name, each in profiles.items()
-        },
-    }
-    matrix = compared(tables, paired=True)
-    result["improvement"] = {
-        "arms": names,
-        **{
-            key: [[None if a == b else getattr(matrix.improvement(a, b), end) for b in names] for a in names]
-            for key, end in (("matrix", "value"), ("low", "low"), ("high", "high"))
-        },
-    }
-    return result
-
-
-def page_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of the page's table."""
-    plain = {name: row[name] for name in ("arm", "task", "seconds", "decisions", "seeds", "failed")}
-    score, better = row["score"], row["improvement"]
-    ends = {"estimate": score["value"], "low": score["low"], "high": score["high"]}
-    return plain | ends | {"improvement": None if better is None else better["value"]}
 
 
 def run_table(data: Mapping[str, Any]) -> Table:

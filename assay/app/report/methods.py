@@ -26,14 +26,6 @@ from assay.runs import catalogue
 
 LETTERS = {LANGUAGE.name: "L", CONTROL.name: "D", CONTINUOUS.name: "C", TABLE.name: "T", PREFERENCES.name: "P"}
 LETTERS_IN_WORDS = "L language, D control with discrete actions, C continuous control, T tabular, P preference pairs"
-WORDS = {
-    "holds": "every claim holds",
-    "inconclusive": "the 95 % interval of a claim decides neither way",
-    "fails": "a claim is refuted",
-    "stale": "the method has changed since its claims were measured",
-    "no verdict": "not measured yet",
-}
-"""Meanings of the words of the verdict column."""
 
 
 # ---------------------------------------------------------------------------------------------------- facts
@@ -141,7 +133,7 @@ class Filter:
                 continue
             known = sorted({word for row in rows for word in words_of(row, name)})
             found = [word for word in known if alike(word, wanted)]
-            if not found and not (name == "verdict" and wanted in WORDS):
+            if not found and not (name == "verdict" and wanted in claims.MEANINGS):
                 raise AssayError(f"--{name} is '{wanted}'. Choose one of: {', '.join(known)}")
             kept = [row for row in kept if set(found) & set(words_of(row, name))]
         return kept
@@ -219,7 +211,7 @@ def verdict_word(row: Mapping[str, Any]) -> Text:
 def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Prints the meaning of the letters and words that occur in the list."""
     shown = {word for row in rows for word in words_of(row, "verdict")}
-    meaning = [f"{word}: {text}" for word, text in WORDS.items() if word in shown]
+    meaning = [f"{word}: {text}" for word, text in claims.MEANINGS.items() if word in shown]
     if any(row["state"] == stamps.UNKNOWN for row in rows):
         meaning.append(f"?: no stamp for {stamps.machine_kind()}, so a change since then would not be noticed")
     out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
