@@ -4,7 +4,7 @@
     python -m benchmarks.watch --runs 20 --megabytes 5
 
 Each measurement is a process of its own. A refresh is what a browser's poll costs: `first` reads everything, `same`
-finds nothing changed, `one` finds one line appended to one run. Peak memory is the process's, PyTorch's import included.
+finds nothing changed, `one` finds one line appended to one run. Peak memory includes the import of PyTorch.
 """
 
 from __future__ import annotations

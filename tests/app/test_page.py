@@ -7,7 +7,6 @@ import json
 import math
 import os
 import re
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,9 +172,11 @@ def test_failed_and_missing_runs_are_in_the_rows_and_not_in_the_scores(tmp_path:
     assert (row["seeds"], row["finished"], row["missing"]) == (3, 1, [2])
     assert [(one["seed"], one["reason"]) for one in row["failed"]] == [(1, "out of memory")]
     assert row["scores"] == [0.5]
-    shutil.rmtree(tmp_path / "runs" / "grpo" / "sorting-5" / "seed-2")
-    rows = page.gather([tmp_path / "runs"])["comparison"]["rows"]
-    assert [row["missing"] for row in rows] == [[2], [], [], [2]], "a seed that another arm has is missing here"
+    for method, seeds in (("grpo", (0, 1, 2)), ("ppo", (0, 2)), ("rloo", (7,))):
+        for seed in seeds:
+            make_run(tmp_path / "free" / method / f"seed-{seed}", method, seed=seed)
+    rows = page.gather([tmp_path / "free"])["comparison"]["rows"]
+    assert [row["missing"] for row in rows] == [[], [1], []], "a seed that another arm has besides all of ppo's"
 
 
 def test_scores_are_pooled_over_tasks_only_where_every_range_is_known(tmp_path: Path) -> None:
@@ -750,7 +751,7 @@ def test_failed_and_missing_runs_are_said(browser: Browser, tmp_path: Path) -> N
     words = browser.run("document.getElementById('results').innerText")
     assert "Failed and missing runs" in words
     assert "DR_grpo on sorting-3, seed 1: out of memory" in words
-    assert "DR_grpo on sorting-3, seed 2: planned, and there is no run" in words
+    assert "DR_grpo on sorting-3, seed 2: there is no run" in words
     assert "scores higher than" in words
     assert browser.run("document.querySelectorAll('#scope .chip').length") == 2
     assert "held-out score (share, 0 to 1)" in browser.run("document.getElementById('curves').innerHTML")
@@ -777,7 +778,7 @@ def test_verdict_words_are_explained_beside_them(browser: Browser, shown: str) -
     words = browser.run("document.querySelector('#verdicts .meanings').innerText")
     for word in ("holds", "fails", "inconclusive", "stale"):
         assert word in words
-    assert "with 1 to 4 seeds" in browser.run("document.getElementById('methods-text').textContent")
+    assert "with 1 to 4 seeds each" in browser.run("document.getElementById('methods-text').textContent")
 
 
 @needs_browser

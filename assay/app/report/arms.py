@@ -19,7 +19,7 @@ DEPTH = 3
 
 @dataclass(frozen=True)
 class Absent:
-    """A planned run without a result: failed if there is a reason, else never run."""
+    """A run that is not there: failed if there is a reason, else missing."""
 
     arm: str
     task: str
@@ -140,10 +140,11 @@ def in_short(names: Sequence[str], one: Mapping[str, Any]) -> str:
 
 
 def without_result(runs: Sequence[Run], plans: Plans) -> list[Absent]:
-    """Returns the planned runs that have no folder: those of the comparisons, and seeds that an arm lacks if another
-    arm of the task has all of its seeds and more.
+    """Returns the runs that are not there: those that comparisons planned, and of arms without a plan the seeds that
+    another such arm of the task has besides all of theirs.
     """
     seeds: dict[tuple[str, str], set[int]] = {}
+    free = dict.fromkeys((run.arm, run.task) for run in runs if arm_folder(run) not in plans.names)
     arms = {same_name(run.arm): run.arm for run in runs}
     for run in runs:
         seeds.setdefault((run.arm, run.task), set()).add(run.seed)
@@ -152,8 +153,9 @@ def without_result(runs: Sequence[Run], plans: Plans) -> list[Absent]:
         arm = arms.get(same_name(one.arm), one.arm)
         if one.seed not in seeds.get((arm, one.task), ()):
             found[arm, one.task, one.seed] = Absent(arm, one.task, one.seed, one.reason)
-    for (arm, task), mine in seeds.items():
-        others = [theirs for (_, where), theirs in seeds.items() if where == task and mine < theirs]
+    for arm, task in free:
+        mine = seeds[arm, task]
+        others = [seeds[other] for other in free if other[1] == task and mine < seeds[other]]
         for seed in sorted(set().union(*others) - mine):
             found.setdefault((arm, task, seed), Absent(arm, task, seed))
     return list(found.values())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -189,6 +189,15 @@ def summary_table(found_verdicts: Sequence[Mapping[str, Any]]) -> Table:
             row = (Text(verdict["name"], style="bold"), shown, Text(claim["name"]), Text(found(claim)))
             table.add_row(*row, verdict.get("made", ""))
     return table
+
+
+def print_meanings(out: Console, words: Collection[str] = tuple(MEANINGS)) -> None:
+    """Prints the meaning of each of these words of a verdict, one on a line."""
+    table = Table.grid(padding=(0, 2))
+    for name, meaning in MEANINGS.items():
+        if name in words:
+            table.add_row(word(name), Text(meaning, style="dim"))
+    out.print(table)
 
 
 def for_page(verdict: Mapping[str, Any]) -> dict[str, Any]:

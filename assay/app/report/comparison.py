@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -227,6 +228,28 @@ def save(outcome: Outcome, ablation: Mapping[str, Any] | None = None) -> list[Pa
     return paths
 
 
+MOST_RUNS = 40
+"""Runs from which the terminal shows arms only; the page lists all."""
+
+
+def print_report(data: Mapping[str, Any], out: Console) -> None:
+    """Prints a page's data: its runs if they are few, a row for each arm and task, failed and missing runs."""
+    if len(data["runs"]) <= MOST_RUNS:
+        out.print(run_table(data))
+        out.print()
+    rows = data["comparison"]["rows"]
+    for task in data["tasks"]:
+        unit = data["comparison"]["units"][task]
+        out.print(arm_table([row for row in rows if row["task"] == task], f"{task}: {unit}"))
+    for row in rows:
+        for one in row["failed"]:
+            words = f"failed   {row['arm']} on {row['task']}, seed {one['seed']}: {one['reason']}"
+            out.print(Text(words, style="red"))
+        if row["missing"]:
+            seeds = ", ".join(map(str, row["missing"]))
+            out.print(Text(f"missing  {row['arm']} on {row['task']}, seed {seeds}: there is no run", style="yellow"))
+
+
 def run_table(data: Mapping[str, Any]) -> Table:
     """Returns a table with one row per run of a page's data."""
     table = Table(box=None, pad_edge=False)
@@ -237,6 +260,35 @@ def run_table(data: Mapping[str, Any]) -> Table:
         cells = (run["arm"], run["task"], run["seed"], f"{run['step']}/{run['steps']}", score, run["state"])
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table
+
+
+def arm_table(found: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Returns a table with one row per arm of a task, from the rows of a page's data."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    several = len(found) > 1
+    first = found[0]["over"] if found else ""
+    headings = ["arm", "finished", "score", *([f"minus {first}"] if several else []), "steps", "decisions per run"]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("arm", "score") or "minus" in heading else "right")
+    for row in found:
+        mine = Estimate(*(math.nan if row[name] is None else row[name] for name in ("estimate", "low", "high")), 1)
+        score = Text("no evaluation yet", style="dim") if row["estimate"] is None else Text(interval_words(mine))
+        score.append(" so far" if row["so_far"] else "", style="yellow")
+        cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['finished']} of {row['seeds']}", score]
+        minus = row["difference"]
+        if several:
+            three = (minus["value"], minus["low"], minus["high"]) if minus else ()
+            known = [math.nan if each is None else each for each in three]
+            cells.append(interval_words(Estimate(*known, 1), signed=True) if known else "")
+        cells += ["" if row[name] is None else f"{row[name]:,.0f}" for name in ("steps", "decisions")]
+        table.add_row(*cells)
+    return table
+
+
+def interval_words(estimate: Estimate, *, signed: bool = False) -> str:
+    """Returns '0.42 [0.37, 0.47]', or the value alone if the interval is not known."""
+    value, low, high = digits(estimate, signed=signed)
+    return value if math.isnan(estimate.low + estimate.high) else f"{value} [{low}, {high}]"
 
 
 def show_search(found: Tuned, console: Console) -> None:

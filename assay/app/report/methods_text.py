@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from assay.app.report.journal import plural
+from assay.app.report.journal import is_count, plural
 from assay.app.report.results import ALL_TASKS, FEWEST_PAIRS, RESAMPLES, Results
 from assay.evidence.intervals import FEW, number
 
@@ -51,10 +51,13 @@ def trained(results: Results, rows: Sequence[Mapping[str, Any]]) -> str:
     budget = [span([row["steps"] for row in rows], "training step")]
     decisions = span([row["decisions"] for row in rows], "decision")
     budget += [f"({decisions} on average)"] if decisions else []
-    each = "Each arm" if len(results.arms) > 1 else "The method"
-    many = len(results.tasks) > 1
-    where = f"on {'each of ' if many else ''}{joined(results.tasks)}"
-    return f"{each} ({joined(results.arms)}) was trained {where} with {seeds} for {' '.join(filter(None, budget))}."
+    warmup = span([run.config.get("warmup") for run in results.runs if is_count(run.config.get("warmup"))], "step")
+    budget += [f"after {warmup} of supervised warm-up"] if warmup not in ("", "0 steps") else []
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for task in results.tasks:
+        groups.setdefault(tuple(row["arm"] for row in rows if row["task"] == task), []).append(task)
+    what = "; ".join(f"{joined(arms)} on {joined(tasks)}" for arms, tasks in groups.items())
+    return f"We trained {what}, with {seeds} each, for {' '.join(filter(None, budget))}."
 
 
 def evaluated(results: Results, comparison: Mapping[str, Any]) -> str:
@@ -87,9 +90,11 @@ def compared_arms(comparison: Mapping[str, Any]) -> list[str]:
         if most >= FEWEST_PAIRS
         else ""
     )
+    if not comparison["paired"]:
+        return ["Arms do not share their seeds, so differences between them are not paired."]
     told = [
-        f"Arms share their seeds: differences are paired by seed (interval of the mean difference){bootstrap}. Intervals are "
-        "not corrected for multiple comparisons."
+        f"Arms share their seeds: differences are paired by seed (interval of the mean difference){bootstrap}. "
+        "Intervals are not corrected for multiple comparisons."
     ]
     if comparison["decisions"]:
         told.append(
@@ -117,7 +122,7 @@ def incomplete(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         [f"{row['arm']} on {row['task']}: {count}" for row in rows if (count := counted(row[name]))]
         for name in ("failed", "missing", "running")
     )
-    kinds = (("failed", failed), ("were planned and not run", missing), ("are still running", running))
+    kinds = (("failed", failed), ("are missing", missing), ("are still running", running))
     told = [f"Some runs {what} ({joined(some)})." for what, some in kinds if some]
     so_far = [f"{row['arm']} on {row['task']}" for row in rows if row["so_far"]]
     told += [f"No run of {joined(so_far)} is finished; the scores are those so far."] if so_far else []

@@ -88,6 +88,9 @@ def compared(results: Results) -> dict[str, Any]:
         "held_out": {task: held_out(results.config(task)) for task in results.tasks},
         "ranges": {task: list(ends) for task, ends in results.ranges.items() if task in results.tasks},
         "decisions": list(results.decisions),
+        "paired": all(
+            matched(ours, next(iter(arms.values())))[2] for arms in scores.values() for ours in arms.values()
+        ),
     }
 
 

@@ -491,7 +491,7 @@
         el("td", { class: "num", text: many(row.decisions) }),
         el("td", { class: "num" }, el("span", { text: `${row.finished} of ${row.seeds}` }), row.running ? el("span", { class: "tag running", text: `${row.running} running` }) : null,
           row.failed.length ? el("span", { class: "tag failed", text: `${row.failed.length} failed` }) : null,
-          row.missing.length ? el("span", { class: "tag failed", text: `${row.missing.length} not run` }) : null),
+          row.missing.length ? el("span", { class: "tag failed", text: `${row.missing.length} missing` }) : null),
       ];
     };
     const body = rows.map((row) => {
@@ -507,7 +507,7 @@
   function incomplete() {
     const rows = data.comparison.rows;
     const failed = rows.flatMap((row) => row.failed.map((one) => [row, `seed ${one.seed}: ${asText(one.reason || "no reason is known")}`]));
-    const missing = rows.filter((row) => row.missing.length).map((row) => [row, `${row.missing.length > 1 ? "seeds" : "seed"} ${row.missing.join(", ")}: planned, and there is no run`]);
+    const missing = rows.filter((row) => row.missing.length).map((row) => [row, `${row.missing.length > 1 ? "seeds" : "seed"} ${row.missing.join(", ")}: there is no run`]);
     const lines = [...failed, ...missing].map(([row, words]) => el("li", {}, swatch(row.arm), el("b", { text: visible(row.arm) }), ...marked(` on ${row.task}, ${words}`)));
     const decided = (data.comparison.decisions || []).map((one) => el("li", { text: visible(`Sequential test (total error 5%): ${asText(one.first)} ${DECIDED[one.verdict] || "is not yet decided against"} ${asText(one.second)}.`) }));
     return [...(lines.length ? [el("h3", { text: "Failed and missing runs" }), el("ul", { class: "failures" }, ...lines),
