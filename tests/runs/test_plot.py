@@ -94,4 +94,6 @@ def test_neighbours_differ_in_dashes_and_equal_curves_are_named(tmp_path: Path) 
     assert len({str(look(place)) for place in range(35)}) == 35
     twins = [Series("a", [0, 1], [[1.0, 2.0]]), Series("b", [0, 1], [[1.0, 2.0]]), Series("c", [0, 1], [[1.0, 3.0]])]
     assert identical(twins) == [["a", "b"]]
-    assert learning_curve(tmp_path / "a.pdf", twins).read_bytes() == learning_curve(tmp_path / "b.pdf", twins).read_bytes()
+    assert (
+        learning_curve(tmp_path / "a.pdf", twins).read_bytes() == learning_curve(tmp_path / "b.pdf", twins).read_bytes()
+    )

@@ -271,24 +271,25 @@ def arm_table(found: Sequence[Mapping[str, Any]], title: str) -> Table:
     for heading in headings:
         table.add_column(heading, justify="left" if heading in ("arm", "score") or "minus" in heading else "right")
     for row in found:
-        mine = Estimate(*(math.nan if row[name] is None else row[name] for name in ("estimate", "low", "high")), 1)
-        score = Text("no evaluation yet", style="dim") if row["estimate"] is None else Text(interval_words(mine))
+        score = Text(interval_words(row["estimate"], row["low"], row["high"]) or "no evaluation yet")
         score.append(" so far" if row["so_far"] else "", style="yellow")
         cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['finished']} of {row['seeds']}", score]
-        minus = row["difference"]
         if several:
-            three = (minus["value"], minus["low"], minus["high"]) if minus else ()
-            known = [math.nan if each is None else each for each in three]
-            cells.append(interval_words(Estimate(*known, 1), signed=True) if known else "")
+            minus = row["difference"] or dict.fromkeys(("value", "low", "high"))
+            cells.append(interval_words(minus["value"], minus["low"], minus["high"], signed=True))
         cells += ["" if row[name] is None else f"{row[name]:,.0f}" for name in ("steps", "decisions")]
         table.add_row(*cells)
     return table
 
 
-def interval_words(estimate: Estimate, *, signed: bool = False) -> str:
-    """Returns '0.42 [0.37, 0.47]', or the value alone if the interval is not known."""
-    value, low, high = digits(estimate, signed=signed)
-    return value if math.isnan(estimate.low + estimate.high) else f"{value} [{low}, {high}]"
+def interval_words(value: float | None, low: float | None, high: float | None, *, signed: bool = False) -> str:
+    """Returns '0.42 [0.37, 0.47]', the value alone if its interval is not known, '' without a value."""
+    if value is None:
+        return ""
+    is_known = low is not None and high is not None
+    three = Estimate(value, -math.inf if low is None else low, math.inf if high is None else high, 1)
+    shown, *ends = digits(three, signed=signed)
+    return f"{shown} [{ends[0]}, {ends[1]}]" if is_known else shown
 
 
 def show_search(found: Tuned, console: Console) -> None:

@@ -154,7 +154,7 @@ def words_of(row: Mapping[str, Any], name: str) -> list[str]:
     return many
 
 
-WIDE = 100
+WIDE = 120
 """Terminal width from which the list is a table; on a narrower one the summary is below the method's name."""
 
 
@@ -176,7 +176,8 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
         else:
             if is_first:
                 out.print(Text(row["family"], style="cyan"))
-            out.print(Text.assemble((f"  {row['name']:<25}", "bold"), f"{letters:<6}", verdict_word(row)))
+            verdict, mutants = verdict_word(row), Text.assemble("mutants ", mutants_of(row))
+            out.print(Text.assemble((f"  {row['name']:<25}", "bold"), f"{letters:<6}", verdict, "  ", mutants))
             out.print(Padding(summary(row), (0, 0, 0, 4)))
     if is_wide:
         out.print(table)
@@ -196,9 +197,11 @@ def mutants_of(row: Mapping[str, Any]) -> Text:
 
 
 def summary(row: Mapping[str, Any]) -> Text:
-    """Returns the summary of a method and its variants."""
+    """Returns the summary of a method, its variants, and the effect of its first measured claim."""
     variants = f"  variants: {', '.join(row['variants'])}" if row["variants"] else ""
-    return Text.assemble(row["summary"], (variants, "dim"))
+    measured = [one for one in (row["verdict"] or {"claims": []})["claims"] if one["kind"] == "measured"]
+    effect = f"\neffect: {claims.effect(measured[0])}" if measured else ""
+    return Text.assemble(row["summary"], (variants, "dim"), (effect, "dim"))
 
 
 def verdict_word(row: Mapping[str, Any]) -> Text:
@@ -215,7 +218,13 @@ def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     if any(row["state"] == stamps.UNKNOWN for row in rows):
         meaning.append(f"?: no stamp for {stamps.machine_kind()}, so a change since then would not be noticed")
     out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
-    out.print(Text.assemble(("verdicts  ", "bold"), "; ".join(meaning)))
+    out.print(Text("verdicts", style="bold"))
+    bullets(out, meaning)
+    words = (
+        "of the first measured claim: ours minus theirs with its 95 % interval. points: percentage points of a share; "
+        "return, payoff, cost: per episode; decisions: environment steps or tokens; score: the claim's own measure"
+    )
+    out.print(Text.assemble(("effect  ", "bold"), words))
     words = "wrong versions of the method that its exact claims reject, of those that change a run"
     out.print(Text.assemble(("mutants  ", "bold"), words))
 

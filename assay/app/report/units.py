@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from assay.app.report.journal import is_count
 from assay.core.errors import AssayError
 from assay.engine.evaluation import EPISODES, PROMPTS
+from assay.evidence.intervals import Estimate, formatted
+from assay.runs import catalogue
 
 UNIT_ITEMS = (
     "Addition", "Countdown", "GraphPath", "Judging", "Lookup", "Mixture", "Needle", "ProxyStrings", "Refusing",
@@ -87,3 +90,50 @@ def held_out(config: Mapping[str, Any]) -> str:
     if isinstance(regimes, list):
         return f"{EPISODES * len(regimes)} episodes"
     return f"{PROMPTS} prompts" if is_language(config) else f"{EPISODES} episodes"
+
+
+# ---------------------------------------------------------------------------------------------------- effects of claims
+SHARES = ("pass", "right_signs", "true_score", "outcome/", "verdict/", "cut", "clipped", "zero_advantage")
+"""Beginnings of the names of metrics between 0 and 1, whose differences are percentage points."""
+
+
+def effect_words(claim: Mapping[str, Any]) -> str:
+    """Returns the difference of a measured claim with interval and unit: '+31 [+20, +42] points'; '' without one."""
+    if "estimate" not in claim:
+        return ""
+    rule = claim.get("decided_by") or {}
+    unit = effect_unit(rule.get("metric"), str(rule.get("task") or ""))
+    value, low, high = (scale_of(unit) * claim[name] for name in ("estimate", "low", "high"))
+    return f"{formatted(Estimate(value, low, high, len(claim['seeds'])), signed=True)} {unit}"
+
+
+def scale_of(unit: str) -> float:
+    """Returns the factor from a difference to its unit: 100 for percentage points."""
+    return 100.0 if unit == "points" else 1.0
+
+
+def effect_unit(metric: Any, task: str) -> str:
+    """Returns the unit of a claim's difference: points are percentage points of a share; a score has its own scale."""
+    described = metric if isinstance(metric, Mapping) else {}
+    part, name = str(described.get("part")), str(described.get("metric"))
+    if part == "DecisionsTo":
+        return "decisions"
+    if part == "PassAt" or name.startswith(SHARES):
+        return "points"
+    if name.endswith("entropy"):
+        return "nats"
+    if name in ("length", "evaluation_cost"):
+        return {"length": "tokens", "evaluation_cost": "cost"}[name]
+    return score_unit(task)
+
+
+def score_unit(task: str) -> str:
+    """Returns the unit of a built-in task's scores: points in language, payoff in games, else return."""
+    make = catalogue.tasks().get(task.partition(":")[0])
+    while isinstance(make, functools.partial):
+        make = make.func
+    folders = getattr(make, "__module__", "").split(".")[2:]
+    if "testbeds" in folders and "control" in folders:
+        return "of a normalised score"
+    units = {"language": "points", "control": "return", "tabular": "return", "games": "payoff"}
+    return next((units[name] for name in folders if name in units), "score")

@@ -1078,7 +1078,8 @@
         const [from, to] = extent([claim.estimate, claim.low, claim.high, mark, 0], 0.1);
         const cells = [
           el("th", { scope: "row" }, ...marked(asText(claim.name ?? "").slice(0, 400)), claim.note ? el("p", { class: "small" }, ...marked(asText(claim.note).slice(0, 1000))) : null),
-          el("td", { text: visible(asText(claim.kind ?? "–")) }), el("td", { class: "num strong", text: isNumber(claim.estimate) ? number(claim.estimate, decimalsFor(claim.low, claim.high)) : visible(asText(claim.estimate ?? "–")) }),
+          el("td", { text: visible(asText(claim.kind ?? "–")) }), el("td", { class: "num strong" }, el("span", { text: isNumber(claim.estimate) ? number(claim.estimate, decimalsFor(claim.low, claim.high)) : visible(asText(claim.estimate ?? "–")) }),
+            claim.unit ? el("span", { class: "small", text: ` ${visible(asText(claim.unit))}` }) : null),
           el("td", { class: "with-bar" }, isNumber(claim.estimate) ? intervalBar(claim.estimate, claim.low, claim.high, from, to, undefined, mark) : null, el("span", { class: "num", text: isNumber(claim.low) && isNumber(claim.high) ? interval(claim.estimate, claim.low, claim.high).replace(/^\S+ /, "") : "" })),
           el("td", { class: "num", text: visible(asText(claim.expect ?? "–")) }), el("td", {}, badge(claim.verdict), ...(claim.state && claim.state !== "fits" ? [el("span", { class: "small", text: ` ${visible(asText(claim.state))}` })] : [])),
           el("td", { class: "num", text: Array.isArray(claim.seeds) ? String(claim.seeds.length) : visible(asText(claim.seeds ?? "–")) }), el("td", { class: "num", text: isNumber(claim.minutes) ? number(claim.minutes, 1) : "–" })];
