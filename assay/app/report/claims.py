@@ -189,7 +189,7 @@ def summary_table(found_verdicts: Sequence[Mapping[str, Any]]) -> Table:
     """Returns a table with one row per method: its verdict, and the first measured claim with its number."""
     table = Table(title="verdicts", title_justify="left", title_style="bold", box=None, pad_edge=False)
     for heading in ("method", "verdict", "measured claim", "ours - theirs", "date"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("method", "verdict", "date"))
     for verdict in found_verdicts:
         for claim in [one for one in verdict["claims"] if one["kind"] == "measured"]:
             shown = with_state(claim["verdict"], claim.get("state"))

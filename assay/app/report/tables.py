@@ -74,8 +74,8 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
 def over_seeds(runs: Sequence[Any]) -> Change:
     """Returns the row over seeds: each seed's mean score is one value, and its change is paired."""
     before, after = (np.array([getattr(run, name).value for run in runs]) for name in ("before", "after"))
-    three = (mean_interval(values, binary=False) for values in (before, after, after - before))
-    return Change(f"over {len(runs)} seeds", *three)
+    first, last, change = (mean_interval(values, binary=False) for values in (before, after, after - before))
+    return Change(f"over {len(runs)} seeds", first, last, change)
 
 
 def picture_of(runs: Sequence[Any], base: Path, series: Sequence[Series]) -> str:

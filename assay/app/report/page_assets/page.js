@@ -473,7 +473,7 @@
     const over = rows.find((row) => row.over);
     const first = over ? visible(over.over).slice(0, 24) : "";
     const isOne = rows.length < 2;
-    const heads = ["Arm", "Score", "95% interval", ...(isOne ? [] : [`Minus ${first}`, `P(better than ${first})`]), "Time per run", "Decisions per run", "Seeds done"];
+    const heads = ["Arm", "Score", "95% interval", ...(isOne ? [] : [`Minus ${first}`, "P(better)"]), "Time", "Decisions", "Seeds done"];
     const cells = (row) => {
       const one = !isNumber(row.low) && isNumber(row.estimate);
       const isBase = row.over === row.arm;
@@ -533,7 +533,7 @@
       if (!tasks.length) return empty("Nothing to compare yet.");
       return [...tasks.map((task) => el("div", { class: "wide" }, comparisonTable(task))), ...incomplete()];
     });
-    const lede = "Mean over seeds of the last held-out score, with the 95% interval of the mean. Differences are paired by seed; green and red: their interval excludes 0.";
+    const lede = "Mean over seeds of the last held-out score, with the 95% interval of the mean. Differences are paired by seed; green and red: their interval excludes 0. P(better): share of pairs of runs won against the baseline. Time and decisions are per run.";
     const runs = data.runs.length ? [keepOpen(live(runsTable))] : [];
     section("results", "Results", lede, tables, ...runs);
   }
@@ -1078,8 +1078,8 @@
         const [from, to] = extent([claim.estimate, claim.low, claim.high, mark, 0], 0.1);
         const cells = [
           el("th", { scope: "row" }, ...marked(asText(claim.name ?? "").slice(0, 400)), claim.note ? el("p", { class: "small" }, ...marked(asText(claim.note).slice(0, 1000))) : null),
-          el("td", { text: visible(asText(claim.kind ?? "–")) }), el("td", { class: "num strong" }, el("span", { text: isNumber(claim.estimate) ? number(claim.estimate, decimalsFor(claim.low, claim.high)) : visible(asText(claim.estimate ?? "–")) }),
-            claim.unit ? el("span", { class: "small", text: ` ${visible(asText(claim.unit))}` }) : null),
+          el("td", { text: visible(asText(claim.kind ?? "–")) }), el("td", { class: "num strong" }, el("span", {}, isNumber(claim.estimate) ? number(claim.estimate, decimalsFor(claim.low, claim.high)) : visible(asText(claim.estimate ?? "–")),
+            claim.unit ? el("span", { class: "small", text: ` ${visible(asText(claim.unit))}` }) : null)),
           el("td", { class: "with-bar" }, isNumber(claim.estimate) ? intervalBar(claim.estimate, claim.low, claim.high, from, to, undefined, mark) : null, el("span", { class: "num", text: isNumber(claim.low) && isNumber(claim.high) ? interval(claim.estimate, claim.low, claim.high).replace(/^\S+ /, "") : "" })),
           el("td", { class: "num", text: visible(asText(claim.expect ?? "–")) }), el("td", {}, badge(claim.verdict), ...(claim.state && claim.state !== "fits" ? [el("span", { class: "small", text: ` ${visible(asText(claim.state))}` })] : [])),
           el("td", { class: "num", text: Array.isArray(claim.seeds) ? String(claim.seeds.length) : visible(asText(claim.seeds ?? "–")) }), el("td", { class: "num", text: isNumber(claim.minutes) ? number(claim.minutes, 1) : "–" })];
