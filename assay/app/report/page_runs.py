@@ -23,7 +23,17 @@ from assay.core.store import LOCK
 from assay.runs.folder import METRICS, SAMPLES
 
 CONFIG = "config.json"
-NOT_SETTINGS = ("seed", "task", "task_settings", "machine", "fingerprint", "assay", "save_every", "evaluate_every")
+NOT_SETTINGS = (
+    "seed",
+    "task",
+    "task_settings",
+    "machine",
+    "fingerprint",
+    "assay",
+    "save_every",
+    "evaluate_every",
+    "cadence",
+)
 LARGEST_CONFIG = 64 * 2**20
 FRESH = 120.0  # seconds within which a run on another machine must have written to count as running
 
