@@ -119,12 +119,11 @@ def test_the_methods_paragraph_says_what_reviewers_ask_for(tmp_path: Path) -> No
 
 def test_figures_are_one_pdf_with_equal_bytes_for_equal_runs(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    results = page.read_results([make_comparison(tmp_path / "runs")])
-    shown = page.gather([tmp_path / "runs"])["comparison"]
+    make_run(tmp_path / "runs" / "a")
+    results, shown = page.read_results([tmp_path / "runs"]), page.gather([tmp_path / "runs"])["comparison"]
     first, second = (save_figures(tmp_path / name, results, shown).read_bytes() for name in ("a.pdf", "b.pdf"))
     assert first == second
     assert first.startswith(b"%PDF")
-    assert len(re.findall(rb"/Type /Page\b", first)) == 2 + 3 + 3, "curves, profiles and aggregates; two tasks and all"
     assert b"/Type3" not in first
     with pytest.raises(AssayError, match=r"--pdf a\.png is not a \.pdf file"):
         save_figures(tmp_path / "a.png", results, shown)
@@ -151,6 +150,8 @@ def test_report_writes_all_files_that_it_is_asked_for(tmp_path: Path, capsys: py
     assert all(str(tmp_path / name) in said.replace("\n", "") for name in names.values())
     assert "failed   DR_grpo on sorting-3, seed 1: out of memory" in said
     assert "missing  DR_grpo on sorting-3, seed 2: there is no run" in said
+    pages = re.findall(rb"/Type /Page\b", (tmp_path / "f.pdf").read_bytes())
+    assert len(pages) == 2 + 3 + 3, "curves; profiles and aggregates of two tasks and of all"
     assert (tmp_path / "m.txt").read_text().startswith("We trained grpo and DR_grpo on sorting-5 and sorting-3")
     assert main(["report", str(runs), "--json", "--out", str(tmp_path / "p.html")]) == 0
     assert len(json.loads(capsys.readouterr().out)["rows"]) == 4

@@ -176,7 +176,7 @@
   function legend(root, series, width) {
     let x = 0, y = 10;
     for (const one of series) {
-      const name = visible(one.name).slice(0, 44);
+      const full = visible(one.name), name = full.length > 44 ? `${full.slice(0, 43)}…` : full;
       const size = 34 + name.length * 6.7;
       if (x && x + size > width) { x = 0; y += 18; }
       root.append(draw("line", { x1: x, x2: x + 20, y1: y, y2: y, class: "line", "stroke-dasharray": one.dash, style: { stroke: one.colour } }),
@@ -579,7 +579,8 @@
       const key = JSON.stringify([one.x, one.y]);
       groups.set(key, [...(groups.get(key) || []), visible(one.arm).slice(0, 40)]);
     }
-    return [...groups.values()].filter((names) => names.length > 1).map((names) => ` Identical at every point, one line on the other: ${names.join(", ")}.`).join("");
+    const same = [...groups.values()].filter((names) => names.length > 1).map((names) => names.join(", "));
+    return same.length ? ` Identical at every point, one line on the other: ${same.join("; ")}.` : "";
   }
 
   function metricNames() {
@@ -647,10 +648,12 @@
       series.push({ ...mean, arm, name: `${arm} (${plural(lines.length, "seed")})`, colour: colour(arm), dash: dashes(arm), rows: state.seeds ? lines : [] });
     }
     if (!series.length) return { node: empty(`No shown arm has measured ${visible(state.metric)} on ${visible(state.task || "this task")}.`), caption: "" };
-    const some = series.some((one) => one.count.some((n) => n > 1));
+    const isCrowded = series.length > 5 && !state.seeds;
+    if (isCrowded) for (const one of series) one.low = one.high = null;
+    const some = !isCrowded && series.some((one) => one.count.some((n) => n > 1));
     const many_ = data.tasks.length > 1 ? ` on ${visible(state.task)}` : "";
     const words = `${capital(visible(withUnit(state.metric)))}${many_} over ${AXES[state.axis]}: mean over seeds${some ? ", band: 95% interval of the mean by Student's t, cut at the frame" : ""}` +
-      `${state.seeds ? "; thin lines are single seeds" : ""}${state.smooth ? `; each seed is a moving mean over ${share(state.smooth)} of its points` : ""}.` +
+      `${isCrowded ? "; intervals are drawn for five arms or fewer" : ""}${state.seeds ? "; thin lines are single seeds" : ""}${state.smooth ? `; each seed is a moving mean over ${share(state.smooth)} of its points` : ""}.` +
       (ragged.length ? ` Fewer seeds: ${ragged.join("; ")}.` : "") + alike(series);
     const lined = series.map((one) => (state.seeds ? one : { ...one, rows: [] }));
     const every = data.runs.filter((run) => ofTask(run) && !state.hidden.has(run.arm)).flatMap((run) => seedLine(run, state.metric).y);
