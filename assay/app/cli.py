@@ -64,13 +64,7 @@ def parser() -> argparse.ArgumentParser:
     add_ablate_options(command("ablate", "find which parts carry the difference between two methods"))
     add_tune_options(command("tune", "search hyperparameters on some seeds, report the score on fresh seeds"))
     add_data_commands(commands.add_parser("data", help="make, convert and describe offline datasets"))
-    one = command("report", "write an HTML page of runs: curves, tables, samples")
-    one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders that contain some")
-    one.add_argument("--verdicts", action="store_true", help="include the verdicts of the methods")
-    one.add_argument(
-        "--verdict-folder", type=Path, metavar="DIR", help="folder of KEY.json verdicts (default: those of the package)"
-    )
-    one.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: report.html)")
+    add_report_options(command("report", "write runs as an HTML page, and as tables and figures for a paper"))
     one = command("watch", "serve the same page in a browser, updated while runs are training")
     one.add_argument("folder", type=Path, help="run folder, or a folder that contains some")
     one.add_argument(
@@ -78,6 +72,31 @@ def parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
     return root
+
+
+def add_report_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of `report`."""
+    one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders that contain some")
+    one.add_argument("--out", type=Path, metavar="FILE", help="page to write (default: report.html)")
+    one.add_argument(
+        "--csv", type=Path, metavar="FILE", help="also write the table as CSV: a row for each arm and task"
+    )
+    one.add_argument("--latex", type=Path, metavar="FILE", help="also write the table for LaTeX (booktabs)")
+    one.add_argument("--pdf", type=Path, metavar="FILE", help="also write the figures as PDF, one on each page")
+    one.add_argument(
+        "--methods-text", type=Path, metavar="FILE", help="also write a paragraph on seeds, budget, statistics, machine"
+    )
+    one.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="TASK=LOW:HIGH",
+        help="lowest and highest possible score of a task, to normalise by; repeatable",
+    )
+    one.add_argument("--verdicts", action="store_true", help="include the verdicts of the methods")
+    one.add_argument(
+        "--verdict-folder", type=Path, metavar="DIR", help="folder of KEY.json verdicts (default: those of the package)"
+    )
 
 
 def add_list_options(one: argparse.ArgumentParser) -> None:

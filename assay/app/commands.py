@@ -11,17 +11,16 @@ from typing import Any
 from assay.app import claim_commands, data_commands
 from assay.app.ablate_command import ablate
 from assay.app.options import parsed_settings
-from assay.app.report import claims as claim_tables
 from assay.app.report import comparison as comparison_tables
-from assay.app.report import methods, page, tables
+from assay.app.report import methods, tables
 from assay.app.report.watch import serve
+from assay.app.report_command import report
 from assay.core.errors import AssayError
 from assay.engine import evaluation
 from assay.engine.placement import Placement
 from assay.evidence.intervals import formatted, mean_interval
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
-from assay.proof import verdicts
 from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search, zero_shot
 from assay.runs import sinks as log_sinks
@@ -278,28 +277,6 @@ def tune(options: argparse.Namespace) -> int:
 def data(options: argparse.Namespace) -> int:
     """`assay data`: make, convert, describe."""
     return data_commands.data(options, parsed_settings(vars(options).get("set", [])))
-
-
-def report(options: argparse.Namespace) -> int:
-    """`assay report`: a table in the terminal, and one HTML file."""
-    if not options.folders and not options.verdicts:
-        raise AssayError("there is nothing to report. Name run folders, or add --verdicts for the verdicts.")
-    files = verdicts.files(options.verdict_folder) if options.verdicts else {}
-    found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
-    data = page.gather(options.folders, verdicts=[claim_tables.for_page(verdict) for verdict in found])
-    path = page.write(data, options.out or Path("report.html"))
-    if options.json:
-        print(json.dumps({"page": str(path), "runs": data["runs"], "notes": data["notes"]}, indent=2))
-        return 0
-    out = tables.console()
-    if options.folders:
-        out.print(comparison_tables.run_table(data))
-    if found:
-        out.print(claim_tables.summary_table(found))
-    for note in data["notes"]:
-        out.print(note, style="yellow", markup=False)
-    out.print(f"page  {path}", markup=False)
-    return 0
 
 
 def watch(options: argparse.Namespace) -> int:
