@@ -4,11 +4,11 @@
     python -m benchmarks.peers_control --jobs 16 --minutes 8 --off-policy 20000      only what is not in the file yet
     python -m benchmarks.peers_control --only assay/sac --only Hopper                runs whose key has all these words
 
-Ours is what `assay train METHOD --task TASK` takes: the preset "mujoco". Theirs is their constructor's defaults, and for
-TD3 the action noise of its paper and their documentation (0.1), since their default is none. PPO takes 25 batches of
-2,048 decisions. For SAC and TD3 `--choose` takes the largest of BUDGETS with which everything ends in time, by the cost
-of short runs; no score is looked at. An episode's end costs our loop a step without a decision, so that ours never has
-more decisions than theirs; updates are equal up to the last of the 100 decisions before the first.
+Ours is what `assay train METHOD --task TASK` takes: the preset "mujoco". Theirs is their constructor's defaults, and
+for TD3 the action noise of its paper and their documentation (0.1), since their default is none. PPO takes 25 batches
+of 2,048 decisions. For SAC and TD3 `--choose` takes the largest of BUDGETS with which everything ends in time, by the
+cost of short runs; no score is looked at. An episode's end costs our loop a step without a decision, so that ours never
+has more decisions than theirs; updates differ by at most the 8 of one step.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ SEEDS = 5
 BATCH, ROLLOUTS, FRAGMENT = 2_048, 25, 8
 """Decisions of a PPO batch, batches of a run, and the decisions between our off-policy updates."""
 OFF_POLICY, AGENT = 20_000, 40_000
-BUDGETS, AGENTS = (20_000, 15_000, 10_000, 7_500, 5_000), (40_000, 30_000, 20_000, 15_000, 10_000)
+BUDGETS, AGENTS = (20_000, 15_000, 12_000, 10_000, 8_000, 6_000), (40_000, 30_000, 20_000, 15_000, 10_000)
 """Decisions of SAC and TD3, and of the SAC agents that make the data of `peers_offline`, from which to choose."""
 SHORT = {"ppo": 2 * BATCH, "sac": 600, "td3": 600}
 """Decisions of the runs that tell the cost."""
-EVALUATIONS = {"ppo": 5, "sac": 8, "td3": 8}
+EVALUATIONS = {"ppo": 5, "sac": 10, "td3": 10}
 COST = {
     "assay/ppo": 1.2, "assay/sac": 10.0, "assay/td3": 7.5,
     "stable-baselines3/ppo": 1.6, "stable-baselines3/sac": 15.0, "stable-baselines3/td3": 11.0,
@@ -85,7 +85,7 @@ def choose(out: Path, at_once: int, minutes: float) -> tuple[int, int]:
         costs = [cost(side, method, budget(method, off_policy)) for side, method in kinds]
         return sum(costs) * SEEDS * len(TASKS) / at_once + max(costs) / 2
 
-    fits = [number for number in BUDGETS if total(number) < 60.0 * minutes] or [BUDGETS[-1]]
+    fits = [number for number in BUDGETS if total(number) < 55.0 * minutes] or [BUDGETS[-1]]
     agents = [number for number in AGENTS if 1.2 * cost("assay", "sac", number) < 60.0 * minutes] or [AGENTS[-1]]
     for number in BUDGETS:
         print(f"{number} decisions of SAC and TD3: {total(number):.0f} s", flush=True)
@@ -102,11 +102,11 @@ def assay_run(method: str, task: str, seed: int, decisions: int, clock: Clock) -
     steps = max(1, decisions // (BATCH if method == "ppo" else FRAGMENT))
     plan = make_plan(method, task, steps=steps, seed=seed, evaluations=0)
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps)
-    every = max(1, steps // EVALUATIONS[method])
+    points = EVALUATIONS[method]
     with tuned(sum(flat.values.numel() for flat in loop.engine.flats.values())):
         for step in range(1, steps + 1):
             loop.step()
-            if step % every == 0 or step == steps:
+            if step * points // steps > (step - 1) * points // steps:
                 clock.evaluate(acting(loop.policy), loop.progress.decisions)
     return clock.facts() | {"decisions": loop.progress.decisions, "updates": loop.progress.updates}
 
@@ -123,7 +123,7 @@ def peer_run(method: str, task: str, seed: int, decisions: int, clock: Clock) ->
     noise = NormalActionNoise(np.zeros(size), np.full(size, 0.1))
     more: dict[str, Any] = {"action_noise": noise} if method == "td3" else {}
     model = {"ppo": PPO, "sac": SAC, "td3": TD3}[method]("MlpPolicy", task, seed=seed, device="cpu", **more)
-    every = max(1, decisions // EVALUATIONS[method])
+    points = EVALUATIONS[method]
 
     def evaluate() -> None:
         clock.evaluate(lambda seen: model.predict(seen, deterministic=True)[0], model.num_timesteps)
@@ -133,7 +133,10 @@ def peer_run(method: str, task: str, seed: int, decisions: int, clock: Clock) ->
 
         def due(self) -> None:
             last = clock.curve[-1][0] if clock.curve else 0
-            if model.num_timesteps < decisions and model.num_timesteps // every > last // every:
+            if (
+                model.num_timesteps < decisions
+                and model.num_timesteps * points // decisions > last * points // decisions
+            ):
                 evaluate()
 
         def _on_rollout_start(self) -> None:
@@ -178,9 +181,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(json.dumps(one(options.one)))
         return 0
     queue = Queue("benchmarks.peers_control", (), options.out, options.jobs, options.minutes)
-    queue.run(
-        job for job in jobs(options.seeds, options.off_policy) if all(word in job.key for word in options.only)
-    )
+    queue.run(job for job in jobs(options.seeds, options.off_policy) if all(word in job.key for word in options.only))
     return min(1, len(queue.failed))
 
 

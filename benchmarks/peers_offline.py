@@ -7,9 +7,9 @@ Datasets are those of `assay data make TASK medium medium-replay expert`: a SAC 
 half way and at its end. Ours is `assay train METHOD --data FILE`, the preset "d4rl"; theirs has the same networks (256,
 256), batches of 256, Adam and targets (their defaults). Of CQL both have the weight of the authors' code (5 beside a
 squared error, which is 2.5 beside our half of one), fixed, critics at 3e-4 and actor at 1e-4. Nothing is standardised.
-TD3+BC and IQL take 5,000 updates; CQL, whose update takes ten times as long, 2,000. Where the time does not suffice, the
-last runs are left out: CQL's last seeds, then its last tasks, then the last seeds of the others. A command that is given
-again continues there.
+TD3+BC and IQL take 5,000 updates; CQL, whose update takes ten times as long, 2,000. Where the time does not suffice,
+the last runs are left out: CQL's last seeds, then its last tasks, then the last seeds of the others. A command that is
+given again continues there.
 """
 
 from __future__ import annotations
@@ -44,11 +44,6 @@ COST = {
 by the runs that have ended."""
 FIXED = 12.0
 """Expected seconds of a run's imports and evaluations."""
-SETTINGS: dict[str, dict[str, Any]] = {
-    "cql": {"Conservative.weight": 2.5, "actor.optimizer.learning_rate": 1e-4},
-    "iql": {},
-    "td3-bc": {},
-}
 THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "cql": ("CQL", {"conservative_weight": 5.0, "initial_alpha": 1.0, "alpha_learning_rate": 0.0}),
     "iql": ("IQL", {}),
@@ -117,8 +112,8 @@ def assay_run(method: str, task: str, data: Path, seed: int, updates: int, clock
     from assay.runs.plan import make_plan
 
     every = max(1, updates // EVALUATIONS)
-    settings = SETTINGS[method] | {"source.updates": every}
-    plan = make_plan(method, task, steps=updates // every, seed=seed, settings=settings, evaluations=0, data=[str(data)])
+    steps, more = updates // every, {"source.updates": every}
+    plan = make_plan(method, task, steps=steps, seed=seed, settings=more, evaluations=0, data=[str(data)])
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps)
     with tuned(sum(flat.values.numel() for flat in loop.engine.flats.values())):
         for step in range(1, plan.steps + 1):

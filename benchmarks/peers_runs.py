@@ -27,7 +27,8 @@ Act: TypeAlias = Callable[[np.ndarray], np.ndarray]
 EPISODES, FIRST_SEED = 10, 10_000
 """Held-out episodes of one evaluation; episode k is reset with seed FIRST_SEED + k. No run trains on these seeds."""
 PACKAGES = ("gymnasium", "mujoco", "stable-baselines3", "d3rlpy")
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
 MARGIN, POLL = 1.15, 0.2
 """How much longer than expected a run may take and still be started; seconds between two looks at the processes."""
 
@@ -193,7 +194,7 @@ class Queue:
         """Starts the process of a job."""
         out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - read when the process has ended
         words = [sys.executable, "-m", self.module, "--one", job.key, *self.more]
-        process = subprocess.Popen(words, stdout=out, stderr=err, env=os.environ | ONE_THREAD)
+        process = subprocess.Popen(words, stdout=out, stderr=err, env=os.environ | ONE_THREAD | NO_GPU)
         return Going(job, process, out, err, time.monotonic())
 
     def ended(self, one: Going) -> bool:
@@ -210,7 +211,8 @@ class Queue:
         self.write(row)
         self.ratios.setdefault(one.job.kind, []).append(took / one.job.seconds)
         self.done += 1
-        print(f"[{self.now:4.0f} s] {self.done}/{self.total} {one.job.key}: {row['score']:.1f}, {took:.0f} s", flush=True)
+        place = f"[{self.now:4.0f} s] {self.done}/{self.total}"
+        print(f"{place} {one.job.key}: {row['score']:.1f}, {took:.0f} s", flush=True)
         return True
 
     def stop(self, going: Sequence[Going]) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 import assay
 from assay import recipes
@@ -14,7 +15,6 @@ from assay.core.optimizers import Adam
 from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
 from assay.engine.loop import Loop
-from assay.models.bodies.perceptron import Perceptron
 from assay.recipes.defaults import (
     CONTINUOUS,
     CONTROL,
@@ -146,8 +146,13 @@ def test_the_published_numbers() -> None:
         source: Any = recipe.source
         assert recipe.steps * source.updates == 1_000_000
         assert (source.batch, source.logs[0].reward_scale) == (256, 1.0)
-        wide = Perceptron((256, 256))
-        assert {recipe.actor.body, recipe.critics["q"].body} == {wide}
+        for body in (recipe.actor.body, recipe.critics["q"].body):
+            assert body.hidden == (256, 256)
+            assert body.activation in (None, nn.ReLU), "None is ReLU for actors trained through critics"
+    cql, iql = (catalogue.find_method(method)[1].recipe(D4RL) for method in ("cql", "iql"))
+    assert cql.stages[0].critic[1].weight == 2.5, "5 in the authors' code, beside twice our error"
+    assert [stage.optimizer.learning_rate for stage in cql.stages] == [3e-4, 1e-4]
+    assert (iql.actor.body.activation, iql.critics["value"].body.activation) == (nn.ReLU, nn.ReLU)
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac", "td3", "a2c", "iql", "cql", "td3-bc", "dual-rl"])
