@@ -117,6 +117,15 @@ class Going:
     err: IO[bytes]
     since: float
 
+    def said(self) -> tuple[list[str], list[str]]:
+        """Returns the lines of both outputs, and closes them."""
+        found = []
+        for stream in (self.out, self.err):
+            stream.seek(0)
+            found.append(stream.read().decode(errors="replace").strip().splitlines())
+            stream.close()
+        return found[0], found[1]
+
 
 def finished(path: Path) -> dict[str, dict[str, Any]]:
     """Returns the rows of a results file by their keys; a line that was cut off is left out."""
@@ -202,7 +211,7 @@ class Queue:
         if one.process.poll() is None:
             return False
         took = time.monotonic() - one.since
-        said, why = (stream.read().decode(errors="replace").strip().splitlines() for stream in rewound(one))
+        said, why = one.said()
         if one.process.returncode or not said:
             self.failed.append(one.job.key)
             print(f"failed: {one.job.key}: {why[-1] if why else one.process.returncode}", flush=True)
@@ -220,16 +229,10 @@ class Queue:
         for one in going:
             one.process.terminate()
             one.process.wait()
+            one.said()
             print(f"stopped at the limit: {one.job.key}", flush=True)
 
     def write(self, row: dict[str, Any]) -> None:
         """Appends a line to the results."""
         with self.out.open("a") as file:
             file.write(json.dumps(row) + "\n")
-
-
-def rewound(one: Going) -> Iterable[IO[bytes]]:
-    """Yields what a process has written, from its beginning."""
-    for stream in (one.out, one.err):
-        stream.seek(0)
-        yield stream
