@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,13 @@ import torch
 from benchmarks.peers_runs import Clock, Job, Queue, acting, finished
 
 SIDES, METHODS = ("assay", "stable-baselines3"), ("sac", "td3", "ppo")
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "assay:constant-rate": (
+        "ppo",
+        {"policy.optimizer.learning_rate": 3e-4, "value.optimizer.learning_rate": 3e-4},
+    ),
+}
+"""Sides that are ours with other settings, and the method that they are of."""
 TASKS = ("Hopper-v5", "HalfCheetah-v5", "InvertedDoublePendulum-v5")
 SEEDS = 5
 BATCH, ROLLOUTS, FRAGMENT = 2_048, 25, 8
@@ -50,9 +58,10 @@ def budget(method: str, off_policy: int = OFF_POLICY) -> int:
 
 def jobs(seeds: int, off_policy: int) -> Iterator[Job]:
     """Yields all runs: seed after seed, the long ones first. A key is SIDE/METHOD/TASK/SEED/DECISIONS."""
+    kinds = [(side, method) for side in SIDES for method in METHODS]
+    kinds += [(side, method) for side, (method, _) in VARIANTS.items()]
     for seed in range(seeds):
-        kinds = sorted(((side, method) for side in SIDES for method in METHODS), key=lambda kind: -seconds(*kind))
-        for side, method in kinds:
+        for side, method in sorted(kinds, key=lambda kind: -seconds(*kind)):
             for task in TASKS:
                 key = f"{side}/{method}/{task}/{seed}/{budget(method, off_policy)}"
                 yield Job(key, f"{side}/{method}", seconds(side, method, off_policy))
@@ -60,7 +69,7 @@ def jobs(seeds: int, off_policy: int) -> Iterator[Job]:
 
 def seconds(side: str, method: str, off_policy: int = OFF_POLICY) -> float:
     """Returns the expected seconds of a run."""
-    return FIXED + COST[f"{side}/{method}"] * budget(method, off_policy) / 1e3
+    return FIXED + COST[f"{side.partition(':')[0]}/{method}"] * budget(method, off_policy) / 1e3
 
 
 def choose(out: Path, at_once: int, minutes: float) -> tuple[int, int]:
@@ -93,14 +102,16 @@ def choose(out: Path, at_once: int, minutes: float) -> tuple[int, int]:
 
 
 # ---------------------------------------------------------------------------------------------------- the two sides
-def assay_run(method: str, task: str, seed: int, decisions: int, clock: Clock) -> dict[str, Any]:
-    """Trains ours with the task's own preset."""
+def assay_run(
+    method: str, task: str, seed: int, decisions: int, clock: Clock, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Trains ours with the task's own preset, and with the settings of a variant."""
     from assay.engine.loop import Loop
     from assay.engine.machine import tuned
     from assay.runs.plan import make_plan
 
     steps = max(1, decisions // (BATCH if method == "ppo" else FRAGMENT))
-    plan = make_plan(method, task, steps=steps, seed=seed, evaluations=0)
+    plan = make_plan(method, task, steps=steps, seed=seed, settings=settings, evaluations=0)
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps)
     points = EVALUATIONS[method]
     with tuned(sum(flat.values.numel() for flat in loop.engine.flats.values())):
@@ -157,7 +168,9 @@ def one(key: str) -> dict[str, Any]:
     """Returns the row of one run."""
     side, method, task, seed, decisions = key.split("/")
     torch.set_num_threads(1)
-    run = assay_run if side == "assay" else peer_run
+    run: Callable[..., dict[str, Any]] = peer_run
+    if side.startswith("assay"):
+        run = partial(assay_run, settings=VARIANTS[side][1] if side in VARIANTS else None)
     facts = run(method, task, int(seed), int(decisions), Clock(task))
     return {"side": side, "method": method, "task": task, "seed": int(seed), **facts}
 

@@ -1,4 +1,4 @@
-"""Tables and figures of docs/peers_control.md from the rows of `peers_control` and `peers_offline`.
+"""Tables and the figure of docs/peers_control.md from the rows of `peers_control` and `peers_offline`.
 
 python -m benchmarks.peers_page                              from the committed rows
 python -m benchmarks.peers_page --rows FILE --rows FILE      takes the rows of these files over first, rounded
@@ -96,13 +96,13 @@ def mean(rows: Sequence[Row], name: str) -> float:
 
 def table(rows: Mapping[str, Row], names: Sequence[str], sides: Sequence[str], count: str) -> Iterator[str]:
     """Yields the lines of a markdown table."""
-    more = ("difference", "reading", "over the run", count, "seconds")
+    more = ("difference", "reading", "over the run", count, "cpu-seconds")
     yield f"| {' | '.join((*names, 'seeds', *sides, *more))} |"
     yield "|---" * (len(names) + 8) + "|"
     for cell, (ours, theirs) in sorted(cells(rows, names, sides)):
         end, curve = compared(ours, theirs, score), compared(ours, theirs, area)
         done = " / ".join(f"{mean(side, count):,.0f}" for side in (ours, theirs))
-        spent = " / ".join(f"{mean(side, 'seconds'):.0f}" for side in (ours, theirs))
+        spent = " / ".join(f"{mean(side, 'cpu'):.0f}" for side in (ours, theirs))
         seeds = str(len(ours)) if len(ours) == len(theirs) else f"{len(ours)} / {len(theirs)}"
         yield f"| {' | '.join(cell)} | {seeds} | {' | '.join(end)} | {curve[2]} {curve[3]} | {done} | {spent} |"
 
@@ -119,27 +119,24 @@ def data_table(rows: Mapping[str, Row]) -> Iterator[str]:
             yield f"| {row['task']} | {ends} | {kind} | {facts} |"
 
 
-def figure(
-    path: Path, rows: Mapping[str, Row], down: Sequence[Cell], across: Sequence[Cell], sides: Sequence[str]
-) -> None:
-    """Draws the learning curves: a panel for each pair of `down` and `across`, mean and 95 % interval of the seeds."""
+def figure(path: Path, rows: Mapping[str, Row], sides: Sequence[str]) -> None:
+    """Draws the learning curves: a panel for each method and task, mean and 95 % interval of the seeds."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     from assay.runs.plot import COLOURS, STYLE
 
-    every = [row for row in rows.values() if "side" in row]
+    methods, tasks = ("ppo", "sac", "td3"), peers_control.TASKS
     with rc_context(STYLE | {"font.size": 7.5}):
-        drawn = Figure(figsize=(8.4, 1.9 * len(down)), dpi=100, facecolor="white", layout="constrained")
-        grid = drawn.subplots(len(down), len(across), squeeze=False)
-        for (i, row), (j, column) in product(enumerate(down), enumerate(across)):
-            axes, facts = grid[i][j], {*row, *column}
-            axes.set_title(" ".join((*row, *column)), fontsize=7.5)
+        drawn = Figure(figsize=(8.4, 5.7), dpi=100, facecolor="white", layout="constrained")
+        grid = drawn.subplots(len(methods), len(tasks), squeeze=False)
+        for (i, method), (j, task) in product(enumerate(methods), enumerate(tasks)):
+            axes = grid[i][j]
+            axes.set_title(f"{method} {task}", fontsize=7.5)
             axes.spines[["top", "right"]].set_visible(False)
+            own = [row for row in rows.values() if (row["method"], row["task"]) == (method, task)]
             for side, colour in zip(sides, COLOURS, strict=False):
-                own = [one["curve"] for one in every if one["side"] == side and facts <= set(map(str, one.values()))]
-                draw(axes, own, side, colour)
-            axes.ticklabel_format(axis="x", style="plain")
+                draw(axes, [row["curve"] for row in own if row["side"] == side], side, colour)
         if grid[0][0].lines:
             grid[0][0].legend(frameon=False)
         drawn.savefig(path, metadata={"Software": None})
@@ -153,7 +150,7 @@ def draw(axes: Any, curves: Sequence[Sequence[Sequence[float]]], name: str, colo
     found = [mean_interval([curve[place][1] for curve in curves], binary=False) for place in range(length)]
     x = [sum(curve[place][0] for curve in curves) / len(curves) for place in range(length)]
     axes.plot(x, [one.value for one in found], color=colour, label=name, linewidth=1.3)
-    if len(curves) > 1:
+    if len(curves) > 2:  # of two seeds the interval is wider than the panel
         axes.fill_between(x, [one.low for one in found], [one.high for one in found], color=colour, alpha=0.15, lw=0)
 
 
@@ -166,19 +163,19 @@ def write(page: Path, name: str, lines: Iterator[str]) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Writes tables and figures."""
+    """Writes tables and the figure."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers_page", description=__doc__)
     parser.add_argument("--rows", type=Path, action="append", default=[], help="results to take over first")
     options = parser.parse_args(words)
     take_over(options.rows)
     control, offline = finished(ROWS["control"]), finished(ROWS["offline"])
     write(PAGE, "control", table(control, ("method", "task"), peers_control.SIDES, "decisions"))
+    for side, (method, _) in peers_control.VARIANTS.items():
+        own = {key: row for key, row in control.items() if row["method"] == method}
+        write(PAGE, side, table(own, ("method", "task"), (side, peers_control.SIDES[1]), "decisions"))
     write(PAGE, "data", data_table(offline))
     write(PAGE, "offline", table(offline, ("method", "task", "kind"), peers_offline.SIDES, "updates"))
-    tasks, methods = [(task,) for task in peers_control.TASKS], [(name,) for name in ("ppo", "sac", "td3")]
-    figure(DOCS / "peers_control.png", control, methods, tasks, peers_control.SIDES)
-    both = [(method, task) for method in peers_offline.UPDATES for task in peers_offline.TASKS]
-    figure(DOCS / "peers_offline.png", offline, both, [(kind,) for kind in peers_offline.KINDS], peers_offline.SIDES)
+    figure(DOCS / "peers_control.png", control, (*peers_control.SIDES, *peers_control.VARIANTS))
     return 0
 
 

@@ -116,7 +116,7 @@ def test_an_arm_of_offline(side: str, method: str, tmp_path: Path, capsys: pytes
 
 def test_the_jobs_are_those_of_both_sides_and_long_ones_come_last() -> None:
     control, offline = list(peers_control.jobs(5, 20_000)), list(peers_offline.jobs(3, 1.0))
-    assert len({job.key for job in control}) == len(control) == 2 * 3 * 3 * 5
+    assert len({job.key for job in control}) == len(control) == (2 * 3 + 1) * 3 * 5
     assert len({job.key for job in offline}) == len(offline) == 2 * 3 * 3 * 3 * 3
     assert {job.kind for job in offline[-54:]} == {"assay/cql", "d3rlpy/cql"}
 
@@ -126,7 +126,7 @@ def rows_of(scores: dict[str, list[float]], **more: Any) -> list[dict[str, Any]]
     """Rows of both sides with these scores."""
     return [
         {"key": f"{side}/{seed}", "side": side, "seed": seed, "score": value, "curve": [[1, 0.0], [2, value]],
-         "seconds": 3.0, "decisions": 10, "updates": 10, **more}
+         "seconds": 3.0, "cpu": 2.0, "decisions": 10, "updates": 10, **more}
         for side, values in scores.items()
         for seed, value in enumerate(values)
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def test_tables_and_figures_are_written(tmp_path: Path, monkeypatch: pytest.Monk
     control = rows_of({"assay": [1.234567], "stable-baselines3": [2.0]}, method="ppo", task="Hopper-v5")
     offline = rows_of({"d3rlpy": [1.0]}, method="iql", task="Hopper-v5", kind="medium")
     results.write_text("".join(json.dumps(row) + "\n" for row in (*control, *offline)))
-    names = ("control", "data", "offline")
+    names = ("control", "data", "offline", *peers_control.VARIANTS)
     (tmp_path / "page.md").write_text("".join(f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in names) + "last")
     monkeypatch.setattr(peers_page, "ROWS", {name: tmp_path / f"{name}.jsonl" for name in ("control", "offline")})
     monkeypatch.setattr(peers_page, "PAGE", tmp_path / "page.md")
