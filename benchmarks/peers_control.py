@@ -22,13 +22,15 @@ from typing import Any
 
 import torch
 
+from assay.core.schedules import Linear
 from benchmarks.peers_runs import Clock, Job, Queue, acting, finished
 
 SIDES, METHODS = ("assay", "stable-baselines3"), ("sac", "td3", "ppo")
+FALLING = Linear(3e-4, 0.0)
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
-    "assay:constant-rate": (
+    "assay:falling-rate": (
         "ppo",
-        {"policy.optimizer.learning_rate": 3e-4, "value.optimizer.learning_rate": 3e-4},
+        {"policy.optimizer.learning_rate": FALLING, "value.optimizer.learning_rate": FALLING},
     ),
 }
 """Sides that are ours with other settings, and the method that they are of."""

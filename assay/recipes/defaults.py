@@ -196,7 +196,7 @@ MUJOCO = replace(
     fragments=Fragments(num_envs=1, steps=2048),
     reuse=FreshDecisions(epochs=10, minibatches=32),
     gae=Gae(discount=0.99, gae_lambda=0.95),
-    optimizer=Adam(learning_rate=Linear(3e-4, 0.0), epsilon=1e-5, clip_norm=0.5),
+    optimizer=Adam(learning_rate=3e-4, epsilon=1e-5, clip_norm=0.5),
     steps=488,
     entropy=0.0,
     off_policy=OffPolicy(
@@ -216,11 +216,11 @@ MUJOCO = replace(
     ),
 )
 """A million decisions with the published settings for MuJoCo: PPO (arXiv:1707.06347, table 3: 2,048 decisions, 10
-epochs of batches of 64, Adam 3e-4, no entropy bonus; the rate falls to 0 as in the authors' code), SAC
-(arXiv:1812.05905, table 1) and TD3
-(arXiv:1802.09477, with Adam 3e-4 and batches of 256 as in the authors' later code). Random or initial behaviour is
-short: 100 decisions before the first update instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the
-first 25,000. A million updates for offline methods."""
+epochs of batches of 64, Adam 3e-4, no entropy bonus; the rate does not fall to 0 as in the authors' code, which would
+end the learning of short runs), SAC (arXiv:1812.05905, table 1) and TD3 (arXiv:1802.09477, with Adam 3e-4 and batches
+of 256 as in the authors' later code). Random or initial behaviour is short: 100 decisions before the first update
+instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the first 25,000. A million updates for offline
+methods."""
 
 RELU = Perceptron((256, 256), nn.ReLU)
 D4RL = replace(MUJOCO, preset="d4rl", actor=Policy(RELU), value=Critic(RELU))

@@ -137,6 +137,7 @@ def test_the_published_numbers() -> None:
     ppo, sac, td3 = recipes.ppo(MUJOCO), recipes.sac(MUJOCO), recipes.td3(MUJOCO)
     assert ppo.steps * 2048 == pytest.approx(1e6, rel=0.01)
     assert (MUJOCO.gae.discount, MUJOCO.gae.gae_lambda) == (0.99, 0.95)
+    assert MUJOCO.optimizer.learning_rate == 3e-4, "constant, as in table 3 of the paper"
     for recipe in (sac, td3):
         assert recipe.steps * 8 == 1_000_000
         assert [stage.optimizer for stage in recipe.stages] == [Adam(3e-4, clip_norm=0.0)] * 2
