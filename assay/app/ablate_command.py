@@ -17,6 +17,7 @@ from assay.app.report import tables
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.runs import ablation, comparison
+from assay.runs.options import run_options
 from assay.runs.plan import make_plan
 from assay.runs.plot import interval_bars
 
@@ -24,6 +25,7 @@ from assay.runs.plot import interval_bars
 def ablate(options: argparse.Namespace) -> int:
     """`assay ablate A B --task T`: exit code 1 if a run failed."""
     kept = {"steps": options.steps, "warmup": options.warmup, "model": options.model, "data": tuple(options.data)}
+    kept["options"] = run_options(vars(options))
     chosen = kept | {"settings": parsed_settings(options.set), "preset": options.preset}
     first, second = (make_plan(name, options.task, **chosen).recipe for name in (options.first, options.second))
     found = ablation.factors_of(first, second)
@@ -92,7 +94,8 @@ def show(facts: dict[str, Any], out: Console) -> None:
         table.add_column(heading)
     for row in facts["rows"]:
         numbers = (comparison_tables.coloured(row[name]) for name in ("share", "added", "removed", "interaction"))
-        table.add_row(Text(row["short"], style="bold"), *numbers)
+        needs = f" (with {', '.join(row['needs'])})" if "needs" in row else ""
+        table.add_row(Text(row["short"], style="bold").append(needs, style="not bold dim"), *numbers)
     table.add_row(Text("all", style="bold"), comparison_tables.coloured(facts["total"]))
     out.print(table)
     how = "over all orders of adding the parts" if facts["complete"] else "of added and removed"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import assay
+from assay.runs.options import add_run_groups
 
 
 class Parser(argparse.ArgumentParser):
@@ -106,6 +107,7 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--preset", metavar="NAME", help="set of default settings: classic, mujoco, d4rl (default: the task's)"
     )
+    add_run_groups(one)
 
 
 def add_data_option(one: argparse.ArgumentParser) -> None:
@@ -237,6 +239,7 @@ def add_tune_options(one: argparse.ArgumentParser) -> None:
         help="supervised warm-up steps on demonstrations, language tasks only (0: none)",
     )
     add_data_option(one)
+    add_run_groups(one)
     one.add_argument(
         "--out", type=Path, metavar="DIR", help="folder (default: runs/tune-...); an existing search is resumed"
     )

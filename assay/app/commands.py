@@ -25,6 +25,7 @@ from assay.proof import verdicts
 from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search
 from assay.runs import sinks as log_sinks
+from assay.runs.options import run_options
 from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute, load
@@ -93,6 +94,7 @@ def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: in
             model=options.model,
             data=options.data,
             preset=options.preset,
+            options=run_options(vars(options)),
         )
         for seed in range(first_seed, first_seed + options.seeds)
     ]
@@ -206,7 +208,9 @@ def compare(options: argparse.Namespace) -> int:
         tuple(options.task),
         options.out or Path("runs") / name,
         None if options.seeds == "auto" else options.seeds,
-        settings | {"model": options.model, "data": tuple(options.data), "preset": options.preset},
+        settings
+        | {"model": options.model, "data": tuple(options.data), "preset": options.preset}
+        | {"options": run_options(vars(options))},
         options.budget,
         options.jobs,
         decisions=options.decisions,
@@ -231,7 +235,7 @@ def tune(options: argparse.Namespace) -> int:
     space = search.parsed_space(options.search)
     folder = options.out or Path("runs") / f"tune-{options.name}-{comparison.plain_name(options.task)}"
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
-    extra = {"warmup": options.warmup, "data": tuple(options.data)}
+    extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
     training = search.Training(options.name, options.task, options.steps, folder, extra, tell)
     training.check(space)
     first = options.tuning_seeds

@@ -191,7 +191,7 @@ def run_jobs(
 
 def check_same(job: Job, plan: Plan) -> None:
     """Refuses a folder whose run has other settings."""
-    from assay.runs.plan import read_config
+    from assay.runs.config import read_config
 
     if read_config(job.folder / "config.json")["fingerprint"] != plan.config()["fingerprint"]:
         raise AssayError(f"{job.folder} holds a run with other settings. Choose another --out, or remove the folder.")

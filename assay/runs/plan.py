@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,18 @@ import torch
 
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.optimizers import Adam
 from assay.core.recipe import Phase, Recipe
 from assay.core.record import Draw
-from assay.core.settings import describe, settings
+from assay.core.settings import describe
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data
 from assay.engine.placement import Placement
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
-from assay.parts.credit.shaping import Informative, PairUp
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
+from assay.runs.checks import check_placement, check_values
+from assay.runs.config import MORE, precision_of, read_config
+from assay.runs.options import RunOptions, run_options
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
@@ -61,6 +60,8 @@ class Plan:
     """Files that replace the recipe's offline datasets."""
     preset: str = CLASSIC
     """The preset that the method's defaults come from."""
+    options: RunOptions = RunOptions()
+    """Own code, words of language and control tasks, evaluation and checkpoints."""
 
     def config(self) -> dict[str, Any]:
         """Returns the plan as JSON, with the fingerprint of what decides the numbers."""
@@ -82,12 +83,15 @@ class Plan:
         decisive |= {name: value for name in MORE if (value := getattr(self.placement, name))}
         if self.preset != CLASSIC:
             decisive["preset"] = self.preset
+        if options := self.options.record(decisive=True):
+            decisive["options"] = options
         if self.data:
             decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
         return decisive | {
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
             "assay": __version__,
+            **({"cadence": cadence} if (cadence := self.options.record(decisive=False)) else {}),
         }
 
 
@@ -118,16 +122,21 @@ def make_plan(
     model: str | None = None,
     data: Sequence[str | Recorded] = (),
     preset: str | None = None,
+    options: RunOptions = RunOptions(),
 ) -> Plan:
     """Resolves names and defaults; refuses a plan that cannot work before compute is spent.
 
-    `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`).
+    `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`). Each
+    group of `options` may change the task, then the recipe; `settings` are applied last.
     """
+    options.check()
     if isinstance(task, str):
         address = task if task in catalogue.tasks() else anchored(task)
         found = catalogue.find_task(address)
     else:
         address, found = None, task
+    for group in options:
+        found = group.task(found)
     model = None if model is None else anchored(model)
     actor, found = (None, found) if model is None else pretrained(model, found)
     changes = dict(settings or {})
@@ -141,8 +150,12 @@ def make_plan(
         name, recipe = None, method if actor is None else catalogue.with_pretrained(method, actor)
     files = tuple(stamped(file, found) for file in data)
     recipe = with_data(recipe, files) if files else recipe
+    for group in options:
+        recipe = group.recipe(recipe, found)
     for path, value in changes.items():
         recipe = recipe.set(path, value)
+    for group in options:
+        steps = group.steps(steps, recipe, found)
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
@@ -160,7 +173,7 @@ def make_plan(
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
     numbers = (seed, budget, name, address, changes, warmup, every, save)
-    return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC)
+    return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options)
 
 
 def chosen_preset(task: Task, has_data: bool) -> str:
@@ -232,6 +245,7 @@ def repeat_command(plan: Plan) -> str:
     words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
     for file in plan.data:
         words += ["--data", file.path]
+    words += plan.options.words()
     for path, value in plan.settings.items():
         words += ["--set", f"{path}={value}"]
     return shlex.join(map(str, words))
@@ -267,6 +281,7 @@ def plan_of(folder: str | Path) -> Plan:
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
         preset=str(config.get("preset", CLASSIC)),
+        options=run_options(config.get("options", {}) | config.get("cadence", {})),
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
 
@@ -275,126 +290,3 @@ def folder_of_run(folder: Path) -> Path | None:
     """Returns the run that a phase's folder belongs to, or None if the folder is not a phase."""
     above = folder.resolve().parent
     return above if folder.resolve().name.startswith("phase-") and (above / "config.json").is_file() else None
-
-
-MORE: dict[str, int | bool] = {"tokens": 0, "recompute": False, "compiled": False}
-"""Fields of a placement that config.json holds only if they are set."""
-
-KINDS: dict[str, tuple[type, ...]] = {
-    "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
-    "warmup": (int,), "device": (str,), "micro_batch": (int,), "precision": (str,), "evaluate_every": (int,),
-    "save_every": (int,), "model": (str, type(None)),
-}  # fmt: skip
-"""Fields that config.json needs so that a run can be resumed."""
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """Returns config.json after checking its fields."""
-    try:
-        config = json.loads(path.read_text())
-    except (OSError, ValueError, RecursionError) as error:
-        raise AssayError(f"{path} cannot be read ({error}). Restore it, or start a new run.") from None
-    if not isinstance(config, dict):
-        raise AssayError(f"{path} is not the config.json of a run. Restore it, or start a new run.")
-    written = str(config.get("assay", ""))
-    if written.startswith("0.1."):
-        again = f"Resume it with that version (pip install assay=={written})"
-        raise AssayError(f"{path.parent} was written by assay {written}, whose runs this version cannot read. {again}")
-    missing = set(KINDS) - set(config)
-    if missing:
-        raise AssayError(f"{path} lacks {', '.join(sorted(missing))}. Restore it, or start a new run.")
-    for name, kinds in KINDS.items():
-        if not isinstance(config[name], kinds) or isinstance(config[name], bool):
-            raise AssayError(f"{path}: '{name}' is {config[name]!r}, which no run writes. Restore it.")
-    return config
-
-
-def precision_of(name: str) -> torch.dtype | None:
-    """Returns the dtype that config.json names."""
-    found = getattr(torch, name.removeprefix("torch."), None)
-    if name != "None" and not isinstance(found, torch.dtype):
-        raise AssayError(f"config.json: 'precision' is '{name}', which is not a dtype of torch. Restore it.")
-    return found
-
-
-def differing(folder: Path, config: Mapping[str, Any]) -> str:
-    """Returns where the config of a plan differs from the one in a run folder."""
-    ignored = ("fingerprint", "machine", "assay", "save_every")
-    there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
-    here = {name: value for name, value in config.items() if name not in ignored}
-    paths = store.difference(there, here)
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return f"different: {', '.join(paths[:3])}{more}" if paths else "its config.json was edited"
-
-
-# ---------------------------------------------------------------------------------------------------- checks
-SIZES = {
-    "num_starts", "group_size", "num_envs", "steps", "batch", "capacity", "updates", "episodes", "minibatches",
-    "epochs", "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
-}  # fmt: skip
-IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
-
-
-def check_values(recipe: Recipe) -> None:
-    """Refuses settings out of range, before compute is spent."""
-    for phase in recipe.before:
-        check_values(phase.recipe)
-    for path, value in settings(replace(recipe, before=())).items():
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, int | float) and (rule := broken_rule(path, item)):
-                raise AssayError(f"{'.'.join(path)} is {value}. It must be {rule}.")
-    for stage in recipe.stages:
-        if not stage.trains or not stage.terms:
-            raise AssayError(f"stage '{stage.name}' has no model or no loss. Give it both.")
-        if isinstance(stage.optimizer, Adam) and len(stage.optimizer.betas) != 2:
-            raise AssayError(f"stage '{stage.name}' has {len(stage.optimizer.betas)} betas. Adam needs two.")
-    listed = (recipe.rewards, recipe.credit, recipe.constraints, *(stage.terms for stage in recipe.stages))
-    for part in (part for parts in listed for part in parts):
-        if isinstance(part, str | int | float):
-            raise AssayError(f"{part!r} is not a part. Replace rewards, credit, constraints and losses in Python.")
-    members = vars(recipe.rollout).get("group_size") if recipe.rollout is not None else None
-    compares = [type(part).__name__ for part in walked(recipe) if isinstance(part, IN_GROUPS)]
-    if members == 1 and compares:
-        raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group. Use at least 2.")
-
-
-def broken_rule(path: tuple[str, ...], value: float) -> str:
-    """Returns the rule that a number breaks, or ""; applies to Assay's parts only, since users may reuse the names."""
-    slot, name = path[0], path[-1]
-    is_size = name in SIZES and slot in ("rollout", "source", "select", "actor", "critics", "copies", "stages", "steps")
-    if math.isnan(value):
-        return "a number"
-    if is_size and value < 1:
-        return "at least 1"
-    if "optimizer" in path and (not math.isfinite(value) or value < 0 or (name == "epsilon" and value == 0)):
-        return "more than 0" if name == "epsilon" else "finite and not negative"
-    if ((slot, name) == ("copies", "rate") or name in ("discount", "betas")) and not 0 <= value <= 1:
-        return "between 0 and 1"
-    if ((slot, name) == ("critics", "initial") or name == "share") and not 0 < value < math.inf:
-        return "finite and more than 0"
-    return ""
-
-
-def walked(value: Any) -> list[Any]:
-    """Returns all parts of a tree."""
-    below = list(value.values()) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else []
-    if is_dataclass(value):
-        below = list(vars(value).values())
-    return [value, *(part for item in below for part in walked(item))]
-
-
-def check_placement(placement: Placement, task: Task) -> None:
-    """Refuses a device that does not exist or that the task cannot use, and negative sizes."""
-    if placement.micro_batch < 0:
-        raise AssayError(f"micro-batch is {placement.micro_batch}. Use 0 (no limit) or a number of rows.")
-    if placement.tokens < 0:
-        raise AssayError(f"tokens is {placement.tokens}. Use 0 (no limit) or the maximum tokens per micro-batch.")
-    try:
-        torch.zeros((), device=placement.device).item()
-    except (RuntimeError, AssertionError, NotImplementedError):
-        known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
-        raise AssayError(f"device '{placement.device}' is not available here. Use {known}.") from None
-    if torch.device(placement.device).type != "cpu" and not isinstance(task.spec.action, Vocabulary):
-        raise AssayError(
-            f"task '{task.name}' steps its simulations on the CPU. Only language tasks run on a GPU; use --device cpu."
-        )

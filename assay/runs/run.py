@@ -29,9 +29,11 @@ from assay.engine.machine import describe_machine, tuned
 from assay.engine.placement import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
 from assay.runs import plot
+from assay.runs.config import differing
 from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
+from assay.runs.options import RunOptions
 from assay.runs.phases import before
-from assay.runs.plan import WARMUP, Plan, differing, make_plan, plan_of, repeat_command
+from assay.runs.plan import WARMUP, Plan, make_plan, plan_of, repeat_command
 from assay.runs.progress import Display, Mode, Noted
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.version import __version__
@@ -343,6 +345,7 @@ def train(
     model: str | None = None,
     data: Sequence[str] = (),
     preset: str | None = None,
+    options: RunOptions = RunOptions(),
     mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
@@ -351,7 +354,8 @@ def train(
     resumed; with other settings it is an error. On language tasks, training starts with `warmup` supervised steps on
     the task's demonstrations; `model`, a folder or hub id, replaces the small transformer by a pretrained language
     model. `data` are files (see `assay.datasets.files`) that replace the recipe's offline datasets. `preset` names a
-    set of default settings: classic, mujoco or d4rl; None takes that of the task.
+    set of default settings: classic, mujoco or d4rl; None takes that of the task. `options` are those of the command
+    line beyond these (see `assay.runs.options`).
     """
     plan = make_plan(
         method,
@@ -365,6 +369,7 @@ def train(
         model=model,
         data=data,
         preset=preset,
+        options=options,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
     return execute(plan, folder, mode=mode)

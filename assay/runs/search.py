@@ -70,7 +70,7 @@ class Training:
         """Refuses a setting that the recipe does not have, before compute is spent."""
         for share in (0.001, 0.999):
             tried = {name: each.at(share) for name, each in space.settings.items()}
-            make_plan(self.method, self.task, settings=tried, data=self.options.get("data", ()))
+            make_plan(self.method, self.task, **{**self.options, "settings": tried})
 
     def __call__(self, settings: Settings, seed: int, budget_fraction: float, report: Report) -> float:
         """Runs one training in its own process; a failed one scores NaN, which no search chooses."""

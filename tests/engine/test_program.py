@@ -27,7 +27,8 @@ from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.replay import Replay
 from assay.runs import catalogue
-from assay.runs.plan import check_values, make_plan, plan_of
+from assay.runs.checks import check_values
+from assay.runs.plan import make_plan, plan_of
 from assay.runs.run import Run, execute, train
 from assay.tasks.control.stepping import SteppedTask
 

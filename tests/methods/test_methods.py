@@ -25,7 +25,7 @@ from assay.engine.loop import Loop
 from assay.parts.sources.relabelled import Relabelled
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, TABLE, defaults_of
 from assay.runs import catalogue
-from assay.runs.plan import check_values
+from assay.runs.checks import check_values
 from tests.methods.batches import empty
 
 METHODS = sorted(catalogue.methods())

@@ -1,0 +1,91 @@
+"""Checks of a plan before compute is spent: values of settings, device and sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
+from assay.core.recipe import Recipe
+from assay.core.settings import settings
+from assay.core.slots import Task
+from assay.core.spaces import Vocabulary
+from assay.engine.placement import Placement
+from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
+from assay.parts.credit.shaping import Informative, PairUp
+
+SIZES = {
+    "num_starts", "group_size", "num_envs", "steps", "batch", "capacity", "updates", "episodes", "minibatches",
+    "epochs", "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
+}  # fmt: skip
+IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
+
+
+def check_values(recipe: Recipe) -> None:
+    """Refuses settings out of range, before compute is spent."""
+    for phase in recipe.before:
+        check_values(phase.recipe)
+    for path, value in settings(replace(recipe, before=())).items():
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, int | float) and (rule := broken_rule(path, item)):
+                raise AssayError(f"{'.'.join(path)} is {value}. It must be {rule}.")
+    for stage in recipe.stages:
+        if not stage.trains or not stage.terms:
+            raise AssayError(f"stage '{stage.name}' has no model or no loss. Give it both.")
+        if isinstance(stage.optimizer, Adam) and len(stage.optimizer.betas) != 2:
+            raise AssayError(f"stage '{stage.name}' has {len(stage.optimizer.betas)} betas. Adam needs two.")
+    listed = (recipe.rewards, recipe.credit, recipe.constraints, *(stage.terms for stage in recipe.stages))
+    for part in (part for parts in listed for part in parts):
+        if isinstance(part, str | int | float):
+            raise AssayError(f"{part!r} is not a part. Replace rewards, credit, constraints and losses in Python.")
+    members = vars(recipe.rollout).get("group_size") if recipe.rollout is not None else None
+    compares = [type(part).__name__ for part in walked(recipe) if isinstance(part, IN_GROUPS)]
+    if members == 1 and compares:
+        raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group. Use at least 2.")
+
+
+def broken_rule(path: tuple[str, ...], value: float) -> str:
+    """Returns the rule that a number breaks, or ""; applies to Assay's parts only, since users may reuse the names."""
+    slot, name = path[0], path[-1]
+    is_size = name in SIZES and slot in ("rollout", "source", "select", "actor", "critics", "copies", "stages", "steps")
+    if math.isnan(value):
+        return "a number"
+    if is_size and value < 1:
+        return "at least 1"
+    if "optimizer" in path and (not math.isfinite(value) or value < 0 or (name == "epsilon" and value == 0)):
+        return "more than 0" if name == "epsilon" else "finite and not negative"
+    if ((slot, name) == ("copies", "rate") or name in ("discount", "betas")) and not 0 <= value <= 1:
+        return "between 0 and 1"
+    if ((slot, name) == ("critics", "initial") or name == "share") and not 0 < value < math.inf:
+        return "finite and more than 0"
+    return ""
+
+
+def walked(value: Any) -> list[Any]:
+    """Returns all parts of a tree."""
+    below = list(value.values()) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else []
+    if is_dataclass(value):
+        below = list(vars(value).values())
+    return [value, *(part for item in below for part in walked(item))]
+
+
+def check_placement(placement: Placement, task: Task) -> None:
+    """Refuses a device that does not exist or that the task cannot use, and negative sizes."""
+    if placement.micro_batch < 0:
+        raise AssayError(f"micro-batch is {placement.micro_batch}. Use 0 (no limit) or a number of rows.")
+    if placement.tokens < 0:
+        raise AssayError(f"tokens is {placement.tokens}. Use 0 (no limit) or the maximum tokens per micro-batch.")
+    try:
+        torch.zeros((), device=placement.device).item()
+    except (RuntimeError, AssertionError, NotImplementedError):
+        known = ", ".join(["cpu", *(["cuda"] if torch.cuda.is_available() else [])])
+        raise AssayError(f"device '{placement.device}' is not available here. Use {known}.") from None
+    if torch.device(placement.device).type != "cpu" and not isinstance(task.spec.action, Vocabulary):
+        raise AssayError(
+            f"task '{task.name}' steps its simulations on the CPU. Only language tasks run on a GPU; use --device cpu."
+        )

@@ -1,0 +1,62 @@
+"""config.json of a run folder: reads it, checks its fields, compares it with a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from assay.core import store
+from assay.core.errors import AssayError
+
+MORE: dict[str, int | bool] = {"tokens": 0, "recompute": False, "compiled": False}
+"""Fields of a placement that config.json holds only if they are set."""
+
+KINDS: dict[str, tuple[type, ...]] = {
+    "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),
+    "warmup": (int,), "device": (str,), "micro_batch": (int,), "precision": (str,), "evaluate_every": (int,),
+    "save_every": (int,), "model": (str, type(None)),
+}  # fmt: skip
+"""Fields that config.json needs so that a run can be resumed."""
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Returns config.json after checking its fields."""
+    try:
+        config = json.loads(path.read_text())
+    except (OSError, ValueError, RecursionError) as error:
+        raise AssayError(f"{path} cannot be read ({error}). Restore it, or start a new run.") from None
+    if not isinstance(config, dict):
+        raise AssayError(f"{path} is not the config.json of a run. Restore it, or start a new run.")
+    written = str(config.get("assay", ""))
+    if written.startswith("0.1."):
+        again = f"Resume it with that version (pip install assay=={written})"
+        raise AssayError(f"{path.parent} was written by assay {written}, whose runs this version cannot read. {again}")
+    missing = set(KINDS) - set(config)
+    if missing:
+        raise AssayError(f"{path} lacks {', '.join(sorted(missing))}. Restore it, or start a new run.")
+    for name, kinds in KINDS.items():
+        if not isinstance(config[name], kinds) or isinstance(config[name], bool):
+            raise AssayError(f"{path}: '{name}' is {config[name]!r}, which no run writes. Restore it.")
+    return config
+
+
+def precision_of(name: str) -> torch.dtype | None:
+    """Returns the dtype that config.json names."""
+    found = getattr(torch, name.removeprefix("torch."), None)
+    if name != "None" and not isinstance(found, torch.dtype):
+        raise AssayError(f"config.json: 'precision' is '{name}', which is not a dtype of torch. Restore it.")
+    return found
+
+
+def differing(folder: Path, config: Mapping[str, Any]) -> str:
+    """Returns where the config of a plan differs from the one in a run folder."""
+    ignored = ("fingerprint", "machine", "assay", "save_every", "cadence")
+    there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
+    here = {name: value for name, value in config.items() if name not in ignored}
+    paths = store.difference(there, here)
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return f"different: {', '.join(paths[:3])}{more}" if paths else "its config.json was edited"

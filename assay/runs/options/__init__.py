@@ -1,0 +1,77 @@
+"""The options of a run beside method, task and settings, in four groups.
+
+A field of a group is declared once, with `option(default, help)`. From it come the option of the command line, the
+entry in config.json, the words of the command that repeats the run, and the argument in Python: `assay.train(...,
+options=RunOptions(language=LanguageOptions(...)))`. These modules import no torch, so that --help is fast.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+from assay.runs.options.cadence import CadenceOptions
+from assay.runs.options.environment import EnvironmentOptions
+from assay.runs.options.group import Group, add_group, parsed_group, record_of, words_of
+from assay.runs.options.language import LanguageOptions
+from assay.runs.options.own import OwnOptions
+
+__all__ = [
+    "CadenceOptions",
+    "EnvironmentOptions",
+    "LanguageOptions",
+    "OwnOptions",
+    "RunOptions",
+    "add_run_groups",
+    "run_options",
+]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """All options of a run; the default of each group changes nothing."""
+
+    own: OwnOptions = OwnOptions()
+    language: LanguageOptions = LanguageOptions()
+    environment: EnvironmentOptions = EnvironmentOptions()
+    cadence: CadenceOptions = CadenceOptions()
+
+    def __iter__(self) -> Iterator[Group]:
+        """Returns the groups in order; later groups see the changes of earlier ones."""
+        return (getattr(self, one.name) for one in fields(self))
+
+    def check(self) -> None:
+        """Refuses values out of range."""
+        for group in self:
+            group.check()
+
+    def record(self, *, decisive: bool) -> dict[str, Any]:
+        """Returns values that differ from their default, as JSON; those that decide numbers, or the others."""
+        return {name: value for group in self for name, value in record_of(group, decisive=decisive).items()}
+
+    def words(self) -> list[str]:
+        """Returns the options as words of a command line."""
+        return [word for group in self for word in words_of(group)]
+
+
+def add_run_groups(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of all groups to a command."""
+    for group in RunOptions():
+        add_group(parser, type(group))
+
+
+def run_options(values: Mapping[str, Any]) -> RunOptions:
+    """Returns the options from parsed arguments or from records in config.json; other names are ignored.
+
+    AssayError for a value of a wrong type or out of range.
+    """
+    options = RunOptions(
+        parsed_group(OwnOptions, values),
+        parsed_group(LanguageOptions, values),
+        parsed_group(EnvironmentOptions, values),
+        parsed_group(CadenceOptions, values),
+    )
+    options.check()
+    return options

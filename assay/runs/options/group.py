@@ -1,0 +1,116 @@
+"""Groups of options: a frozen dataclass whose fields are options of the command line and entries of config.json."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import UnionType
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
+
+from assay.core.errors import AssayError
+
+if TYPE_CHECKING:
+    from dataclasses import Field
+
+    from assay.core.recipe import Recipe
+    from assay.core.slots import Task
+
+Value = TypeVar("Value")
+GroupType = TypeVar("GroupType", bound="Group")
+
+
+def option(default: Value, text: str, *, metavar: str = "", decisive: bool = True) -> Value:
+    """Declares an option: its default, its help, and whether it can change the numbers of a run.
+
+    Its type is the annotation: bool (a switch), int, float, str, each possibly `| None`, or `tuple[str, ...]`
+    (repeatable).
+    """
+    made: Value = field(default=default, metadata={"help": text, "metavar": metavar, "decisive": decisive})
+    return made
+
+
+@dataclass(frozen=True)
+class Group:
+    """Options that belong together, and what they change in a plan. The default values change nothing."""
+
+    title: ClassVar[str] = "options"
+
+    def check(self) -> None:
+        """Raises AssayError for values out of range."""
+
+    def task(self, task: Task) -> Task:
+        """Returns the task as the options change it, before a pretrained model is put in."""
+        return task
+
+    def recipe(self, recipe: Recipe, task: Task) -> Recipe:
+        """Returns the recipe as the options change it, before `--set`."""
+        return recipe
+
+    def steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
+        """Returns the number of training steps; None leaves it to the recipe."""
+        return steps
+
+
+def flag(name: str) -> str:
+    """Returns the option of a field: max_tokens is --max-tokens."""
+    return "--" + name.replace("_", "-")
+
+
+def kind_of(group: type[Group], name: str) -> type:
+    """Returns int, float, str, bool or tuple: the type of a field without None."""
+    hint = get_type_hints(group)[name]
+    if isinstance(hint, UnionType):
+        (hint,) = (one for one in get_args(hint) if one is not type(None))
+    return tuple if str(hint).startswith("tuple") else hint
+
+
+def add_group(parser: argparse.ArgumentParser, group: type[Group]) -> None:
+    """Adds a group's options under its title."""
+    place = parser.add_argument_group(group.title)
+    for one in fields(group):
+        kind, facts = kind_of(group, one.name), one.metadata
+        if kind is bool:
+            place.add_argument(flag(one.name), action="store_true", help=facts["help"])
+            continue
+        metavar = facts["metavar"] or {int: "N", float: "X"}.get(kind, "TEXT")
+        if kind is tuple:
+            place.add_argument(flag(one.name), action="append", default=[], metavar=metavar, help=facts["help"])
+        else:
+            place.add_argument(flag(one.name), type=kind, default=one.default, metavar=metavar, help=facts["help"])
+
+
+def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType:
+    """Returns a group from parsed arguments or from records; other names are ignored."""
+    chosen = {}
+    for one in fields(group):
+        if one.name not in values:
+            continue
+        kind, value = kind_of(group, one.name), values[one.name]
+        value = tuple(value) if isinstance(value, list) else value
+        right = float(value) if kind is float and type(value) is int else value
+        if right is not None and type(right) is not kind:
+            raise AssayError(f"{flag(one.name)} is {value!r}, which is not a {kind.__name__}.")
+        chosen[one.name] = right
+    return group(**chosen)
+
+
+def changed(group: Group) -> dict[str, tuple[Field[Any], Any]]:
+    """Returns the fields that differ from their default, with their values."""
+    pairs = {one.name: (one, getattr(group, one.name)) for one in fields(group)}
+    return {name: (one, value) for name, (one, value) in pairs.items() if value != one.default}
+
+
+def record_of(group: Group, *, decisive: bool) -> dict[str, Any]:
+    """Returns changed values as JSON: those that decide numbers, or the others."""
+    found = {name: value for name, (one, value) in changed(group).items() if one.metadata["decisive"] is decisive}
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
+
+
+def words_of(group: Group) -> list[str]:
+    """Returns changed values as words of a command line."""
+    words: list[str] = []
+    for name, (_, value) in changed(group).items():
+        for each in value if isinstance(value, tuple) else (value,):
+            words += [flag(name)] if each is True else [flag(name), str(each)]
+    return words
