@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from assay.core.errors import AssayError
-from assay.core.store import LOCK
+from assay.core.store import LOCK, is_locked
 from assay.runs.folder import METRICS, RESERVED, SAMPLES, plain
 
 CONFIG = "config.json"
@@ -201,20 +201,15 @@ def in_words(name: str) -> list[tuple[int, str]]:
 
 
 def is_held(folder: Path) -> bool:
-    """Returns whether the process named in the lock is alive; on another machine, whether it has written lately."""
+    """Returns whether a process holds the folder's lock; on another machine, whether it has written lately."""
     try:
-        text = (folder / LOCK).read_bytes()[:1000].decode(errors="replace")
-        found = re.fullmatch(r"process (\d{1,9}) on (\S+) since .*", text.strip())
-        if not found:
-            return False
-        if found[2] != os.uname().nodename:
+        text = (folder / LOCK).read_bytes()[:1000].decode(errors="replace") if (folder / LOCK).is_file() else ""
+        found = re.fullmatch(r"process \d{1,9} on (\S+) since .*", text.strip())
+        if found and found[1] != os.uname().nodename:
             return time.time() - (folder / METRICS).stat().st_mtime < FRESH
-        os.kill(int(found[1]), 0)
-    except PermissionError:
-        return True
     except OSError:
         return False
-    return True
+    return is_locked(folder)
 
 
 # ---------------------------------------------------------------------------------------------------- reading

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from assay.core.errors import AssayError
-from assay.evidence.intervals import Series
+from assay.evidence.intervals import Series, formatted, mean_interval
 from assay.runs.plot import curve, learning_curve
 from assay.runs.terminal import Curve, before_after
 
@@ -37,6 +38,7 @@ def run_facts(run: Any) -> dict[str, Any]:
         "before": vars(run.before),
         "after": vars(run.after),
         "alarms": [alarm.message for alarm in run.alarms],
+        "ended": run.ended or None,
         "certificate": None if run.certificate is None else vars(run.certificate),
     }
 
@@ -47,6 +49,12 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
     title = f"{runs[0].recipe.name} on {runs[0].task.name}: held-out score"
     names = [run.folder.name.replace("-", " ") for run in runs] if len(runs) > 1 else ["held-out score"]
     out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
+    if len(runs) > 1:
+        over = mean_interval(np.array([run.after.value for run in runs]))
+        out.print(f"mean over {len(runs)} seeds: {formatted(over)}", markup=False)
+    for run, name in zip(runs, names, strict=True):
+        if run.ended:
+            out.print(f"{name} ended at step {run.curves[-1]['step']}: {run.ended}", markup=False)
     series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
     out.print(Curve(series, x_label="step"))
     for run, name in zip(runs, names, strict=True):
