@@ -160,13 +160,7 @@ def make_plan(
     group of `options` may change the task, then the recipe; `settings` are applied last.
     """
     options.check()
-    if task == "":
-        raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
-    if isinstance(task, str):
-        address = task if task in catalogue.tasks() else anchored(task)
-        found = catalogue.find_task(address)
-    else:
-        address, found = None, task
+    address, found = (None, task) if not isinstance(task, str) else found_task(task)
     for group in options:
         found = group.task(found)
     model = None if model is None else anchored(model)
@@ -191,24 +185,40 @@ def make_plan(
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
-    budget = checked_steps(recipe.steps if steps is None else steps)
-    evaluations = options.cadence.evaluations if evaluations is None else evaluations
-    if evaluations is not None and evaluations < 0:
-        raise AssayError(f"evaluations is {evaluations}. Use 0 (only before and after training) or more.")
-    if warmup is not None and warmup < 0:
-        raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
     if options.cadence.from_ and start is None:
         start = start_of(options.cadence.from_)
-    if warmup is None:
-        untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
-        needed = untrained and bool(recipe.rollout or recipe.copies)
-        warmup = defaults_of(found, preset).warmup if needed else 0
+    untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
+    needed = untrained and bool(recipe.rollout or recipe.copies)
+    warmup = checked_warmup(warmup, defaults_of(found, preset).warmup if needed else 0)
+    budget = checked_steps(recipe.steps if steps is None else steps)
     numbers = (seed, budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
     plan = Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options, start)
-    every = evaluation.evaluated_every(recipe, found, budget, plan.num_starts)
-    if evaluations is not None:
-        every = max(1, budget // evaluations) if evaluations else 0
-    return replace(plan, evaluate_every=every)
+    return with_evaluations(plan, options.cadence.evaluations if evaluations is None else evaluations)
+
+
+def with_evaluations(plan: Plan, evaluations: int | None) -> Plan:
+    """Returns the plan with this many evaluations during training; None leaves them to `evaluated_every`."""
+    if evaluations is None:
+        every = evaluation.evaluated_every(plan.recipe, plan.task, plan.steps, plan.num_starts)
+        return replace(plan, evaluate_every=every)
+    if evaluations < 0:
+        raise AssayError(f"evaluations is {evaluations}. Use 0 (only before and after training) or more.")
+    return replace(plan, evaluate_every=max(1, plan.steps // evaluations) if evaluations else 0)
+
+
+def checked_warmup(warmup: int | None, usual: int) -> int:
+    """Returns the number of supervised steps, the usual one for None; AssayError if it is negative."""
+    if warmup is not None and warmup < 0:
+        raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
+    return usual if warmup is None else warmup
+
+
+def found_task(task: str) -> tuple[str, Task]:
+    """Returns a task by name or file, with its address."""
+    if not task.strip():
+        raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
+    address = task if task in catalogue.tasks() else anchored(task)
+    return address, catalogue.find_task(address)
 
 
 def checked_steps(steps: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ class Run:
     certificate: Certified | None = None
     ended: str = ""
     """Why training stopped before its last step; "" if it did not."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Time by phase: sample, reward, credit, update, evaluate, save."""
 
     @property
     def policy(self) -> Any:

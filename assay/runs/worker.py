@@ -305,6 +305,7 @@ class Worker:
             alarms=self.alarms.kept,
             certificate=self.certificate(),
             ended=self.ended,
+            seconds=dict(self.seconds),
         )
         result.draw_curve(run)
         hidden = ("recipe", "task_settings")
