@@ -148,15 +148,19 @@ def test_states_of_runs(tmp_path: Path) -> None:
     make_run(tmp_path / "finished")
     make_run(tmp_path / "stopped", seed=1, last=7)
     make_run(tmp_path / "running", seed=2, last=7)
-    (tmp_path / "running" / "run.lock").write_text(f"process {os.getpid()} on {os.uname().nodename} since today")
+    (tmp_path / "stopped" / "run.lock").write_text(f"process {os.getpid()} on {os.uname().nodename} since today")
     make_run(tmp_path / "alarmed", seed=3, last=7)
     append(tmp_path / "alarmed" / "metrics.jsonl", b'{"step": 8, "alarms": ["loss is not finite"]}\n')
     make_run(tmp_path / "begun", seed=4, last=0)
     (tmp_path / "begun" / "metrics.jsonl").write_text("")
-    runs = {run["label"].split("/")[-1]: run for run in page.gather([tmp_path])["runs"]}
+    make_run(tmp_path / "ended", seed=5, last=7)
+    append(tmp_path / "ended" / "metrics.jsonl", b'{"step": 8, "ended": "the held-out score 0.9 reached 0.9"}\n')
+    with lock(tmp_path / "running"):
+        runs = {run["label"].split("/")[-1]: run for run in page.gather([tmp_path])["runs"]}
     states = {name: run["state"] for name, run in runs.items()}
     assert states == dict.fromkeys(("stopped", "alarmed", "begun"), "stopped") | {
         "finished": "finished",
+        "ended": "finished",
         "running": "running",
     }
     assert runs["stopped"]["reason"] == "stopped at step 7 of 20, and no process holds the folder"

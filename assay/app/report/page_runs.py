@@ -58,7 +58,7 @@ class Run:
     @property
     def state(self) -> str:
         """Returns finished, running or stopped."""
-        if self.steps is not None and self.records and self.step >= self.steps:
+        if self.records and ("ended" in self.records[-1] or (self.steps is not None and self.step >= self.steps)):
             return "finished"
         return "running" if is_held(self.folder) else "stopped"
 
