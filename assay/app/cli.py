@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes)")
     one.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
+    add_checkpoint_option(one)
     one.add_argument("--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)")
     text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
     one.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     one = command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)")
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("target", type=Path, help="folder to create")
+    add_checkpoint_option(one)
     one = command("check", "test your own loss, credit, reward, environment or other part against the laws of its kind")
     one.add_argument("file", type=Path, help="Python file that defines it")
     add_claim_options(command("claim", "test the claims of a method and write its verdict"))
@@ -132,6 +134,12 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
     add_run_groups(one)
 
 
+def add_checkpoint_option(one: argparse.ArgumentParser) -> None:
+    """Adds the option that names a checkpoint of a run."""
+    text = "checkpoint to use: a step, or best, the one with the best held-out score (default: the newest)"
+    one.add_argument("--checkpoint", metavar="best|STEP", help=text)
+
+
 def add_data_option(one: argparse.ArgumentParser) -> None:
     """Adds the option that names offline datasets."""
     text = "offline dataset to train on: .safetensors, .npz, .hdf5, a Minari folder, or minari:ID; repeatable"
@@ -183,6 +191,10 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=1, metavar="N", help="number of seeds (default: 1)")
     one.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
+    one.add_argument("--jobs", type=int, metavar="N", help="seeds trained in parallel (default: number of cores)")
+    one.add_argument(
+        "--more-steps", type=int, metavar="N", help="train the finished run in --out for N more steps, as it was set up"
+    )
     one.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     one.add_argument(
         "--micro-batch",

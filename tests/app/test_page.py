@@ -16,6 +16,7 @@ import pytest
 
 from assay.app.report import journal, page, watch
 from assay.core.errors import AssayError
+from assay.core.store import lock
 from assay.evidence.intervals import mean_interval
 from tests.app.browser import Browser, binary
 
@@ -199,23 +200,28 @@ def test_states_of_runs(tmp_path: Path) -> None:
     make_run(tmp_path / "finished")
     make_run(tmp_path / "stopped", seed=1, last=7)
     make_run(tmp_path / "running", seed=2, last=7)
-    (tmp_path / "running" / "run.lock").write_text(f"process {os.getpid()} on {os.uname().nodename} since today")
+    (tmp_path / "stopped" / "run.lock").write_text(f"process {os.getpid()} on {os.uname().nodename} since today")
     make_run(tmp_path / "alarmed", seed=3, last=7)
     append(tmp_path / "alarmed" / "metrics.jsonl", b'{"step": 8, "alarms": ["loss is not finite"]}\n')
     make_run(tmp_path / "begun", seed=4, last=0)
     (tmp_path / "begun" / "metrics.jsonl").write_text("")
-    runs = {run["label"].split("/")[-1]: run for run in page.gather([tmp_path])["runs"]}
+    make_run(tmp_path / "ended", seed=5, last=7)
+    append(tmp_path / "ended" / "metrics.jsonl", b'{"step": 8, "ended": "the held-out score 0.9 reached 0.9"}\n')
+    with lock(tmp_path / "running"):
+        found = page.gather([tmp_path])
+    runs = {run["label"].split("/")[-1]: run for run in found["runs"]}
     states = {name: run["state"] for name, run in runs.items()}
     assert states == dict.fromkeys(("stopped", "alarmed", "begun"), "stopped") | {
         "finished": "finished",
+        "ended": "finished",
         "running": "running",
     }
     assert runs["stopped"]["reason"] == "stopped at step 7 of 20, and no process holds the folder"
     assert runs["alarmed"]["reason"] == "stopped at step 8 of 20: loss is not finite"
     assert runs["begun"]["reason"] == "nothing was measured"
     assert runs["begun"]["score"] is None
-    (row,) = page.gather([tmp_path])["comparison"]["rows"]
-    assert (row["seeds"], row["finished"], row["running"], len(row["failed"])) == (5, 1, 1, 3)
+    (row,) = found["comparison"]["rows"]
+    assert (row["seeds"], row["finished"], row["running"], len(row["failed"])) == (6, 2, 1, 3)
 
 
 def test_folders_without_runs_are_one_sentence(tmp_path: Path) -> None:

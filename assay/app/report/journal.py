@@ -205,6 +205,8 @@ class Journal:
     damaged: tuple[int, int] = (0, 0)
     """Number of damaged lines, and the number of the first."""
     clock: float | None = None
+    ended: bool = False
+    """Whether the last record says that the run ended before its last step, as it was asked to."""
     problem: str = ""
     """Why the file cannot be read."""
 
@@ -241,6 +243,7 @@ class Journal:
             self.recent.append([])
         if is_number(total := record.get("decisions_total")):
             self.decisions[-1] = total
+        self.ended = "ended" in record
         self.add_times(record.get("time"))
         self.add_alarms(record.get("alarms"), step)
         place, named = len(self.steps) - 1, record.get("not_finite")

@@ -19,7 +19,7 @@ from typing import Any
 
 from assay.app.report.journal import Journal, Lines, is_count, open_regular, parsed, plural, signature
 from assay.core.errors import AssayError
-from assay.core.store import LOCK
+from assay.core.store import LOCK, is_locked
 from assay.runs.folder import METRICS, SAMPLES
 
 CONFIG = "config.json"
@@ -68,7 +68,7 @@ class Run:
     @cached_property
     def state(self) -> str:
         """Returns finished, running or stopped."""
-        if self.steps is not None and self.journal.steps and self.step >= self.steps:
+        if self.journal.steps and (self.journal.ended or (self.steps is not None and self.step >= self.steps)):
             return "finished"
         return "running" if is_held(self.folder) else "stopped"
 
@@ -152,21 +152,16 @@ def in_words(name: str) -> list[tuple[int, str]]:
 
 
 def is_held(folder: Path) -> bool:
-    """Returns whether the process named in the lock is alive; on another machine, whether it has written lately."""
+    """Returns whether a process holds the folder's lock; on another machine, whether it has written lately."""
     try:
         with open_regular(folder / LOCK) as file:
             text = file.read(1000).decode(errors="replace")
-        found = re.fullmatch(r"process (\d{1,9}) on (\S+) since .*", text.strip())
-        if not found:
-            return False
-        if found[2] != os.uname().nodename:
+        found = re.fullmatch(r"process \d{1,9} on (\S+) since .*", text.strip())
+        if found and found[1] != os.uname().nodename:
             return time.time() - (folder / METRICS).stat().st_mtime < FRESH
-        os.kill(int(found[1]), 0)
-    except PermissionError:
-        return True
     except OSError:
         return False
-    return True
+    return is_locked(folder)
 
 
 # ---------------------------------------------------------------------------------------------------- reading

@@ -42,6 +42,7 @@ def run_facts(run: Any) -> dict[str, Any]:
         "before": vars(run.before),
         "after": vars(run.after),
         "alarms": [alarm.message for alarm in run.alarms],
+        "ended": run.ended or None,
         "certificate": None if run.certificate is None else vars(run.certificate),
     }
 
@@ -61,6 +62,9 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
         )
         table.caption = Text(words, style="dim")
     out.print(table)
+    for run, name in zip(runs, names, strict=True):
+        if run.ended:
+            out.print(f"{name} ended at step {run.curves[-1]['step']}: {run.ended}", markup=False)
     series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
     out.print(Curve(series, x_label="step"))
     for run, name in zip(runs, names, strict=True):
