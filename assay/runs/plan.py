@@ -171,8 +171,7 @@ def make_plan(
         needed = untrained and bool(recipe.rollout or recipe.copies)
         warmup = defaults_of(found, preset).warmup if needed else 0
     every = max(1, budget // evaluations) if evaluations else 0
-    save = max(1, budget // 10)
-    numbers = (seed, budget, name, address, changes, warmup, every, save)
+    numbers = (seed, budget, name, address, changes, warmup, every, max(1, budget // 10))
     recipe = with_statistics(recipe, found, seed)
     return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options)
 

@@ -383,14 +383,8 @@ def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
 def load(folder: str | Path) -> tuple[Any, Plan, int]:
     """Returns (policy, plan, step) of a run's newest checkpoint."""
     plan = plan_of(folder)
-    policy, step = loaded(plan, Path(folder))
-    return policy, plan, step
-
-
-def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:
-    """Returns (policy, step) of the newest checkpoint of a plan's run."""
-    loop, step = restored(plan, folder)
-    return loop.policy, step
+    loop, step = restored(plan, Path(folder))
+    return loop.policy, plan, step
 
 
 def restored(plan: Plan, folder: Path) -> tuple[Loop, int]:
