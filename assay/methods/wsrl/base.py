@@ -29,7 +29,8 @@ LOG, DISCOUNT = Log(episodes=50, noise=0.5), 0.95
 def offline(log: Log, weight: float = 5.0, calibrated: bool = False) -> Recipe:
     """Returns CQL with the models of the online phase, or Cal-QL."""
     base = cql(CONTINUOUS, log)
-    penalty = Calibrated(weight, num=2) if calibrated else Conservative(weight, num=2)
+    plain = Conservative(weight, num=2)
+    penalty = Calibrated(plain) if calibrated else plain
     source = LoggedWithReturns((log,), batch=64, discount=DISCOUNT) if calibrated else Logged((log,), batch=64)
     terms = (Td(OwnAction(DISCOUNT)), penalty)
     critic = replace(base.stages[0], critic=terms, optimizer=STEP)

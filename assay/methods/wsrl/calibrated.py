@@ -9,8 +9,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from assay.core.record import Experience, State
-from assay.core.slots import Scene
+from assay.core.record import Experience, Loss, State
+from assay.core.slots import CriticLoss, Scene, View
+from assay.parts.aggregations import OverTransitions
 from assay.parts.critics.conservative import Conservative
 from assay.parts.sources.logged import Logged, at
 
@@ -53,7 +54,7 @@ class LoggedWithReturns(Logged):
 
 
 @dataclass(frozen=True)
-class Calibrated(Conservative):
+class Calibrated(OverTransitions, CriticLoss):
     """`Conservative` with max(Q_i(s, a'), G) for Q_i of the policy's proposals a': Cal-QL (arXiv:2303.05479).
 
     G is the return of the recorded episode from s on, which estimates the behaviour policy's value: values are not
@@ -61,9 +62,10 @@ class Calibrated(Conservative):
     larger, the proposal gets no gradient; G = -infinity is CQL.
     """
 
+    penalty: Conservative = Conservative(num=2)
     reads: ClassVar[tuple[str, ...]] = (RETURN,)
+    breaks: ClassVar[dict[str, str]] = Conservative.breaks
 
-    def counted(self, values: Tensor, now: Experience) -> Tensor:
-        """Returns the values [N, B, T, 3 num] with the policy's own, the first two thirds, at least G."""
-        least = now.column(RETURN).unsqueeze(-1)
-        return torch.cat((torch.maximum(values[..., : -self.num], least), values[..., -self.num :]), -1)
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the summed difference between the soft maximum and the value of the recorded action."""
+        return self.penalty.bounded(batch, view, batch.now.column(RETURN))

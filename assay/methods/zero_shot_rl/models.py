@@ -163,9 +163,11 @@ class ForwardBackwardActor(ActorHead):
     }
 
     def needs_data(self, spec: Spec) -> bool:
-        """Returns whether some input has neither bounds nor a range of the data."""
+        """Returns whether some input has neither bounds nor a range of the data; False without goals (see `on`)."""
         spaces = ((spec.observation, self.seen), (spec.goal, self.places))
-        return any(isinstance(space, Box) and own is None and not is_finite(space) for space, own in spaces)
+        return spec.goal is not None and any(
+            isinstance(space, Box) and own is None and not is_finite(space) for space, own in spaces
+        )
 
     def of_data(self, observation: Tensor, achieved: Tensor | None) -> ForwardBackwardActor:
         """Returns the actor with the ranges of these states."""
