@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Need
-from assay.core.slots import RepeatingTask, Task
+from assay.core.slots import ModelSpec, RepeatingTask, Task
 from assay.core.spaces import Vocabulary
 from assay.models.heads.categorical import Categorical
 from assay.models.heads.gaussian import Distribution
@@ -99,6 +99,13 @@ def with_temperature(recipe: Recipe, temperature: float) -> Recipe:
     if not isinstance(actor, Policy) or not isinstance(actor.head, Categorical | Distribution):
         raise lacks(recipe, "--temperature", f"its actor {type(actor).__name__} has none")
     return replace(recipe, actor=replace(actor, head=Categorical(temperature))).share_models(recipe)
+
+
+def temperature_of(actor: ModelSpec) -> float:
+    """Returns the temperature of an actor's policy."""
+    if isinstance(actor, Pretrained):
+        return actor.temperature
+    return actor.head.temperature if isinstance(actor, Policy) and isinstance(actor.head, Categorical) else 1.0
 
 
 def with_top_p(recipe: Recipe, top_p: float) -> Recipe:

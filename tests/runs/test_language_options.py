@@ -125,7 +125,8 @@ def test_a_run_with_an_added_kl_logs_it_and_resumes(tmp_path: Path) -> None:
     given: dict[str, Any] = {"kl": 0.5, "prompts": 2, "group_size": 2, "temperature": 0.8, "top_p": 0.9}
     plan = planned("grpo", steps=2, **given)
     run = execute(plan, tmp_path / "run")
-    assert next(row["kl_to_reference"] for row in run.curves if "kl_to_reference" in row) == pytest.approx(0.0, abs=1e-6)
+    first = next(row["kl_to_reference"] for row in run.curves if "kl_to_reference" in row)
+    assert first == pytest.approx(0.0, abs=1e-6)
     assert plan_of(tmp_path / "run").config()["fingerprint"] == plan.config()["fingerprint"]
 
 

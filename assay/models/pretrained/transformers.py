@@ -26,7 +26,7 @@ from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.hidden import Sequences
-from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, save
+from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, merged, save
 from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
 from assay.ops.bfloat16 import prepare_bfloat16
 from assay.ops.distributions import check_temperature
@@ -172,16 +172,21 @@ def with_adapters(network: Any, model: Pretrained) -> Any:
     return attach_saved(network, folder)
 
 
-def export(policy: Any, model: Any, target: Path) -> None:
-    """Writes a trained policy that was built from `model` into a new folder, as `adapters.save` does."""
+def export(policy: Any, model: Any, target: Path, *, merge: bool = False) -> None:
+    """Writes a trained policy that was built from `model` into a new folder, as `adapters.save` does; with `merge`, its
+    adapter merged into the base model. Another temperature than 1 is written as that of generation.
+    """
     if not isinstance(policy, PretrainedActor) or not isinstance(model, Pretrained):
         raise AssayError("this policy is not a network of transformers. Train with --model, or use its checkpoints")
     if target.exists():
         raise AssayError(f"{target} exists already. Use a new folder")
     adapter = adapter_settings(Path(model.path).expanduser())
     base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision")) if adapter else model
+    network = merged(policy.network) if merge else policy.network
     with asking(f"{target} cannot be written"):
-        save(policy.network, PretrainedTokenizer(model.path, model.revision).backend, target, base.path, base.revision)
+        if model.temperature != 1.0:
+            network.generation_config.update(temperature=model.temperature, do_sample=True)
+        save(network, PretrainedTokenizer(model.path, model.revision).backend, target, base.path, base.revision)
 
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer
@@ -241,7 +246,8 @@ class PretrainedTokenizer:
     def template(self, messages: Sequence[Message], tools: str = "") -> str:
         """Returns the chat template around messages; it opens a reply unless the last one is the assistant's."""
         chat = [message._asdict() for message in messages]
-        with asking(f"the chat template of '{self.path}' fails on {', '.join(one.role for one in messages)} (chat=False uses none)"):
+        roles = ", ".join(message.role for message in messages)
+        with asking(f"the chat template of '{self.path}' fails on {roles} (chat=False uses none)"):
             template = TODAY + self.backend.get_chat_template()
             options = {"chat_template": template, "add_generation_prompt": messages[-1].role != "assistant"}
             options |= {"tools": json.loads(tools)} if tools else {}

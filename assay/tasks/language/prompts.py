@@ -146,8 +146,9 @@ class PromptTask:
     @property
     def spec(self) -> Spec:
         """Returns tokens in, tokens out."""
-        vocabulary = self.tokenizer.vocabulary
-        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.max_tokens)
+        vocabulary, is_file = self.tokenizer.vocabulary, isinstance(self.items, FiniteItems)
+        scores = (0.0, 1.0) if is_file else None
+        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.max_tokens, scores=scores)
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
