@@ -24,6 +24,7 @@ from assay.tasks.language.textfile import Files, TextFile
 
 USER, SYSTEM = {"role": "user", "content": "1+1="}, {"role": "system", "content": "Add."}
 SAID = {"role": "assistant", "content": "so it is #### 2"}
+TURNS = [USER, {"role": "assistant", "content": "no"}, USER, SAID]
 
 
 def written(path: Path, rows: list[dict[str, Any]]) -> str:
@@ -48,7 +49,7 @@ def first(path: str) -> Any:
         ({"messages": [SYSTEM, USER, SAID]}, ["system", "user"], "2", SAID["content"]),
         ({"messages": [SYSTEM, USER], "answer": "2"}, ["system", "user"], "2", "2"),
         ({"messages": [USER, SAID], "answer": "two"}, ["user"], "two", SAID["content"]),
-        ({"messages": [USER, {**SAID, "content": "no"}, USER, SAID]}, ["user", "assistant", "user"], "2", SAID["content"]),
+        ({"messages": TURNS}, ["user", "assistant", "user"], "2", SAID["content"]),
         ({"prompt": [SYSTEM, USER], "answer": "2"}, ["system", "user"], "2", "2"),
     ],
 )
