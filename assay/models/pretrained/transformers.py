@@ -359,6 +359,19 @@ class PretrainedTokenizer:
             )
         return ids[1:] if isinstance(text, Framed) and around[0] and ids[0] == self.vocabulary.bos else ids
 
+    def lengths(self, texts: Sequence[str]) -> list[int]:
+        """Returns the tokens of each text, all in one call, bos included where the template writes it. Texts that spell
+        a control token are encoded one by one.
+        """
+        spelt, wholes = re.compile("|".join(map(re.escape, self.control.values())) or "$^"), list[str]()
+        for one in texts:
+            around, contents = self.spelled(one)
+            inner = [piece for pair in zip(contents, around[1:], strict=True) for piece in pair]
+            wholes.append("" if any(map(spelt.search, contents)) else around[0] + "".join(inner))
+        found = self.backend(wholes, add_special_tokens=False, split_special_tokens=False)["input_ids"]
+        pairs = zip(found, wholes, texts, strict=True)
+        return [len(ids) if whole else len(self.encode(one)) for ids, whole, one in pairs]
+
     def spelled(self, text: str) -> tuple[Sequence[str], list[str]]:
         """Returns the template's texts before, between and after, and the texts that are only ever text."""
         if isinstance(text, Answered):

@@ -20,6 +20,7 @@ from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
 from assay.tasks.language.textfile import Files, TextFile, longest_of
 
 NUM_MEASURED = 512  # items, of both splits, whose lengths are measured before a run
+AT_ONCE = 1024  # texts that are measured together
 ANSWER = 512
 """Default limit of answers in a file's tokens with a pretrained model; a longer demonstration raises it."""
 
@@ -139,5 +140,6 @@ def longest(tokenizer: PretrainedTokenizer, task: PromptTask) -> tuple[int, str,
                 with asking(f"{here}the tokenizer of '{tokenizer.path}' does not fit the task"):
                     written_back(tokenizer, str(words))
     extra = max(len("".join(tokenizer.spelled(prompt)[0]).encode()) for prompt, _ in prompts)
-    prompt, where = longest_of(prompts, lambda words: len(tokenizer.encode(words)) + 1, extra)
-    return prompt + 2, where, longest_of(replies, lambda words: len(tokenizer.encode(words)))[0]
+    prompt, where = longest_of(prompts, tokenizer.lengths, extra, AT_ONCE)
+    has_bos = tokenizer.raw(tokenizer.frame[0])[:1] == [tokenizer.vocabulary.bos]
+    return prompt + (2 if has_bos else 3), where, longest_of(replies, tokenizer.lengths, 0, AT_ONCE)[0]

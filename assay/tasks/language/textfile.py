@@ -258,20 +258,34 @@ def alike(prompt: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------- lengths
-def longest_of(texts: Sequence[tuple[str, str]], count: Callable[[str], int], extra: int = 0) -> tuple[int, str]:
-    """Returns the largest count of tokens of (text, place), and its place: longer texts first, until no shorter one
-    can have more, since no token is shorter than a byte. `extra` bytes are counted in addition to a text's own.
+def longest_of(
+    texts: Sequence[tuple[str, str]], count: Callable[[list[str]], list[int]], extra: int = 0, at_once: int = 1
+) -> tuple[int, str]:
+    """Returns the largest count of tokens of (text, place), and its place: longer texts first, `at_once` of them, until
+    no shorter one can have more, since no token is shorter than a byte. `extra` bytes are added to each text's own.
     """
     most, place = 0, ""
-    for size, words, where in sorted(((len(words.encode()), words, where) for words, where in texts), key=negative):
-        if size + extra <= most:
+    sized = sorted(((len(words.encode()), words, where) for words, where in texts), key=negative)
+    for begin in range(0, len(sized), at_once):
+        some = sized[begin : begin + at_once]
+        if some[0][0] + extra <= most:
             break
         try:
-            number = count(words)
+            counts = count([words for _, words, _ in some])
         except (AssayError, ValueError) as error:
-            raise AssayError(f"{where}: {error}" if where else str(error)) from None
-        most, place = (number, where) if number > most else (most, place)
+            raise AssayError(f"{some[0][2]}: {error}" if some[0][2] else str(error)) from None
+        most, place = max([(most, place), *zip(counts, [where for _, _, where in some], strict=True)], key=first)
     return most, place
+
+
+def each(count: Callable[[str], int]) -> Callable[[list[str]], list[int]]:
+    """Returns a function of several texts from one of a single text."""
+    return lambda some: [count(words) for words in some]
+
+
+def first(pair: tuple[int, str]) -> int:
+    """Returns the number of a pair."""
+    return pair[0]
 
 
 def negative(sized: tuple[int, str, str]) -> int:
@@ -282,13 +296,14 @@ def negative(sized: tuple[int, str, str]) -> int:
 def longest_prompt(rows: Sequence[Row], tokenizer: Tokenizer, max_prompt: int, max_tokens: int = sys.maxsize) -> int:
     """Returns the tokens of the longest prompt (field 0); AssayError names a line whose texts do not fit."""
     longest, _ = longest_of(
-        [(row.fields[0], row.where) for row in rows], lambda words: len(prompt_ids(tokenizer, words, max_prompt)) - 1
+        [(row.fields[0], row.where) for row in rows],
+        each(lambda words: len(prompt_ids(tokenizer, words, max_prompt)) - 1),
     )
     completions = [(words, row.where) for row in rows for words in row.fields[1:]]
     if not isinstance(tokenizer, ByteTokenizer):  # which writes every text
         for words, where in [*((row.fields[0], row.where) for row in rows), *completions]:
-            longest_of([(words, where)], lambda one: len(tokenizer.encode(one)))
-    longest_of(completions, lambda words: len(completion_ids(tokenizer, words, max_tokens)))
+            longest_of([(words, where)], each(lambda one: len(tokenizer.encode(one))))
+    longest_of(completions, each(lambda words: len(completion_ids(tokenizer, words, max_tokens))))
     return longest + 1
 
 
@@ -297,7 +312,7 @@ def longest_completion(task: PromptTask) -> tuple[int, str]:
     assert isinstance(task.items, TextFile | Files)
     pairs = [(item.demonstration, item.where) for item in task.items.rows]
     pairs += [(str(item.facts["rejected"]), item.where) for item in task.items.rows if "rejected" in item.facts]
-    most, where = longest_of(pairs, lambda words: len(task.tokenizer.encode(words)))
+    most, where = longest_of(pairs, each(lambda words: len(task.tokenizer.encode(words))))
     return most + 1, where
 
 
@@ -330,7 +345,7 @@ def textfile(
     worked = all(FINAL in item.demonstration and plain_number(item.answer) is not None for item in items)
     source = TextFile(path, digest, held_out, seed, tuple(items), worked)
     pairs = [(item.demonstration, item.where) for item in items]
-    needed = longest_of(pairs, lambda words: len(tokenizer.encode(words)))[0] + 1
+    needed = longest_of(pairs, each(lambda words: len(tokenizer.encode(words))))[0] + 1
     return PromptTask(name_of(Path(path)), source, tokenizer, longest, max_tokens or max(256, needed))
 
 

@@ -214,6 +214,8 @@ def test_long_prompts_and_the_system_prompt_stand_in_the_template(tmp_path: Path
         tokenizer.vocabulary.bos,
         *tokenizer.encode(Framed(Conversation([Message("system", "Add."), Message("user", "1+1=")]), "Other.")),
     ]
+    texts = ["1+1=", Framed("1+1=", "Add."), "", made.HOSTILE]
+    assert tokenizer.lengths(texts) == [len(tokenizer.encode(one)) + isinstance(one, Framed) for one in texts]
     hostile = tokenizer.encode(Framed(Conversation([Message("system", made.HOSTILE), Message("user", "1")])))
     assert sum(index in tokenizer.control for index in hostile) == len(told[1:]) - sum(
         index not in tokenizer.control for index in told[1:]
