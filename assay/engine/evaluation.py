@@ -23,6 +23,7 @@ from assay.core.slots import (
     RepeatingTask,
     Reward,
     Scene,
+    SourcedTask,
     Task,
     TextTask,
     UncertainTask,
@@ -134,6 +135,18 @@ def described(found: Evaluated, task: Task, number: int) -> list[dict[str, Any]]
     if found.played is None or not isinstance(task.spec.action, Vocabulary):
         return []
     return [{**task.describe(found.played, row), "heldout": True} for row in range(min(number, len(found.played)))]
+
+
+def source_metrics(fresh: Experience, task: Task) -> dict[str, float]:
+    """Returns the mean score of the rows of each source of a file."""
+    if not isinstance(task, RepeatingTask) or not task.num_training or "score" not in fresh.extra:
+        return {}
+    if not isinstance(task, SourcedTask) or not task.source_names:
+        return {}
+    found = torch.tensor([task.source_of(start) for start in fresh.column("start").tolist()])
+    score = fresh.extra["score"].to(found.device)
+    there = [(name, score[found == place]) for place, name in enumerate(task.source_names)]
+    return {f"reward_from/{name}": float(own.mean()) for name, own in there if len(own)}
 
 
 def by_source(task: Task, played: Experience, values: np.ndarray) -> dict[str, float]:

@@ -49,5 +49,7 @@ class Narrowed(Around):
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers experience with the narrowed actor."""
         gathered = self.gather(scene.given(actor=self.narrowing.wrap(scene.actor)), state)
-        has_own = self.own and LOGP_MODEL in gathered.extra
-        return replace(gathered, logp=gathered.column(LOGP_MODEL)) if has_own else gathered
+        if not self.own or LOGP_MODEL not in gathered.extra:
+            return gathered
+        more = {name: value for name, value in gathered.extra.items() if name != LOGP_MODEL}
+        return replace(gathered, logp=gathered.column(LOGP_MODEL), extra=more)
