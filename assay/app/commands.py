@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from assay.app import claim_commands, data_commands
+from assay.app import claim_commands, data_commands, policy_commands
 from assay.app.ablate_command import ablate
 from assay.app.options import parsed_settings
 from assay.app.report import comparison as comparison_tables
@@ -15,14 +15,11 @@ from assay.app.report.watch import serve
 from assay.app.report_command import report
 from assay.app.train_command import resume, train
 from assay.core.errors import AssayError
-from assay.engine import evaluation
-from assay.evidence.intervals import formatted, mean_interval
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
 from assay.proof.laws.file import check_file_apart
-from assay.runs import catalogue, comparison, search, zero_shot
+from assay.runs import catalogue, comparison, search
 from assay.runs.options import run_options
-from assay.runs.run import load
 
 
 def list_methods(options: argparse.Namespace) -> int:
@@ -55,69 +52,6 @@ def diff(options: argparse.Namespace) -> int:
         print(json.dumps({"before": before or None, "after": after, "changes": found}, indent=2))
     else:
         methods.print_difference(before, after, changes)
-    return 0
-
-
-def evaluate(options: argparse.Namespace) -> int:
-    """`assay evaluate`."""
-    for name in ("starts", "samples"):
-        if (number := vars(options)[name]) is not None and number < 1:
-            raise AssayError(f"--{name} is {number}. Use at least 1.")
-    if options.reward is not None:
-        if options.samples > 1:
-            raise AssayError(f"--samples is {options.samples}, but a policy of --reward always acts with its mode")
-        return evaluate_reward(options)
-    if options.data is not None:
-        raise AssayError("--data names the data to infer a reward's policy from. Add --reward FILE.py:FUNCTION.")
-    policy, plan, step = load(options.folder, options.checkpoint)
-    values = evaluation.scores(
-        policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
-    )
-    estimate = mean_interval(values)
-    if options.json:
-        facts = {
-            "folder": str(options.folder),
-            "task": plan.task.name,
-            "step": step,
-            "mean": estimate.value,
-            "low": estimate.low,
-        }
-        print(json.dumps(facts | {"high": estimate.high, "count": estimate.count}))
-    else:
-        print(
-            f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over "
-            f"{estimate.count} held-out episodes"
-        )
-    return 0
-
-
-def evaluate_reward(options: argparse.Namespace) -> int:
-    """`assay evaluate --reward`: the policy of another reward, inferred from data."""
-    found = zero_shot.evaluate(options.folder, options.reward, options.data, options.starts)
-    estimate = mean_interval(found.scores)
-    if options.json:
-        facts = {"folder": str(options.folder), "task": found.task, "step": found.step, "reward": options.reward}
-        numbers = {"mean": estimate.value, "low": estimate.low, "high": estimate.high, "count": estimate.count}
-        print(json.dumps(facts | numbers | {"data_mean": found.in_data}))
-    else:
-        print(
-            f"{found.method} on {found.task} after {found.step} steps, policy inferred for {options.reward}: "
-            f"{formatted(estimate)} a decision over {estimate.count} held-out episodes; the data's states: "
-            f"{found.in_data:.4g}"
-        )
-    return 0
-
-
-def export(options: argparse.Namespace) -> int:
-    """`assay export`."""
-    from assay.models.pretrained.transformers import export as write
-
-    policy, plan, step = load(options.folder, options.checkpoint)
-    write(policy, plan.recipe.actor, options.target)
-    if options.json:
-        print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
-    else:
-        print(f"exported {plan.recipe.name} after {step} steps to {options.target}")
     return 0
 
 
@@ -196,7 +130,8 @@ def watch(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "list": list_methods, "show": show_method, "diff": diff, "train": train, "resume": resume, "evaluate": evaluate,
-    "export": export, "check": check, "claim": claim_commands.claim, "compare": compare, "ablate": ablate, "tune": tune,
+    "list": list_methods, "show": show_method, "diff": diff, "train": train, "resume": resume,
+    "evaluate": policy_commands.evaluate, "export": policy_commands.export,
+    "check": check, "claim": claim_commands.claim, "compare": compare, "ablate": ablate, "tune": tune,
     "data": data, "report": report, "watch": watch,
 }  # fmt: skip

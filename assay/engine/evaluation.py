@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Certified, Draw, Need, State
+from assay.core.record import Certified, Draw, Experience, Need, State
 from assay.core.slots import (
     Certificate,
     CountedTask,
@@ -21,21 +22,26 @@ from assay.core.slots import (
     Models,
     PairedTask,
     PromptedTask,
+    RepeatingTask,
     Reward,
     Scene,
+    SourcedTask,
     Task,
+    TextTask,
     UncertainTask,
     most_decisions,
 )
 from assay.core.spaces import Vocabulary
 from assay.engine.memory import ROWS, parts_below, whole_numbers
 
-PROMPTS, EPISODES, PAIRS = 256, 20, 64
-"""Held-out starts of one evaluation, for language tasks, control tasks and preference pairs."""
+PROMPTS, EPISODES = 256, 20
+"""Held-out starts of one evaluation, for language tasks and for control tasks."""
 MOST, SHARE = 10, 0.1
 """Evaluations in a run by default, at most, and decisions of evaluations as a share of those trained."""
 FIRST_CERTIFIED, SEARCHED = 1_000_000, 10_000
 """The first held-out start of certificates, far from those of evaluations, and how many are searched for prompts."""
+PAIRS_AT_ONCE, EVEN = 32, 1e-6
+"""Pairs of one forward pass, and the difference of implicit rewards (in nats) up to which they are equal."""
 LEAST_CERTIFIED = 30
 """Distinct held-out prompts without which no certificate is given."""
 
@@ -57,7 +63,7 @@ def evaluated_every(recipe: Recipe, task: Task, num_steps: int, num: int | None 
 
     Counted in decisions of the longest episodes, so that it is a function of the plan and not of a clock.
     """
-    starts = (PAIRS if isinstance(task, PairedTask) else default_starts(task)) if num is None else num
+    starts = num_starts(task, num)
     trained = trained_decisions(recipe, task)
     fewest = -(-starts * most_decisions(task) // max(1, int(SHARE * trained))) if trained else 0
     every = max(1, num_steps // MOST, fewest)
@@ -81,6 +87,29 @@ def trained_decisions(recipe: Recipe, task: Task) -> int:
         elif "epochs" in sizes:
             total += gathered * sizes["epochs"]
     return total or gathered
+def num_starts(task: Task, wanted: int | None = None) -> int:
+    """Returns the held-out starts of an evaluation: as many as wanted, but no row of a file twice."""
+    number = default_starts(task) if wanted is None else wanted
+    rows = task.num_testing if isinstance(task, RepeatingTask) else 0
+    return min(number, rows) if rows else number
+
+
+def labels(task: Task, number: int) -> np.ndarray:
+    """Labels the first `number` held-out starts, equal if their prompts are: what is independent has its own label."""
+    starts = np.arange(number, dtype=np.int64)
+    if not isinstance(task, RepeatingTask):
+        return starts
+    known = dict[str, int]()
+    return np.array([known.setdefault(prompt, len(known)) for prompt in task.prompts_of(starts, 1)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The score of each (start, sample), [num * samples]; other numbers by name; and the judged episodes, if any."""
+
+    values: np.ndarray
+    more: dict[str, float]
+    played: Experience | None = None
 
 
 @torch.no_grad()
@@ -91,35 +120,78 @@ def scores(
 
     By default a token policy is evaluated with its samples (temperature 1), which is what training improves, and a
     control policy with its mode. Players of games are evaluated with their samples too: the mode of a mixed strategy
-    is another strategy. Preference pairs score 1 if the policy finds the chosen completion likelier than the rejected
-    one.
+    is another strategy. Preference pairs: see `pair_scores`.
     """
     return outcomes(actor, task, num=num, samples=samples, greedy=greedy)[0]
 
 
-@torch.no_grad()
 def outcomes(
     actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """Returns `scores`; for a task with costs also `evaluation_cost`, the mean total cost of an episode; for an
-    uncertain task also `evaluation_worst`, the mean score under the worst regime; for an exact task its quantities.
+    """Returns `scores` and the other numbers of `evaluate`."""
+    found = evaluate(actor, task, num=num, samples=samples, greedy=greedy)
+    return found.values, found.more
+
+
+@torch.no_grad()
+def evaluate(
+    actor: Any,
+    task: Task,
+    *,
+    num: int | None = None,
+    samples: int = 1,
+    greedy: bool | None = None,
+    reference: Any = None,
+) -> Evaluated:
+    """Returns scores; for a task with costs also `evaluation_cost`, the mean total cost of an episode; for an uncertain
+    task also `evaluation_worst`, the mean score under the worst regime; for an exact task its quantities; for files
+    with sources also `evaluation_from/SOURCE`; for pairs with a `reference` also `evaluation_margin`.
     """
+    count = num_starts(task, num)
     if isinstance(task, PairedTask):
-        return pair_scores(actor, task, PAIRS if num is None else num), {}
-    count = default_starts(task) if num is None else num
+        return pair_scores(actor, task, count, reference)
     if greedy is None:
         greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)
     starts = np.repeat(np.arange(count, dtype=np.int64), samples)
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
-    result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
+    played = task.judge(played, 1)
+    result: np.ndarray = played.column("score").double().numpy()
     more = task.exact(actor) if isinstance(task, ExactTask) else {}
     if isinstance(task, UncertainTask):
         by_start, num = result.reshape(count, samples), len(task.regimes)
         more["evaluation_worst"] = min(float(by_start[regime::num].mean()) for regime in range(min(num, count)))
     if played.cost is not None:
         more["evaluation_cost"] = float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))
-    return result, more
+    return Evaluated(result, more | by_source(task, played, result), played)
+
+
+def described(found: Evaluated, task: Task, number: int) -> list[dict[str, Any]]:
+    """Returns the first held-out answers of a language task as text, marked as held out; none of other tasks."""
+    if found.played is None or not isinstance(task.spec.action, Vocabulary):
+        return []
+    return [{**task.describe(found.played, row), "heldout": True} for row in range(min(number, len(found.played)))]
+
+
+def source_metrics(fresh: Experience, task: Task) -> dict[str, float]:
+    """Returns the mean score of the rows of each source of a file."""
+    if not isinstance(task, RepeatingTask) or not task.num_training or "score" not in fresh.extra:
+        return {}
+    if not isinstance(task, SourcedTask) or not task.source_names:
+        return {}
+    found = torch.tensor([task.source_of(start) for start in fresh.column("start").tolist()])
+    score = fresh.extra["score"].to(found.device)
+    there = [(name, score[found == place]) for place, name in enumerate(task.source_names)]
+    return {f"reward_from/{name}": float(own.mean()) for name, own in there if len(own)}
+
+
+def by_source(task: Task, played: Experience, values: np.ndarray) -> dict[str, float]:
+    """Returns the mean score of the held-out rows of each source of a file."""
+    if not (isinstance(task, RepeatingTask) and isinstance(task, TextTask) and task.num_testing):
+        return {}
+    named = [str(row.get("source", "")) for row in task.texts(played, 1)]
+    sources = sorted({name for name in named if name})
+    return {f"evaluation_from/{name}": float(values[[own == name for own in named]].mean()) for name in sources}
 
 
 @torch.no_grad()
@@ -151,7 +223,7 @@ def certified_starts(task: Task, num: int) -> np.ndarray:
     starts = FIRST_CERTIFIED + np.arange(SEARCHED, dtype=np.int64)
     if not isinstance(task, PromptedTask):
         return starts[:num]
-    evaluated = np.arange(default_starts(task), dtype=np.int64)
+    evaluated = np.arange(num_starts(task), dtype=np.int64)
     known, own = set(task.prompts(evaluated, 1)), dict[str, int]()
     for some in np.split(starts, SEARCHED // 100):
         for prompt, start in zip(task.prompts(some, 1), some.tolist(), strict=True):
@@ -168,9 +240,20 @@ def certified_starts(task: Task, num: int) -> np.ndarray:
     return np.array(list(own.values())[:num], dtype=np.int64)
 
 
-def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:
-    """Returns 1 if log pi(chosen) > log pi(rejected), else 0, for each held-out pair."""
-    pairs = task.pairs(np.arange(num, dtype=np.int64), 1).to(next(actor.parameters()).device)
-    logp = actor.score(pairs, frozenset({Need.LOGP})).logp.sum(1)
-    result: np.ndarray = (logp[0::2] > logp[1::2]).double().cpu().numpy()
-    return result
+def pair_scores(actor: Any, task: PairedTask, num: int, reference: Any) -> Evaluated:
+    """Returns 1 if h(chosen) > h(rejected), 0.5 if they are equal, else 0, for each held-out pair; h is the implicit
+    reward log pi - log pi_ref, and log pi alone without a reference. `evaluation_margin` is the mean of h(chosen) -
+    h(rejected), in nats; an untrained policy has accuracy 0.5 and margin 0.
+    """
+    margins = []
+    device = next(actor.parameters()).device
+    for begin in range(0, num, PAIRS_AT_ONCE):
+        starts = np.arange(begin, min(num, begin + PAIRS_AT_ONCE), dtype=np.int64)
+        pairs = task.pairs(starts, 1).to(device)
+        value = actor.score(pairs, frozenset({Need.LOGP})).logp.double().sum(1)
+        if reference is not None:
+            value = value - reference.score(pairs, frozenset({Need.LOGP})).logp.double().sum(1)
+        margins.append((value[0::2] - value[1::2]).cpu().numpy())
+    margin = np.concatenate(margins)
+    values: np.ndarray = np.where(np.abs(margin) <= EVEN, 0.5, margin > 0).astype(np.float64)
+    return Evaluated(values, {} if reference is None else {"evaluation_margin": float(margin.mean())})

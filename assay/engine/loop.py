@@ -21,6 +21,7 @@ from assay.core.record import Draw, Experience, Need, Origin, Progress, State, S
 from assay.core.slots import Sampled, Scene, Task
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
+from assay.engine.evaluation import source_metrics
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
@@ -88,6 +89,11 @@ class Loop:
     def actor(self) -> Any:
         """The actor that gathers and is trained."""
         return self.engine.models["actor"]
+
+    @property
+    def reference(self) -> Any:
+        """Returns the reference policy, or None if the recipe has none."""
+        return self.engine.models["reference"] if "reference" in self.recipe.copies else None
 
     @property
     def policy(self) -> Any:
@@ -167,7 +173,7 @@ class Loop:
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
-            step.metrics.update(outcome_metrics(own))
+            step.metrics.update(outcome_metrics(own) | source_metrics(own, self.task))
             if recipe.select is None:
                 return fresh
             part = recipe.select(fresh, scene.given(draw=scene.draw.at(11)), self.states["select"])

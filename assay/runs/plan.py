@@ -31,6 +31,7 @@ from assay.runs.options import RunOptions, run_options
 from assay.runs.options.cadence import spacing
 from assay.runs.starts import Start, start_of
 from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.files import anchored_files
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.version import __version__
@@ -239,9 +240,7 @@ def chosen_preset(task: Task, has_data: bool) -> str:
 
 def anchored(address: str) -> str:
     """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
-    if "," in address and not Path(address).exists():
-        return ",".join(map(anchored, address.split(",")))
-    return str(Path(address).resolve()) if address and Path(address).exists() else address
+    return anchored_files(address) if address else address
 
 
 def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:

@@ -14,8 +14,9 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Certified
 from assay.core.slots import Task
+from assay.engine import evaluation
 from assay.engine.guards import Alarm, Alarms
-from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.evidence.intervals import Change, Estimate, measured_change
 from assay.runs import plot
 from assay.runs.progress import Noted
 
@@ -46,17 +47,18 @@ class Run:
     @property
     def before(self) -> Estimate:
         """Returns mean held-out score before training, with its interval."""
-        return mean_interval(self.scores_before)
+        return self.change.before
 
     @property
     def after(self) -> Estimate:
         """Returns mean held-out score after training, with its interval."""
-        return mean_interval(self.scores_after)
+        return self.change.after
 
     @property
     def change(self) -> Change:
-        """Returns before, after, and the paired change on the same held-out starts."""
-        return measured_change("held-out score", self.scores_before, self.scores_after, paired=True)
+        """Returns before, after, and the paired change on the same held-out starts; a prompt counts once."""
+        both, same = (self.scores_before, self.scores_after), evaluation.labels(self.task, len(self.scores_after))
+        return measured_change("held-out score", *both, paired=True, labels=same, bounds=self.task.spec.scores)
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """Returns (steps, values) of one metric."""

@@ -156,10 +156,13 @@ class Worker:
         """Evaluates on held-out starts and keeps the scores by step; returns their mean and others (costs, ...)."""
         begin = time.perf_counter()
         with display.timed("evaluate"):
-            values, costs = evaluation.outcomes(self.loop.policy, self.plan.task, num=self.plan.num_starts)
-        self.scores[str(step)] = values.tolist()
+            num, reference = self.plan.num_starts, self.loop.reference
+            found = evaluation.evaluate(self.loop.policy, self.plan.task, num=num, reference=reference)
+        self.scores[str(step)] = found.values.tolist()
+        for sample in evaluation.described(found, self.plan.task, SAMPLES):
+            self.journal.sample(step, sample)
         self.count("evaluate", time.perf_counter() - begin)
-        return {"evaluation": float(values.mean()), **costs}
+        return {"evaluation": float(found.values.mean()), **found.more}
 
     def work(self, mode: Mode | None, listeners: Listeners = Listeners()) -> Run:
         """Runs the remaining steps."""

@@ -72,6 +72,7 @@ class DialogueTask:
     max_turns: int
     max_tokens: int
     max_reply: int
+    system: str = ""
 
     @property
     def spec(self) -> Spec:
