@@ -141,7 +141,8 @@ def make_sinks(options: argparse.Namespace, folder: Path, plan: Any) -> tuple[An
 
 def resume(options: argparse.Namespace) -> int:
     """`assay resume`."""
-    run = resume_run(options.folder, mode=Mode.SILENT if options.json else None)
+    how = Mode.SILENT if options.json else None
+    run = resume_run(options.folder, mode=how, accept_changed_code=options.accept_changed_code)
     if options.json:
         print(json.dumps(tables.run_facts(run), indent=2))
     else:
@@ -154,7 +155,7 @@ def evaluate(options: argparse.Namespace) -> int:
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
             raise AssayError(f"--{name} is {number}. Use at least 1.")
-    policy, plan, step = load(options.folder)
+    policy, plan, step = load(options.folder, accept_changed_code=options.accept_changed_code)
     values = evaluation.scores(
         policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
     )
@@ -180,7 +181,7 @@ def export(options: argparse.Namespace) -> int:
     """`assay export`."""
     from assay.models.pretrained.transformers import export as write
 
-    policy, plan, step = load(options.folder)
+    policy, plan, step = load(options.folder, accept_changed_code=options.accept_changed_code)
     write(policy, plan.recipe.actor, options.target)
     if options.json:
         print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
@@ -233,7 +234,7 @@ def tune(options: argparse.Namespace) -> int:
     if options.tuning_seeds < 1 or options.seeds < 1:
         raise AssayError("--tuning-seeds or --seeds is less than 1. Use at least 1 of each.")
     space = search.parsed_space(options.search)
-    folder = options.out or Path("runs") / f"tune-{options.name}-{comparison.plain_name(options.task)}"
+    folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
     extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
     training = search.Training(options.name, options.task, options.steps, folder, extra, tell)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Certified, Draw, Need, State
+from assay.core.record import Certified, Draw, Experience, Need, State
 from assay.core.slots import (
     Certificate,
     CountedTask,
@@ -25,6 +25,7 @@ from assay.core.slots import (
     UncertainTask,
 )
 from assay.core.spaces import Vocabulary
+from assay.core.verifier import COMPONENT
 
 PROMPTS, EPISODES = 256, 20
 """Held-out starts of one evaluation, for language tasks and for control tasks."""
@@ -74,14 +75,24 @@ def outcomes(
     starts = np.repeat(np.arange(count, dtype=np.int64), samples)
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
-    result: np.ndarray = task.judge(played, 1).column("score").double().numpy()
+    judged = task.judge(played, 1)
+    result: np.ndarray = judged.column("score").double().numpy()
     more = task.exact(actor) if isinstance(task, ExactTask) else {}
+    more |= component_means(judged)
     if isinstance(task, UncertainTask):
         by_start, num = result.reshape(count, samples), len(task.regimes)
         more["evaluation_worst"] = min(float(by_start[regime::num].mean()) for regime in range(min(num, count)))
     if played.cost is not None:
         more["evaluation_cost"] = float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))
     return result, more
+
+
+def component_means(judged: Experience) -> dict[str, float]:
+    """Returns `evaluation_reward/NAME`, the mean of each component of the scores over the rows that it applies to."""
+    found = {name.removeprefix(COMPONENT): value for name, value in judged.extra.items() if name.startswith(COMPONENT)}
+    return {
+        f"evaluation_reward/{name}": float(value.nanmean()) for name, value in found.items() if not value.isnan().all()
+    }
 
 
 @torch.no_grad()

@@ -49,6 +49,16 @@ def check_values(recipe: Recipe) -> None:
         raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group. Use at least 2.")
 
 
+def check_budget(steps: int, evaluations: int, warmup: int | None) -> None:
+    """Refuses numbers of steps and evaluations out of range."""
+    if steps < 1:
+        raise AssayError(f"steps is {steps}. Use at least 1.")
+    if evaluations < 0:
+        raise AssayError(f"evaluations is {evaluations}. Use 0 (only before and after training) or more.")
+    if warmup is not None and warmup < 0:
+        raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
+
+
 def broken_rule(path: tuple[str, ...], value: float) -> str:
     """Returns the rule that a number breaks, or ""; applies to Assay's parts only, since users may reuse the names."""
     slot, name = path[0], path[-1]

@@ -24,9 +24,10 @@ from assay.datasets.recorded import Recorded, stamped, with_data
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
-from assay.runs.checks import check_placement, check_values
+from assay.runs.checks import check_budget, check_placement, check_values
 from assay.runs.config import MORE, precision_of, read_config
 from assay.runs.options import RunOptions, run_options
+from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_sources
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
@@ -62,6 +63,10 @@ class Plan:
     """The preset that the method's defaults come from."""
     options: RunOptions = RunOptions()
     """Own code, words of language and control tasks, evaluation and checkpoints."""
+    code: Code = field(default_factory=dict)
+    """Digests of the files of own code that the run was started with."""
+    accepted: Code = field(default_factory=dict)
+    """Digests of changed files with which the run is resumed, since the user accepted the change; else empty."""
 
     def config(self) -> dict[str, Any]:
         """Returns the plan as JSON, with the fingerprint of what decides the numbers."""
@@ -85,6 +90,8 @@ class Plan:
             decisive["preset"] = self.preset
         if options := self.options.record(decisive=True):
             decisive["options"] = options
+        if self.code:
+            decisive["code"] = {source: dict(files) for source, files in self.code.items()}
         if self.data:
             decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
         return decisive | {
@@ -123,13 +130,17 @@ def make_plan(
     data: Sequence[str | Recorded] = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
+    consent: Consent | None = None,
 ) -> Plan:
     """Resolves names and defaults; refuses a plan that cannot work before compute is spent.
 
+    Names may be files and import paths of own code; with `consent`, only code that a run folder records is loaded.
     `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`). Each
     group of `options` may change the task, then the recipe; `settings` are applied last.
     """
     options.check()
+    options = replace(options, own=options.own.anchored())
+    code, changed = code_of(method, task, options, consent)
     if isinstance(task, str):
         address = task if task in catalogue.tasks() else anchored(task)
         found = catalogue.find_task(address)
@@ -160,12 +171,7 @@ def make_plan(
     recipe.check()
     check_placement(placement, found)
     budget = recipe.steps if steps is None else steps
-    if budget < 1:
-        raise AssayError(f"steps is {budget}. Use at least 1.")
-    if evaluations < 0:
-        raise AssayError(f"evaluations is {evaluations}. Use 0 (only before and after training) or more.")
-    if warmup is not None and warmup < 0:
-        raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
+    check_budget(budget, evaluations, warmup)
     if warmup is None:
         untrained = isinstance(found.spec.action, Vocabulary) and actor is None
         needed = untrained and bool(recipe.rollout or recipe.copies)
@@ -173,7 +179,24 @@ def make_plan(
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
     numbers = (seed, budget, name, address, changes, warmup, every, save)
-    return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options)
+    whole = Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options, code)
+    if consent is None:
+        return whole
+    return replace(whole, code=consent.started, accepted=code if changed else {})
+
+
+def code_of(
+    method: str | Recipe, task: str | Task, options: RunOptions, consent: Consent | None
+) -> tuple[Code, Sequence[str]]:
+    """Returns the digests of the own code that a plan names, and the files that have changed since a run folder
+    recorded them; imports nothing. Recipes and tasks that are values were made from code that is loaded already.
+    """
+    named = [None if not isinstance(method, str) else catalogue.method_address(method)]
+    named += [None if not isinstance(task, str) else catalogue.task_address(task)]
+    sources = [address.source for address in named if address is not None] + list(options.own.sources())
+    code, changed = checked_code(sources, consent)
+    loaded = [own_sources(value) for value in (method, task) if not isinstance(value, str)]
+    return {source: files for some in (code, *loaded) for source, files in sorted(some.items())}, changed
 
 
 def chosen_preset(task: Task, has_data: bool) -> str:
@@ -184,6 +207,8 @@ def chosen_preset(task: Task, has_data: bool) -> str:
 
 def anchored(address: str) -> str:
     """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
+    if own := catalogue.task_address(address):
+        return str(own)
     if "," in address and not Path(address).exists():
         return ",".join(map(anchored, address.split(",")))
     return str(Path(address).resolve()) if address and Path(address).exists() else address
@@ -251,8 +276,12 @@ def repeat_command(plan: Plan) -> str:
     return shlex.join(map(str, words))
 
 
-def plan_of(folder: str | Path) -> Plan:
-    """Returns the plan that a run folder was started with, from its config.json."""
+def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
+    """Returns the plan that a run folder was started with, from its config.json.
+
+    Own code is loaded only if it is what the folder records; `accept_changed_code` also allows files that have changed
+    since.
+    """
     path = Path(folder) / "config.json"
     if not path.is_file():
         raise AssayError(
@@ -282,6 +311,7 @@ def plan_of(folder: str | Path) -> Plan:
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
         preset=str(config.get("preset", CLASSIC)),
         options=run_options(config.get("options", {}) | config.get("cadence", {})),
+        consent=consent_of(Path(folder), config, accept_changed_code),
     )
     return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
 

@@ -32,6 +32,7 @@ from assay.runs import plot
 from assay.runs.config import differing
 from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
 from assay.runs.options import RunOptions
+from assay.runs.own.running import own_code, try_rewards
 from assay.runs.phases import before
 from assay.runs.plan import WARMUP, Plan, make_plan, plan_of, repeat_command
 from assay.runs.progress import Display, Mode, Noted
@@ -120,7 +121,8 @@ def execute(
     if plan.recipe.certificate is not None:  # refuses a task with too few held-out prompts
         evaluation.certified_starts(plan.task, plan.recipe.certificate.num_starts)
     memory = within_memory(plan.placement, folder)
-    with memory, store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
+    own = own_code(plan.accepted, folder)
+    with memory, store.lock(folder), own, stop_signals() as signal_seen, Journal(folder) as journal:
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:
@@ -172,6 +174,7 @@ class Worker:
 
     def begin(self) -> None:
         """Creates a new folder."""
+        try_rewards(self.plan.task)
         store.write_json(self.folder / "config.json", self.config | {"machine": describe_machine()})
         self.journal.truncate({})
 
@@ -375,14 +378,14 @@ def train(
     return execute(plan, folder, mode=mode)
 
 
-def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
-    """Resumes an interrupted run; loads a finished one."""
-    return execute(plan_of(folder), Path(folder), mode=mode)
+def resume(folder: str | Path, *, mode: Mode | None = None, accept_changed_code: bool = False) -> Run:
+    """Resumes an interrupted run, with changed own code only if that is accepted; loads a finished one."""
+    return execute(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), mode=mode)
 
 
-def load(folder: str | Path) -> tuple[Any, Plan, int]:
+def load(folder: str | Path, *, accept_changed_code: bool = False) -> tuple[Any, Plan, int]:
     """Returns (policy, plan, step) of a run's newest checkpoint."""
-    plan = plan_of(folder)
+    plan = plan_of(folder, accept_changed_code=accept_changed_code)
     policy, step = loaded(plan, Path(folder))
     return policy, plan, step
 

@@ -9,6 +9,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from assay.core.calls import FIRST
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Progress
@@ -19,7 +20,7 @@ from assay.proof.laws.credit import is_credit
 from assay.proof.laws.environment import check_environment
 from assay.proof.laws.function import MINE, check_advantage, check_loss
 from assay.proof.laws.laws import Finding
-from assay.proof.laws.reward import PLURALS, check_reward
+from assay.proof.laws.reward import check_reward
 from assay.proof.laws.rollout import check_rollout
 from assay.proof.laws.term import cases_on
 
@@ -66,7 +67,7 @@ def kind_of_function(function: Callable[..., Any]) -> str | None:
         return None
     known = {alias: role for role, aliases in MINE.items() for alias in aliases}
     found = {known[argument] for argument in arguments if argument in known}
-    if arguments[0] == "rows" or arguments[0] in PLURALS:
+    if arguments[0] == "rows" or arguments[0] in FIRST:
         return REWARD
     if "logp" in found and ("advantage" in found or "loss" in name):
         return LOSS

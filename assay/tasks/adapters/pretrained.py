@@ -75,7 +75,8 @@ def with_model(
     prompt, reply = longest(tokenizer, task.items)
     if not isinstance(task.items, TextFile | TwoFiles):  # of items that were not seen, no token is shorter than a byte
         prompt = max(prompt, task.max_prompt)
-    return ModelTask(task.name, task.items, tokenizer, prompt + frame, max_tokens or max(reply + 1, task.max_tokens))
+    most = max_tokens or max(reply + 1, task.max_tokens)
+    return ModelTask(task.name, task.items, tokenizer, prompt + frame, most, scorer=task.scorer)
 
 
 def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:
@@ -93,7 +94,7 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         for item in items:
             written_back(tokenizer, item.prompt)
     limits = (wide * task.max_prompt + frame, task.max_turns, max_tokens or max(utterance, task.max_tokens))
-    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap)
+    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.scorer)
 
 
 def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,10 +18,12 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
+from assay.core.verifier import COMPONENT
 from assay.ops.decoded import Stop
 from assay.playing import text
 from assay.playing.completions import complete, continued
 from assay.playing.text import Tokenizer
+from assay.tasks.language.scoring import Scorer, scored
 
 HELD_OUT = 0.1
 MAX_ATTEMPTS = 10_000
@@ -108,7 +110,8 @@ class PromptTask:
     """Samples completions of prompts and verifies them: one outcome, on the last token.
 
     `max_prompt` counts bos, `max_tokens` counts eos. A completion cut at `max_tokens` is judged like any other text. It
-    also ends, by its own decision, with the token that completes one of `stops`, which stays in the text.
+    also ends, by its own decision, with the token that completes one of `stops`, which stays in the text. A `scorer`
+    takes the place of the verifier.
     """
 
     name: str
@@ -117,6 +120,7 @@ class PromptTask:
     max_prompt: int
     max_tokens: int
     stops: tuple[str, ...] = ()
+    scorer: Scorer | None = None
 
     @property
     def stop(self) -> Stop | None:
@@ -202,14 +206,21 @@ class PromptTask:
         A row in which no episode ends has no outcome yet: its reward is 0 and it is not verified.
         """
         start_B = experience.column("start")
+        if self.scorer is not None:
+            verified = partial(self.verified, experience, split)
+            found = scored(experience, self.scorer, self.texts(experience, split), verified)
+            return found.add({"split": torch.full_like(start_B, split)})
         ended = (experience.terminal | experience.truncated).any(1).tolist()
         rows = [row for row, is_over in enumerate(ended) if is_over]
-        items, texts = self.items_of(start_B[rows], split), self.completions(experience)
-        found = self.verify([item.prompt for item in items], [texts[row] for row in rows], items)
         outcomes: list[Outcome] = [Score(0.0)] * len(ended)
-        for row, outcome in zip(rows, found, strict=True):
+        for row, outcome in zip(rows, self.verified(experience, split, rows), strict=True):
             outcomes[row] = outcome
         return text.with_outcomes(experience, outcomes).add({"split": torch.full_like(start_B, split)})
+
+    def verified(self, experience: Experience, split: int, rows: Sequence[int]) -> list[Outcome]:
+        """Returns the verifier's outcome of some rows."""
+        items, texts = self.items_of(experience.column("start")[list(rows)], split), self.completions(experience)
+        return self.verify([item.prompt for item in items], [texts[row] for row in rows], items)
 
     def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Item]) -> list[Outcome]:
         """Returns one outcome per completion. AssayError names the row if the verifier breaks its contract."""
@@ -232,15 +243,19 @@ class PromptTask:
         one = experience.rows(slice(row, row + 1))
         split = int(one.extra["split"]) if "split" in one.extra else 0
         item, completion = self.items_of(one.column("start"), split)[0], self.completions(one)[0]
-        outcome = checked_outcome(self, item, completion, row)
-        return {
-            "prompt": text.escaped(item.prompt),
-            "completion": text.escaped(completion),
-            "answer": text.escaped(item.answer),
-            "reward": float(one.reward.sum()),
-            "cut": bool((one.truncated & one.mask).any()),
-            "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
-        } | token_credits(one, self.tokenizer)
+        outcome = checked_outcome(self, item, completion, row) if self.scorer is None else Score(0.0)
+        return (
+            {
+                "prompt": text.escaped(item.prompt),
+                "completion": text.escaped(completion),
+                "answer": text.escaped(item.answer),
+                "reward": float(one.reward.sum()),
+                "cut": bool((one.truncated & one.mask).any()),
+                "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
+            }
+            | components(one)
+            | token_credits(one, self.tokenizer)
+        )
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """Returns prompt, demonstration and eos for each start, with reward 1."""
@@ -312,6 +327,14 @@ def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[in
     if len(ids) > limit:
         raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
     return ids
+
+
+def components(one: Experience) -> dict[str, float]:
+    """Returns the numbers that the score of one row is made of, as `reward/NAME`; those that do not apply are left
+    out.
+    """
+    found = {name.removeprefix(COMPONENT): float(one.extra[name]) for name in one.extra if name.startswith(COMPONENT)}
+    return {f"reward/{name}": round(value, 6) for name, value in found.items() if not math.isnan(value)}
 
 
 def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> dict[str, Any]:
