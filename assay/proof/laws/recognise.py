@@ -23,6 +23,8 @@ from assay.proof.laws.laws import Finding
 from assay.proof.laws.reward import check_reward
 from assay.proof.laws.rollout import check_rollout
 from assay.proof.laws.term import cases_on
+from assay.runs.own.addresses import Address
+from assay.runs.own.things import method_of
 
 ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"
 
@@ -128,14 +130,16 @@ def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
 
 
 def recipes_in(module: ModuleType) -> dict[str, Recipe]:
-    """Returns recipes by name: values, `METHOD` in each of its worlds, and a function `recipe()`."""
+    """Returns recipes by name: values, and `METHOD` or the function `recipe` in each of its worlds."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, Recipe)}
-    method = vars(module).get("METHOD")
+    method, function = vars(module).get("METHOD"), vars(module).get("recipe")
     for world in getattr(method, "worlds", ()):
         found[f"METHOD in {world.name}"] = method.recipe(world)  # type: ignore[union-attr]
-    function = vars(module).get("recipe")
     if method is None and inspect.isfunction(function) and not required_of(function):
         found["recipe()"] = function()
+    elif method is None and inspect.isfunction(function):
+        made = method_of(function, Address(str(module.__file__), "recipe"))
+        found |= {f"recipe in {world.name}": made.recipe(world) for world in made.worlds}
     return found
 
 

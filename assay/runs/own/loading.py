@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
@@ -71,15 +71,11 @@ def failed(what: str, error: BaseException) -> AssayError:
     return AssayError(f"{what} cannot be loaded: it raises {type(error).__name__}: {error}")
 
 
-def stamped_sources(modules: Iterator[str] | set[str]) -> dict[str, dict[str, str]]:
-    """Returns source and digests of those of these modules that are own code."""
-    found = {}
-    for name in modules:
-        loaded = sys.modules.get(name) or sys.modules.get(name.partition(".")[0])
-        stamp: dict[str, Any] | None = vars(loaded).get(STAMP) if loaded is not None else None
-        if stamp is not None:
-            found[stamp["source"]] = stamp["files"]
-    return found
+def stamped_sources(modules: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Returns source and digests of those of these modules that are own code, or local modules of own code."""
+    owners = {owner for name in modules for owner in (name, name.partition(".")[0])}
+    stamps = [vars(sys.modules[name]).get(STAMP) for name in owners if name in sys.modules]
+    return {stamp["source"]: stamp["files"] for stamp in stamps if stamp is not None}
 
 
 # ---------------------------------------------------------------------------------------------------- local modules
@@ -137,9 +133,14 @@ def value_of(address: Address) -> Any:
     module = load(address.source)
     found = vars(module)
     if address.name not in found:
-        own = [name for name, value in found.items() if is_public(name, value)]
+        own = [name for name, value in found.items() if is_public(name, value) and is_of(value, module)]
         raise AssayError(f"{address.source} has no '{address.name}'. It has: {', '.join(own) or 'nothing'}.")
     return found[address.name]
+
+
+def is_of(value: Any, module: ModuleType) -> bool:
+    """Returns whether a module defines a value; of other values than classes and functions that is not known: True."""
+    return not isinstance(value, type | type(is_of)) or value.__module__ == module.__name__
 
 
 def is_public(name: str, value: Any) -> bool:
