@@ -48,16 +48,10 @@ def parser() -> argparse.ArgumentParser:
     one = command("resume", "resume an interrupted run")
     one.add_argument("folder", type=Path, help="run folder")
     add_code_option(one)
-    one = command("evaluate", "score a trained policy on held-out starts")
-    one.add_argument("folder", type=Path, help="run folder")
-    one.add_argument("--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes)")
-    one.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
-    one.add_argument("--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)")
-    add_code_option(one)
-    one = command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)")
-    one.add_argument("folder", type=Path, help="run folder")
-    one.add_argument("target", type=Path, help="folder to create")
-    add_code_option(one)
+    add_policy_commands(
+        command("evaluate", "score a trained policy on held-out starts"),
+        command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)"),
+    )
     one = command("check", "test your own loss, credit, reward, environment or other part against the laws of its kind")
     one.add_argument("file", type=Path, help="Python file that defines it")
     add_claim_options(command("claim", "test the claims of a method and write its verdict"))
@@ -89,6 +83,28 @@ def add_list_options(one: argparse.ArgumentParser) -> None:
         "--changes", metavar="SLOT", help="only methods that change this slot of their base: credit, rollout, ..."
     )
     one.add_argument("--verdict", help="only this verdict: holds, fails, inconclusive, stale or 'no verdict'")
+
+
+def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.ArgumentParser) -> None:
+    """Adds the options of both commands."""
+    evaluate.add_argument("folder", type=Path, help="run folder")
+    evaluate.add_argument(
+        "--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes; a row once)"
+    )
+    evaluate.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
+    evaluate.add_argument(
+        "--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)"
+    )
+    evaluate.add_argument("--temperature", type=float, metavar="X", help="temperature (default: the policy's own)")
+    evaluate.add_argument("--task", help="another task or file to score on; all rows of one file are held out")
+    evaluate.add_argument("--passk", metavar="K,K", help="also pass@k for these k, unbiased, from --samples answers")
+    evaluate.add_argument("--majority", action="store_true", help="also the score of the majority of --samples answers")
+    evaluate.add_argument("--out", type=Path, metavar="FILE", help="write one JSON line per prompt: answers and scores")
+    export.add_argument("folder", type=Path, help="run folder")
+    export.add_argument("target", type=Path, help="folder to create")
+    export.add_argument("--merge", action="store_true", help="merge a LoRA adapter into its base model")
+    for one in (evaluate, export):
+        add_code_option(one)
 
 
 def add_code_option(one: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from assay.app import claim_commands, data_commands
+from assay.app import claim_commands, data_commands, policy_commands
 from assay.app.ablate_command import ablate
 from assay.app.options import parsed_settings
 from assay.app.report import claims as claim_tables
@@ -16,9 +16,7 @@ from assay.app.report import comparison as comparison_tables
 from assay.app.report import methods, page, tables
 from assay.app.report.watch import serve
 from assay.core.errors import AssayError
-from assay.engine import evaluation
 from assay.engine.placement import Placement
-from assay.evidence.intervals import formatted, mean_interval
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
 from assay.proof import verdicts
@@ -28,7 +26,7 @@ from assay.runs import sinks as log_sinks
 from assay.runs.options import run_options
 from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
-from assay.runs.run import execute, load
+from assay.runs.run import execute
 from assay.runs.run import resume as resume_run
 
 DEFAULT_METHOD = "grpo"
@@ -150,46 +148,6 @@ def resume(options: argparse.Namespace) -> int:
     return 0
 
 
-def evaluate(options: argparse.Namespace) -> int:
-    """`assay evaluate`."""
-    for name in ("starts", "samples"):
-        if (number := vars(options)[name]) is not None and number < 1:
-            raise AssayError(f"--{name} is {number}. Use at least 1.")
-    policy, plan, step = load(options.folder, accept_changed_code=options.accept_changed_code)
-    values = evaluation.scores(
-        policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
-    )
-    estimate = mean_interval(values)
-    if options.json:
-        facts = {
-            "folder": str(options.folder),
-            "task": plan.task.name,
-            "step": step,
-            "mean": estimate.value,
-            "low": estimate.low,
-        }
-        print(json.dumps(facts | {"high": estimate.high, "count": estimate.count}))
-    else:
-        print(
-            f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over "
-            f"{estimate.count} held-out episodes"
-        )
-    return 0
-
-
-def export(options: argparse.Namespace) -> int:
-    """`assay export`."""
-    from assay.models.pretrained.transformers import export as write
-
-    policy, plan, step = load(options.folder, accept_changed_code=options.accept_changed_code)
-    write(policy, plan.recipe.actor, options.target)
-    if options.json:
-        print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
-    else:
-        print(f"exported {plan.recipe.name} after {step} steps to {options.target}")
-    return 0
-
-
 def check(options: argparse.Namespace) -> int:
     """`assay check`: exit code 1 if a law does not hold."""
     if not options.file.is_file():
@@ -287,7 +245,8 @@ def watch(options: argparse.Namespace) -> int:
 
 
 COMMANDS = {
-    "list": list_methods, "show": show_method, "diff": diff, "train": train, "resume": resume, "evaluate": evaluate,
-    "export": export, "check": check, "claim": claim_commands.claim, "compare": compare, "ablate": ablate, "tune": tune,
+    "list": list_methods, "show": show_method, "diff": diff, "train": train, "resume": resume,
+    "evaluate": policy_commands.evaluate, "export": policy_commands.export,
+    "check": check, "claim": claim_commands.claim, "compare": compare, "ablate": ablate, "tune": tune,
     "data": data, "report": report, "watch": watch,
 }  # fmt: skip

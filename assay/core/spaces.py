@@ -51,7 +51,8 @@ class Spec:
     """The facts of a task that a model is built from: observation space, action space, length of an episode.
 
     With a `goal`, contexts have two more keys of that space: `goal`, the desired goal, and `achieved`, the
-    observation's place in goal space. Models that read the observation read the goal with it.
+    observation's place in goal space. Models that read the observation read the goal with it. `scores` is the range
+    of an episode's score, if the task states it: no interval leaves it.
     """
 
     observation: Space
@@ -59,6 +60,7 @@ class Spec:
     horizon: int
     num_costs: int = 0
     goal: Box | None = None
+    scores: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.goal is not None and not isinstance(self.observation, Box):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,11 @@ from assay.core.slots import (
     Models,
     PairedTask,
     PromptedTask,
+    RepeatingTask,
     Reward,
     Scene,
     Task,
+    TextTask,
     UncertainTask,
 )
 from assay.core.spaces import Vocabulary
@@ -31,6 +34,8 @@ PROMPTS, EPISODES = 256, 20
 """Held-out starts of one evaluation, for language tasks and for control tasks."""
 FIRST_CERTIFIED, SEARCHED = 1_000_000, 10_000
 """The first held-out start of certificates, far from those of evaluations, and how many are searched for prompts."""
+PAIRS_AT_ONCE, EVEN = 32, 1e-6
+"""Pairs of one forward pass, and the difference of implicit rewards (in nats) up to which they are equal."""
 LEAST_CERTIFIED = 30
 """Distinct held-out prompts without which no certificate is given."""
 
@@ -46,6 +51,31 @@ def default_starts(task: Task) -> int:
     return PROMPTS if isinstance(task.spec.action, Vocabulary) else EPISODES
 
 
+def num_starts(task: Task, wanted: int | None = None) -> int:
+    """Returns the held-out starts of an evaluation: as many as wanted, but no row of a file twice."""
+    number = default_starts(task) if wanted is None else wanted
+    rows = task.num_testing if isinstance(task, RepeatingTask) else 0
+    return min(number, rows) if rows else number
+
+
+def labels(task: Task, number: int) -> np.ndarray:
+    """Labels the first `number` held-out starts, equal if their prompts are: what is independent has its own label."""
+    starts = np.arange(number, dtype=np.int64)
+    if not isinstance(task, RepeatingTask):
+        return starts
+    known = dict[str, int]()
+    return np.array([known.setdefault(prompt, len(known)) for prompt in task.prompts_of(starts, 1)], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """The score of each (start, sample), [num * samples]; other numbers by name; and the judged episodes, if any."""
+
+    values: np.ndarray
+    more: dict[str, float]
+    played: Experience | None = None
+
+
 @torch.no_grad()
 def scores(
     actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
@@ -54,37 +84,60 @@ def scores(
 
     By default a token policy is evaluated with its samples (temperature 1), which is what training improves, and a
     control policy with its mode. Players of games are evaluated with their samples too: the mode of a mixed strategy
-    is another strategy. Preference pairs score 1 if the policy finds the chosen completion likelier than the rejected
-    one.
+    is another strategy. Preference pairs: see `pair_scores`.
     """
     return outcomes(actor, task, num=num, samples=samples, greedy=greedy)[0]
 
 
-@torch.no_grad()
 def outcomes(
     actor: Any, task: Task, *, num: int | None = None, samples: int = 1, greedy: bool | None = None
 ) -> tuple[np.ndarray, dict[str, float]]:
-    """Returns `scores`; for a task with costs also `evaluation_cost`, the mean total cost of an episode; for an
-    uncertain task also `evaluation_worst`, the mean score under the worst regime; for an exact task its quantities.
+    """Returns `scores` and the other numbers of `evaluate`."""
+    found = evaluate(actor, task, num=num, samples=samples, greedy=greedy)
+    return found.values, found.more
+
+
+@torch.no_grad()
+def evaluate(
+    actor: Any,
+    task: Task,
+    *,
+    num: int | None = None,
+    samples: int = 1,
+    greedy: bool | None = None,
+    reference: Any = None,
+) -> Evaluated:
+    """Returns scores; for a task with costs also `evaluation_cost`, the mean total cost of an episode; for an uncertain
+    task also `evaluation_worst`, the mean score under the worst regime; for an exact task its quantities; for files
+    with sources also `evaluation_from/SOURCE`; for pairs with a `reference` also `evaluation_margin`.
     """
+    count = num_starts(task, num)
     if isinstance(task, PairedTask):
-        return pair_scores(actor, task, 64 if num is None else num), {}
-    count = default_starts(task) if num is None else num
+        return pair_scores(actor, task, count, reference)
     if greedy is None:
         greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)
     starts = np.repeat(np.arange(count, dtype=np.int64), samples)
     which = np.tile(np.arange(samples, dtype=np.int64), count)
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
-    judged = task.judge(played, 1)
-    result: np.ndarray = judged.column("score").double().numpy()
+    played = task.judge(played, 1)
+    result: np.ndarray = played.column("score").double().numpy()
     more = task.exact(actor) if isinstance(task, ExactTask) else {}
-    more |= component_means(judged)
+    more |= component_means(played)
     if isinstance(task, UncertainTask):
         by_start, num = result.reshape(count, samples), len(task.regimes)
         more["evaluation_worst"] = min(float(by_start[regime::num].mean()) for regime in range(min(num, count)))
     if played.cost is not None:
         more["evaluation_cost"] = float((played.cost * played.mask.unsqueeze(-1)).sum() / len(played))
-    return result, more
+    return Evaluated(result, more | by_source(task, played, result), played)
+
+
+def by_source(task: Task, played: Experience, values: np.ndarray) -> dict[str, float]:
+    """Returns the mean score of the held-out rows of each source of a file."""
+    if not (isinstance(task, RepeatingTask) and isinstance(task, TextTask) and task.num_testing):
+        return {}
+    named = [str(row.get("source", "")) for row in task.texts(played, 1)]
+    sources = sorted({name for name in named if name})
+    return {f"evaluation_from/{name}": float(values[[own == name for own in named]].mean()) for name in sources}
 
 
 def component_means(judged: Experience) -> dict[str, float]:
@@ -124,7 +177,7 @@ def certified_starts(task: Task, num: int) -> np.ndarray:
     starts = FIRST_CERTIFIED + np.arange(SEARCHED, dtype=np.int64)
     if not isinstance(task, PromptedTask):
         return starts[:num]
-    evaluated = np.arange(default_starts(task), dtype=np.int64)
+    evaluated = np.arange(num_starts(task), dtype=np.int64)
     known, own = set(task.prompts(evaluated, 1)), dict[str, int]()
     for some in np.split(starts, SEARCHED // 100):
         for prompt, start in zip(task.prompts(some, 1), some.tolist(), strict=True):
@@ -141,9 +194,20 @@ def certified_starts(task: Task, num: int) -> np.ndarray:
     return np.array(list(own.values())[:num], dtype=np.int64)
 
 
-def pair_scores(actor: Any, task: PairedTask, num: int) -> np.ndarray:
-    """Returns 1 if log pi(chosen) > log pi(rejected), else 0, for each held-out pair."""
-    pairs = task.pairs(np.arange(num, dtype=np.int64), 1).to(next(actor.parameters()).device)
-    logp = actor.score(pairs, frozenset({Need.LOGP})).logp.sum(1)
-    result: np.ndarray = (logp[0::2] > logp[1::2]).double().cpu().numpy()
-    return result
+def pair_scores(actor: Any, task: PairedTask, num: int, reference: Any) -> Evaluated:
+    """Returns 1 if h(chosen) > h(rejected), 0.5 if they are equal, else 0, for each held-out pair; h is the implicit
+    reward log pi - log pi_ref, and log pi alone without a reference. `evaluation_margin` is the mean of h(chosen) -
+    h(rejected), in nats; an untrained policy has accuracy 0.5 and margin 0.
+    """
+    margins = []
+    device = next(actor.parameters()).device
+    for begin in range(0, num, PAIRS_AT_ONCE):
+        starts = np.arange(begin, min(num, begin + PAIRS_AT_ONCE), dtype=np.int64)
+        pairs = task.pairs(starts, 1).to(device)
+        value = actor.score(pairs, frozenset({Need.LOGP})).logp.double().sum(1)
+        if reference is not None:
+            value = value - reference.score(pairs, frozenset({Need.LOGP})).logp.double().sum(1)
+        margins.append((value[0::2] - value[1::2]).cpu().numpy())
+    margin = np.concatenate(margins)
+    values: np.ndarray = np.where(np.abs(margin) <= EVEN, 0.5, margin > 0).astype(np.float64)
+    return Evaluated(values, {} if reference is None else {"evaluation_margin": float(margin.mean())})

@@ -18,7 +18,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
-from assay.core.slots import Sampled, Scene, Task
+from assay.core.slots import RepeatingTask, Sampled, Scene, SourcedTask, Task
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
@@ -166,7 +166,7 @@ class Loop:
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
-            step.metrics.update(outcome_metrics(own))
+            step.metrics.update(outcome_metrics(own) | source_metrics(own, self.task))
             if recipe.select is None:
                 return fresh
             part = recipe.select(fresh, scene.given(draw=scene.draw.at(11)), self.states["select"])
@@ -349,6 +349,18 @@ def outcome_metrics(fresh: Experience) -> dict[str, float]:
     if "infra_fault" in fresh.extra:
         metrics["infra_faults"] = float(fresh.extra["infra_fault"].sum())
     return metrics
+
+
+def source_metrics(fresh: Experience, task: Task) -> dict[str, float]:
+    """Returns the mean score of the rows of each source of a file."""
+    if not isinstance(task, RepeatingTask) or not task.num_training or "score" not in fresh.extra:
+        return {}
+    if not isinstance(task, SourcedTask) or not task.source_names:
+        return {}
+    found = torch.tensor([task.source_of(start) for start in fresh.column("start").tolist()])
+    score = fresh.extra["score"].to(found.device)
+    there = [(name, score[found == place]) for place, name in enumerate(task.source_names)]
+    return {f"reward_from/{name}": float(own.mean()) for name, own in there if len(own)}
 
 
 def credit_metrics(fresh: Experience) -> dict[str, float]:

@@ -12,14 +12,15 @@ nearly constant values have none.
 
 Without values the mean is NaN; one value other than 0 and 1 has no spread: both intervals are the whole line. Equal
 values other than 0 and 1 give an interval of width 0. All intervals assume independent values: several answers to one
-prompt or several episodes of one seed are one value, their mean.
+prompt or several episodes of one seed are one value, their mean. `cluster_interval` takes all of them with labels of
+what is independent, and counts those. An interval ends where the range of a score ends.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist
 from typing import Any, TypeAlias
@@ -95,12 +96,85 @@ class Series:
         return x, low, high
 
 
+Bounds: TypeAlias = "tuple[float, float] | None"
+
+
 def measured_change(
-    name: str, before: ArrayLike, after: ArrayLike, *, paired: bool, higher_is_better: bool = True, level: float = 0.95
+    name: str,
+    before: ArrayLike,
+    after: ArrayLike,
+    *,
+    paired: bool,
+    higher_is_better: bool = True,
+    level: float = 0.95,
+    labels: ArrayLike | None = None,
+    bounds: Bounds = None,
 ) -> Change:
-    """Returns the row for values before and after; `paired` if value i of both is of the same start."""
-    change = difference_interval(after, before, paired=paired, level=level)
-    return Change(name, mean_interval(before, level), mean_interval(after, level), change, higher_is_better)
+    """Returns the row for values before and after; `paired` if value i of both is of the same start, of which those
+    with equal `labels` are not independent; `bounds` is the range of a value.
+    """
+    width = None if bounds is None else bounds[1] - bounds[0]
+    ends = None if width is None else (-width, width)
+    if labels is None or not repeats(labels):
+        change = inside(difference_interval(after, before, paired=paired, level=level), ends)
+    else:
+        gained = finite(after, "values after") - finite(before, "values before")
+        change = inside(mean_interval(by_cluster(gained, labels), level, binary=False), ends)
+    first, last = (cluster_interval(values, labels, level, bounds) for values in (before, after))
+    return Change(name, first, last, change, higher_is_better)
+
+
+def cluster_interval(
+    values: ArrayLike, labels: ArrayLike | None = None, level: float = 0.95, bounds: Bounds = None
+) -> Estimate:
+    """Returns the mean of all values with an interval over what is independent: values with equal labels count once.
+
+    Values of clusters are linearised: v_g = mean + (sum_g - mean n_g) G / N. Where all values are 0 or 1, Wilson's
+    interval has the effective count p (1 - p) / se^2 (z / t)^2 (Korn and Graubard 1998), at most N. With one value per
+    label it is `mean_interval`. A single cluster has the interval of all possible values.
+    """
+    sample = finite(values, "values")
+    if labels is None or not sample.size or not repeats(labels):
+        return inside(mean_interval(sample, level), bounds)
+    linear, mean, confidence = by_cluster(sample, labels), float(sample.mean()), checked(level)
+    count = linear.size
+    if is_binary(linear):
+        return wilson(linear, confidence)
+    if not is_binary(sample):
+        return inside(mean_interval(linear, confidence, binary=False), bounds)
+    if count == 1:
+        return Estimate(mean, 0.0, 1.0, 1)
+    error2 = float(linear.var(ddof=1)) / count
+    shrunk = (NormalDist().inv_cdf(0.5 + confidence / 2) / student_quantile(0.5 + confidence / 2, count - 1)) ** 2
+    effective = min(float(sample.size), mean * (1 - mean) / error2 * shrunk) if error2 > 0 else float(count)
+    low, high = wilson_ends(mean, effective, confidence)
+    return Estimate(mean, low, high, count)
+
+
+def repeats(labels: ArrayLike) -> bool:
+    """Returns whether some labels are equal."""
+    given = np.asarray(labels).ravel()
+    return np.unique(given).size < given.size
+
+
+def by_cluster(sample: Values, labels: ArrayLike) -> Values:
+    """Returns v_g = mean + (sum_g - mean n_g) G / N for each label: their mean is that of all values."""
+    given = np.asarray(labels).ravel()
+    if given.size != sample.size:
+        raise AssayError(f"labels must be one for each value, got {given.size} for {sample.size} values")
+    _, index, counts = np.unique(given, return_inverse=True, return_counts=True)
+    sums, mean = np.bincount(index.ravel(), sample), float(sample.mean())
+    if (counts == counts[0]).all():
+        return np.asarray(sums / counts)
+    return np.asarray(mean + (sums - mean * counts) * counts.size / sample.size)
+
+
+def inside(estimate: Estimate, bounds: Bounds) -> Estimate:
+    """Returns the estimate with its interval cut to a range."""
+    if bounds is None or not estimate.count:
+        return estimate
+    low, high = max(estimate.low, bounds[0]), min(estimate.high, bounds[1])
+    return replace(estimate, low=min(low, estimate.value), high=max(high, estimate.value))
 
 
 def mean_interval(values: ArrayLike, level: float = 0.95, *, binary: bool | None = None) -> Estimate:
@@ -208,12 +282,17 @@ def is_binary(sample: Values) -> bool:
 # ---------------------------------------------------------------------------------------------------- intervals
 def wilson(sample: Values, level: float) -> Estimate:
     """Computes (p + z²/2n ± z √(p(1 - p)/n + z²/4n²)) / (1 + z²/n); stays inside [0, 1] and is never empty."""
-    count, share = sample.size, float(sample.mean())
+    share = float(sample.mean())
+    return Estimate(share, *wilson_ends(share, sample.size, level), sample.size)
+
+
+def wilson_ends(share: float, count: float, level: float) -> tuple[float, float]:
+    """Returns the ends of Wilson's interval of a share among `count` trials, which may be an effective count."""
     z2 = NormalDist().inv_cdf(0.5 + level / 2) ** 2
     middle = share + z2 / (2 * count)
     half = math.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2)))
     low, high = ((middle + sign * half) / (1 + z2 / count) for sign in (-1, 1))
-    return Estimate(share, min(max(low, 0.0), share), max(min(high, 1.0), share), count)
+    return min(max(low, 0.0), share), max(min(high, 1.0), share)
 
 
 def spread(sample: Values, level: float) -> tuple[float, float]:

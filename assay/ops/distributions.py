@@ -7,8 +7,21 @@ import math
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
+
+COLDEST, HOTTEST = 1e-6, 100.0
+"""Below, quotients overflow float32; above, tokens that an actor excludes by a low logit could be sampled."""
 HALF_LOG_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 LOG_TWO = math.log(2.0)
+
+
+def check_temperature(temperature: float) -> None:
+    """Raises AssayError for a divisor of logits that is not a number or out of range."""
+    if not COLDEST <= temperature <= HOTTEST:
+        raise AssayError(
+            f"temperature is {temperature}. Use a number from {COLDEST:g} to {HOTTEST:g} (for the likeliest token "
+            "alone, top_k=1)"
+        )
 
 
 def categorical_sample(logits_NV: Tensor, uniform_N: Tensor) -> Tensor:

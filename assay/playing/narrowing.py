@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 from torch import Tensor
 
 from assay.core.errors import AssayError
+from assay.ops.distributions import check_temperature
 
-COLDEST, HOTTEST = 1e-6, 100.0
-"""Below, quotients overflow float32; above, tokens that an actor excludes by a low logit could be sampled."""
 LOGP_MODEL = "logp_model"
 """The column with the model's own log-probabilities, if sampling parameters changed the distribution of `logp`."""
 
@@ -50,11 +49,7 @@ class Narrowing:
     """As a recipe's wrapper: names of all models that it reads."""
 
     def __post_init__(self) -> None:
-        if not COLDEST <= self.temperature <= HOTTEST:
-            raise AssayError(
-                f"temperature is {self.temperature}. Use a number from {COLDEST:g} to {HOTTEST:g} (for the likeliest "
-                "token alone, top_k=1)"
-            )
+        check_temperature(self.temperature)
         if self.top_k < 0 or self.top_k != int(self.top_k):
             raise AssayError(f"top_k is {self.top_k}. Use a whole number of tokens, 0 for all")
         if not 0.0 < self.top_p <= 1.0:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -51,6 +51,32 @@ def escaped(text: str, limit: int = 2000) -> str:
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in shown)
     return shown if len(text) <= limit else f"{shown}... ({len(text) - limit} more characters)"
+
+
+class Message(NamedTuple):
+    """One message of a conversation: its role (system, user, assistant, tool, ...) and its text."""
+
+    role: str
+    content: str
+
+
+class Conversation(str):
+    """A prompt of several messages, with the tools that it offers as JSON ("" for none).
+
+    As a text, for models without a chat template, it is the one message of a user, or every message after its role.
+    """
+
+    messages: tuple[Message, ...]
+    tools: str
+
+    def __new__(cls, messages: Sequence[Message], tools: str = "") -> Conversation:
+        """Returns the conversation as a text that remembers its messages."""
+        alone = len(messages) == 1 and messages[0].role == "user" and not tools
+        shown = [f"{message.role}: {message.content}" for message in messages]
+        shown = [messages[0].content] if alone else [*([f"tools: {tools}"] if tools else []), *shown]
+        made = super().__new__(cls, "\n\n".join(shown))
+        made.messages, made.tools = tuple(messages), tools
+        return made
 
 
 # ---------------------------------------------------------------------------------------------------- tokenizers

@@ -33,9 +33,7 @@ from assay.runs.own import things
 from assay.runs.own.addresses import Address, parsed_address
 from assay.runs.own.files import file_of
 from assay.runs.own.loading import load
-from assay.tasks.language import textfile
-from assay.tasks.language.preferences import preferences
-from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language import files
 
 GYMNASIUM_ID = re.compile(r"([\w/-]+/)?\w[\w-]*-v\d+")
 """Ids that Gymnasium knows; its form module:ID, which imports the module, is own code."""
@@ -178,8 +176,7 @@ def task_address(name: str) -> Address | None:
 
 def find_task(name: str) -> Task:
     """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
-    id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts or pairs (.jsonl), or TRAIN.jsonl,TEST.jsonl: two
-    files of prompts, the second held out.
+    id such as HalfCheetah-v5, reasoning-gym:NAME, or files of prompts or pairs (.jsonl, see `tasks.language.files`).
 
     FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
     package.module:ID-v0 is a Gymnasium id that the module registers.
@@ -191,8 +188,8 @@ def find_task(name: str) -> Task:
         return with_dials(key, tasks()[key], dials)
     if own := task_address(name):
         return own_task(own)
-    if name.endswith((".jsonl", ".json")) or Path(name).exists():
-        return task_from_file(name)
+    if files.names_files(name):
+        return files.task_of_files(name)
     if name.startswith("reasoning-gym:"):
         from assay.tasks.adapters.reasoning_gym import reasoning_gym_task
 
@@ -246,23 +243,6 @@ def with_dials(name: str, make: Callable[..., Any], dials: str) -> Any:
             kind = "a whole number" if isinstance(known[key], int) else "a number"
             raise AssayError(f"task '{name}': {key}='{value}' is not {kind}. Try {key}={known[key]:g}") from None
     return make(**chosen)
-
-
-def task_from_file(path: str) -> Task:
-    """Returns the task of a .jsonl file: preference pairs if its first line has `chosen`, else prompts with answers; of
-    two files with a comma between them, the second has the held-out prompts.
-    """
-    if "," in path and not Path(path).exists():
-        both = [task_from_file(one) for one in path.split(",")]
-        train, test = both if len(both) == 2 else (None, None)
-        if not isinstance(train, PromptTask) or not isinstance(test, PromptTask):
-            raise AssayError(f"'{path}' does not name two files of prompts. Write TRAIN.jsonl,TEST.jsonl")
-        return textfile.scored_on(train, test)
-    columns = textfile.first_columns(path)
-    if "chosen" in columns:
-        return preferences(path)
-    known = [("prompt", "answer"), ("question", "answer")]
-    return textfile.textfile(path, next((pair for pair in known if set(pair) <= columns), known[0]))
 
 
 def with_pretrained(recipe: Recipe, actor: ModelSpec) -> Recipe:

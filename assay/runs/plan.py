@@ -29,6 +29,7 @@ from assay.runs.config import MORE, precision_of, read_config
 from assay.runs.options import RunOptions, run_options
 from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_sources
 from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.files import anchored_files
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.version import __version__
@@ -209,9 +210,7 @@ def anchored(address: str) -> str:
     """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
     if own := catalogue.task_address(address):
         return str(own)
-    if "," in address and not Path(address).exists():
-        return ",".join(map(anchored, address.split(",")))
-    return str(Path(address).resolve()) if address and Path(address).exists() else address
+    return anchored_files(address) if address else address
 
 
 def pretrained(model: str, task: Task) -> tuple[ModelSpec, Task]:

@@ -22,12 +22,13 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Certified, State
 from assay.core.slots import Task
+from assay.core.spaces import Vocabulary
 from assay.engine import evaluation
 from assay.engine.guards import Alarm, Alarms, GuardError
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import describe_machine, tuned
 from assay.engine.placement import Placement
-from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.evidence.intervals import Change, Estimate, measured_change
 from assay.runs import plot
 from assay.runs.config import differing
 from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
@@ -70,17 +71,19 @@ class Run:
     @property
     def before(self) -> Estimate:
         """Returns mean held-out score before training, with its interval."""
-        return mean_interval(self.scores_before)
+        return self.change.before
 
     @property
     def after(self) -> Estimate:
         """Returns mean held-out score after training, with its interval."""
-        return mean_interval(self.scores_after)
+        return self.change.after
 
     @property
     def change(self) -> Change:
-        """Returns before, after, and the paired change on the same held-out starts."""
-        return measured_change("held-out score", self.scores_before, self.scores_after, paired=True)
+        """Returns before, after, and the paired change on the same held-out starts; a prompt counts once."""
+        same = evaluation.labels(self.task, len(self.scores_after)) if len(self.scores_after) else None
+        both, bounds = (self.scores_before, self.scores_after), self.task.spec.scores
+        return measured_change("held-out score", *both, paired=True, labels=same, bounds=bounds)
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """Returns (steps, values) of one metric."""
@@ -215,10 +218,14 @@ class Worker:
         """Evaluates on held-out starts and keeps the scores by step; returns their mean and others (costs, ...)."""
         begin = time.perf_counter()
         with display.timed("evaluate"):
-            values, costs = evaluation.outcomes(self.loop.policy, self.plan.task)
-        self.scores[str(step)] = values.tolist()
+            reference = self.loop.engine.models["reference"] if "reference" in self.plan.recipe.copies else None
+            found = evaluation.evaluate(self.loop.policy, self.plan.task, reference=reference)
+        self.scores[str(step)] = found.values.tolist()
+        if found.played is not None and isinstance(self.plan.task.spec.action, Vocabulary):
+            for row in range(min(SAMPLES, len(found.played))):
+                self.journal.sample(step, {**self.plan.task.describe(found.played, row), "heldout": True})
         self.count("evaluate", time.perf_counter() - begin)
-        return {"evaluation": float(values.mean()), **costs}
+        return {"evaluation": float(found.values.mean()), **found.more}
 
     def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
         """Runs the remaining steps."""
@@ -392,9 +399,15 @@ def load(folder: str | Path, *, accept_changed_code: bool = False) -> tuple[Any,
 
 def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:
     """Returns (policy, step) of the newest checkpoint of a plan's run."""
+    loop, step = restored(plan, folder)
+    return loop.policy, step
+
+
+def restored(plan: Plan, folder: Path) -> tuple[Loop, int]:
+    """Returns (loop, step) of the newest checkpoint of a plan's run."""
     checkpoint = store.load(folder / "checkpoints")
     if checkpoint is None:
         raise AssayError(f"{folder} has no checkpoint yet. Start it with: {resume_command(folder)}")
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     loop.restore(checkpoint.tree["loop"])
-    return loop.policy, checkpoint.step
+    return loop, checkpoint.step

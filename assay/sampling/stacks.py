@@ -75,7 +75,7 @@ class TrunkStack:
         trunk = actor.trunk
         assert isinstance(trunk, Trunk)
         # Not the actor itself, which owns the sampler: a reference would be a cycle.
-        self.output, self.forbidden = actor.output, actor.forbidden
+        self.output, self.forbidden, self.temperature = actor.output, actor.forbidden, actor.temperature
         self.trunk, self.blocks, self.identity = trunk, trunk.layers(), identity_of(actor)
         self.num_layers, self.head_size = len(self.blocks), trunk.head_size
         self.num_heads = self.num_key_heads = self.blocks[0].num_heads
@@ -111,7 +111,7 @@ class TrunkStack:
 
     def logits(self, state_NW: Tensor) -> Tensor:
         """Returns the actor's logits, which exclude its forbidden tokens."""
-        logits = self.output(self.trunk.last_norm(state_NW)) + self.forbidden
+        logits = self.output(self.trunk.last_norm(state_NW)) / self.temperature + self.forbidden
         return logits.to(torch.promote_types(logits.dtype, torch.float32))
 
 
@@ -122,6 +122,7 @@ class LlamaStack:
         network = actor.network
         config, base = network.config.get_text_config(), network.base_model
         self.base, self.head, self.layers = base, network.get_output_embeddings(), list(base.layers)
+        self.temperature = actor.temperature
         attention = self.layers[0].self_attn
         self.num_layers, self.head_size = len(self.layers), int(attention.head_dim)
         self.num_heads, self.num_key_heads = config.num_attention_heads, config.num_key_value_heads
@@ -192,6 +193,7 @@ class LlamaStack:
         """Returns the output layer's products, summed and kept in float32."""
         norm = self.base.norm
         state, weight = kernels.rms_norm(state_NW, norm.weight, norm.variance_epsilon), self.head.weight
+        state = state if self.temperature == 1.0 else state / self.temperature  # rounded as in `PretrainedActor.judged`
         if state.is_cuda and state.dtype == torch.bfloat16:
             return torch.mm(state, weight.t(), out_dtype=torch.float32)
         return torch.nn.functional.linear(state, weight).to(torch.promote_types(state.dtype, torch.float32))

@@ -67,7 +67,7 @@ class Watcher:
             setattr(os, name, self.watched_change(name))
 
     def watch_phases(self) -> None:
-        timed, update, scores = loop.Step.timed, engine.Engine.update_together, evaluation.outcomes
+        timed, update, scores = loop.Step.timed, engine.Engine.update_together, evaluation.evaluate
         init, execute = run.Worker.__init__, run.execute
 
         @contextmanager
@@ -105,7 +105,7 @@ class Watcher:
 
         loop.Step.timed = watched_timed  # type: ignore[method-assign]
         engine.Engine.update_together = watched_update  # type: ignore[method-assign]
-        evaluation.outcomes = watched_scores
+        evaluation.evaluate = watched_scores
         run.Worker.__init__ = watched_init  # type: ignore[method-assign]
         run.execute = watched_execute
 

@@ -170,6 +170,29 @@ class LoggedTask(Task, Protocol):
 
 
 @runtime_checkable
+class RepeatingTask(Task, Protocol):
+    """A task of prompts that may be finitely many: then start k is row k modulo their number.
+
+    Law: `order` takes every row once in each pass (with weights: as often as they say), as a function of the draw and
+    the ordinal alone; different ordinals have different starts.
+    """
+
+    @property
+    def num_training(self) -> int:
+        """The number of training rows; 0 if prompts do not repeat."""
+
+    @property
+    def num_testing(self) -> int:
+        """The number of held-out rows; 0 if prompts do not repeat."""
+
+    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
+        """Returns the training start at each place of the run's order; the ordinal itself if prompts do not repeat."""
+
+    def prompts_of(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the prompt of each start: rows with equal prompts are not independent."""
+
+
+@runtime_checkable
 class CountedTask(Task, Protocol):
     """A task that says on how many held-out starts a policy is evaluated."""
 

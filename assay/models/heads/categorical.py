@@ -11,23 +11,24 @@ from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Context, Spec, Vocabulary
 from assay.models.bodies.table import Table
 from assay.models.heads.spaces import need_discrete
-from assay.models.heads.tokens import token_policy
+from assay.models.heads.tokens import divided, token_policy
 from assay.ops import distributions
+from assay.ops.distributions import check_temperature
 
 
 class CategoricalPolicy(nn.Module):
-    """pi(a|s) = softmax(logits(s))[a], with logits from a body."""
+    """pi(a|s) = softmax(logits(s) / temperature)[a], with logits from a body."""
 
     num_draws = 1
 
-    def __init__(self, body: nn.Module) -> None:
+    def __init__(self, body: nn.Module, temperature: float = 1.0) -> None:
         super().__init__()
-        self.body = body
+        self.body, self.temperature = body, temperature
 
     def logits(self, context: Context) -> Tensor:
         """Returns unnormalised log-probabilities [..., A]."""
         logits: Tensor = self.body(context)
-        return logits
+        return divided(logits, self.temperature)
 
     def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
         """Returns one decision for each row; the mode if `uniform` is None."""
@@ -70,11 +71,21 @@ def asked(logits: Tensor, batch: Experience, needs: frozenset[Need]) -> tuple[Te
 
 @dataclass(frozen=True)
 class Categorical(ActorHead):
-    """A softmax over discrete actions, or over the tokens of a vocabulary."""
+    """A softmax over discrete actions, or over the tokens of a vocabulary.
+
+    Logits are divided by `temperature` wherever the policy is used: to act, in ratios and losses, as a reference, and
+    in evaluation. So the recorded log-probabilities are those of the policy that is trained.
+    """
+
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the policy for this task."""
         if isinstance(spec.action, Vocabulary):
-            return token_policy(body, spec)
+            return token_policy(body, spec, self.temperature)
         outputs = body.outputs(spec, Ask((need_discrete(spec, "a categorical actor").n,), gain=0.01))
-        return SoftmaxTable(outputs) if isinstance(body, Table) else CategoricalPolicy(outputs)
+        kind = SoftmaxTable if isinstance(body, Table) else CategoricalPolicy
+        return kind(outputs, self.temperature)

@@ -22,13 +22,13 @@ from assay.ops import distributions
 
 
 class TokenPolicy(nn.Module):
-    """A policy over tokens: a trunk and an output layer."""
+    """A policy over tokens: a trunk and an output layer, whose logits are divided by `temperature`."""
 
     forbidden: Tensor
 
-    def __init__(self, vocabulary: Vocabulary, trunk: Trunk) -> None:
+    def __init__(self, vocabulary: Vocabulary, trunk: Trunk, temperature: float = 1.0) -> None:
         super().__init__()
-        self.vocabulary, self.trunk, self.sampler = vocabulary, trunk, Held()
+        self.vocabulary, self.trunk, self.temperature, self.sampler = vocabulary, trunk, temperature, Held()
         self.output = nn.Linear(trunk.width, vocabulary.size, bias=False)
         nn.init.normal_(self.output.weight, std=0.02)
         forbidden = torch.zeros(vocabulary.size)
@@ -37,7 +37,7 @@ class TokenPolicy(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns unnormalised log-probabilities; padding and start tokens have probability 0."""
-        return self.output(hidden) + self.forbidden
+        return divided(self.output(hidden), self.temperature) + self.forbidden
 
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> Cache:
         """Returns a decoder of `repeats` rows of each prompt."""
@@ -50,6 +50,11 @@ class TokenPolicy(nn.Module):
     def score(self, batch: Experience, needs: frozenset[Need]) -> Scored:
         """Returns log-probabilities of the decided tokens; the output layer runs on decisions only."""
         return scored(self.trunk.before(batch.context), self.logits, batch, needs)
+
+
+def divided(logits: Tensor, temperature: float) -> Tensor:
+    """Returns logits / temperature; at temperature 1 the same tensor."""
+    return logits if temperature == 1.0 else logits / temperature
 
 
 def scored(states: Tensor, logits_of: Callable[[Tensor], Tensor], batch: Experience, needs: frozenset[Need]) -> Scored:
@@ -77,15 +82,15 @@ def scored(states: Tensor, logits_of: Callable[[Tensor], Tensor], batch: Experie
 class TablePolicy(nn.Module):
     """A policy over tokens whose logits are the rows of a table."""
 
-    def __init__(self, table: ContextTable) -> None:
+    def __init__(self, table: ContextTable, temperature: float = 1.0) -> None:
         super().__init__()
-        self.vocabulary, self.table, self.sampler = table.vocabulary, table, Held()
+        self.vocabulary, self.table, self.temperature, self.sampler = table.vocabulary, table, temperature, Held()
 
     def logits(self, found: Tensor) -> Tensor:
         """Returns logits [..., V] of rows [..., C]; tokens that cannot be chosen have probability 0."""
         before = self.vocabulary.eos + 1
         after = self.vocabulary.size - before - self.table.choices
-        return functional.pad(found, (before, after), value=-1e9)
+        return functional.pad(divided(found, self.temperature), (before, after), value=-1e9)
 
     def decoder(self, prompts: Sequence[Sequence[int]], repeats: Sequence[int], num_new: int) -> TableDecoder:
         """Returns a decoder of `repeats` rows of each prompt."""
@@ -125,13 +130,13 @@ class TableDecoder:
         self.prompt, self.place, self.last = self.prompt[rows], self.place[rows], self.last[rows]
 
 
-def token_policy(body: Body, spec: Spec) -> nn.Module:
+def token_policy(body: Body, spec: Spec, temperature: float = 1.0) -> nn.Module:
     """Returns a policy over the task's tokens; raises AssayError if the body does not decode."""
     if isinstance(body, TokenTable) and isinstance(spec.action, Vocabulary):
         choices = min(body.choices, spec.action.size - spec.action.eos - 1)
-        return TablePolicy(ContextTable(spec, body, Ask((choices,))))
+        return TablePolicy(ContextTable(spec, body, Ask((choices,))), temperature)
     if not isinstance(spec.action, Vocabulary) or not isinstance(body, Transformer):
         raise AssayError(
             f"a policy over tokens needs the body Transformer(), or Pretrained(path) as the actor, got {body}"
         )
-    return TokenPolicy(spec.action, body.states(spec))
+    return TokenPolicy(spec.action, body.states(spec), temperature)

@@ -4,6 +4,7 @@ networks and the sampler.
 
 from __future__ import annotations
 
+import copy
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,6 +91,24 @@ def first_line(error: Exception) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------- export
+def merged(network: Any) -> Any:
+    """Returns a copy of the network with W + (alpha / rank) B A in place of every adapted matrix; AssayError without
+    an adapter.
+    """
+    if "peft_config" not in vars(network):
+        raise AssayError("--merge needs a LoRA adapter, and all weights of this model were trained. Leave it out")
+    require("peft", "language", "LoRA adapters")
+    kinds = require("peft.tuners.tuners_utils", "language", "LoRA adapters").BaseTunerLayer
+    whole = copy.deepcopy(network)
+    for name, module in list(whole.named_modules()):
+        if isinstance(module, kinds):
+            module.merge(safe_merge=True)
+            above, _, own = name.rpartition(".")
+            setattr(whole.get_submodule(above), own, module.get_base_layer())
+    del whole.peft_config
+    return whole
+
+
 def save(network: Any, tokenizer: Any, folder: Path, base: str, revision: str | None) -> None:
     """Writes the tokenizer and what was trained: the model, or an adapter in peft's format with its base."""
     folder.mkdir(parents=True)

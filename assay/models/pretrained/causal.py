@@ -56,7 +56,9 @@ def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:
 
 
 class PretrainedActor(nn.Module):
-    """A policy over the tokens of a pretrained network, with exactly its distribution: no token is excluded."""
+    """A policy over the tokens of a pretrained network, with exactly its distribution at `temperature`: no token is
+    excluded.
+    """
 
     num_draws = 1
     has_layers_in_a_row = True
@@ -64,6 +66,7 @@ class PretrainedActor(nn.Module):
     def __init__(self, vocabulary: Vocabulary, network: Any) -> None:
         super().__init__()
         self.vocabulary, self.network, self.is_packed, self.sampler = vocabulary, network, False, Held()
+        self.temperature = 1.0
 
     @cached_property
     def is_plain(self) -> bool:
@@ -84,8 +87,13 @@ class PretrainedActor(nn.Module):
     def logits(self, hidden_DW: Tensor) -> Tensor:
         """Returns [D, V] in float32 or wider; on a GPU without rounding in between."""
         if hidden_DW.is_cuda and hidden_DW.dtype == torch.bfloat16 and not hidden_DW.requires_grad and self.is_plain:
-            return output.products(hidden_DW, self.network.get_output_embeddings().weight.to(hidden_DW.dtype))
-        return self.own_logits(hidden_DW)
+            weight = self.network.get_output_embeddings().weight.to(hidden_DW.dtype)
+            return output.products(self.cooled(hidden_DW), weight)
+        return self.cooled(self.own_logits(hidden_DW))
+
+    def cooled(self, values: Tensor) -> Tensor:
+        """Returns the values divided by the temperature: logits, or states before a product that gives them."""
+        return values if self.temperature == 1.0 else values / self.temperature
 
     def own_logits(self, hidden_DW: Tensor) -> Tensor:
         """Returns logits [D, V] of the network's own output layer, with its scales and soft caps."""
@@ -182,7 +190,7 @@ class PretrainedActor(nn.Module):
             weight, kind = self.network.get_output_embeddings().weight, hidden_DW.device.type
             narrow = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else weight.dtype
             with torch.autocast(kind, enabled=False):
-                given = (hidden_DW.to(narrow), weight.to(narrow), action_D)
+                given = (self.cooled(hidden_DW.to(narrow)), weight.to(narrow), action_D)
                 logp, entropy = output.given_logp(*given, Need.ENTROPY in needs)
             return logp, torch.zeros_like(logp) if entropy is None else entropy
         measure: Any = partial(checkpoint, self.measured, use_reentrant=False) if is_long else self.measured

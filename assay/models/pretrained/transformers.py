@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -25,10 +26,12 @@ from assay.core.errors import AssayError
 from assay.core.extras import require
 from assay.core.spaces import Spec, Vocabulary
 from assay.models.bodies.hidden import Sequences
-from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, save
+from assay.models.pretrained.adapters import Lora, adapter_settings, attach_saved, merged, save
 from assay.models.pretrained.causal import PretrainedActor, PretrainedStates, asking, check_numbers
 from assay.ops.bfloat16 import prepare_bfloat16
+from assay.ops.distributions import check_temperature
 from assay.playing import text
+from assay.playing.text import Conversation, Message
 
 DTYPES = {"float32": torch.float32, "float64": torch.float64, "bfloat16": torch.bfloat16}
 FILES = ["*.json", "*.jinja", "*.txt", "*.model", "*.safetensors"]
@@ -47,19 +50,24 @@ class Pretrained(Sequences):
     that support it keep float32 master weights (`Adam`).
 
     With `lora` only adapters are trained. A folder that peft saved means its base model with that adapter, which is
-    trained further.
+    trained further. Logits are divided by `temperature` wherever the policy is used, see `Categorical`.
     """
 
     path: str
     revision: str | None = None
     dtype: str = "float32"
     lora: Lora = Lora()
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
 
     def build(self, spec: Spec) -> nn.Module:
         """Returns the actor, checked against the network's own forward pass."""
         network = self.fitting(spec)
         actor = PretrainedActor(cast(Vocabulary, spec.action), network)
         check_numbers(actor, self.path)
+        actor.temperature = self.temperature
         return actor
 
     def states(self, spec: Spec) -> PretrainedStates:
@@ -164,21 +172,46 @@ def with_adapters(network: Any, model: Pretrained) -> Any:
     return attach_saved(network, folder)
 
 
-def export(policy: Any, model: Any, target: Path) -> None:
-    """Writes a trained policy that was built from `model` into a new folder, as `adapters.save` does."""
+def export(policy: Any, model: Any, target: Path, *, merge: bool = False) -> None:
+    """Writes a trained policy that was built from `model` into a new folder, as `adapters.save` does; with `merge`, its
+    adapter merged into the base model. Another temperature than 1 is written as that of generation.
+    """
     if not isinstance(policy, PretrainedActor) or not isinstance(model, Pretrained):
         raise AssayError("this policy is not a network of transformers. Train with --model, or use its checkpoints")
     if target.exists():
         raise AssayError(f"{target} exists already. Use a new folder")
     adapter = adapter_settings(Path(model.path).expanduser())
     base = Pretrained(adapter["base_model_name_or_path"], adapter.get("revision")) if adapter else model
+    network = merged(policy.network) if merge else policy.network
     with asking(f"{target} cannot be written"):
-        save(policy.network, PretrainedTokenizer(model.path, model.revision).backend, target, base.path, base.revision)
+        if model.temperature != 1.0:
+            network.generation_config.update(temperature=model.temperature, do_sample=True)
+        save(network, PretrainedTokenizer(model.path, model.revision).backend, target, base.path, base.revision)
 
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer
 class Framed(str):
-    """A prompt to be encoded inside the model's chat template: marked by this type, never by its text."""
+    """A prompt to be encoded inside the model's chat template: marked by this type, never by its text.
+
+    `messages` are those of a conversation, or the text as one message of the user, after `system` if none of them is a
+    system prompt.
+    """
+
+    messages: tuple[Message, ...]
+    tools: str
+
+    def __new__(cls, prompt: str, system: str = "") -> Framed:
+        """Returns the prompt as a text that remembers its messages."""
+        made = super().__new__(cls, prompt)
+        own = prompt.messages if isinstance(prompt, Conversation | Framed) else (Message("user", prompt),)
+        has_system = any(message.role in ("system", "developer") for message in own)
+        made.messages = own if has_system or not system else (Message("system", system), *own)
+        made.tools = prompt.tools if isinstance(prompt, Conversation | Framed) else ""
+        return made
+
+
+class Unwritable(AssayError, ValueError):
+    """A text that a tokenizer cannot encode."""
 
 
 class Answered(str):
@@ -208,11 +241,40 @@ class PretrainedTokenizer:
     def rendered(self, *turns: str) -> str:
         """Returns the chat template around a prompt, a prompt and its reply, and so on in turn."""
         roles = itertools.cycle(("user", "assistant"))
-        chat = [{"role": role, "content": turn} for role, turn in zip(roles, turns, strict=False)]
-        with asking(f"the chat template of '{self.path}' fails (chat=False does without)"):
+        return self.template([Message(role, turn) for role, turn in zip(roles, turns, strict=False)])
+
+    def template(self, messages: Sequence[Message], tools: str = "") -> str:
+        """Returns the chat template around messages; it opens a reply unless the last one is the assistant's."""
+        chat = [message._asdict() for message in messages]
+        roles = ", ".join(message.role for message in messages)
+        with asking(f"the chat template of '{self.path}' fails on {roles} (chat=False uses none)"):
             template = TODAY + self.backend.get_chat_template()
-            options = {"chat_template": template, "add_generation_prompt": len(turns) % 2 == 1}
+            options = {"chat_template": template, "add_generation_prompt": messages[-1].role != "assistant"}
+            options |= {"tools": json.loads(tools)} if tools else {}
             return str(self.backend.apply_chat_template(chat, tokenize=False, **options))
+
+    @cached_property
+    def frames(self) -> dict[tuple[tuple[str, ...], str], list[str]]:
+        """The texts that the template writes around messages, by their roles and tools; filled by `around`."""
+        return {}
+
+    def around(self, prompt: Framed) -> list[str]:
+        """Returns the texts that the template writes before, between and after the messages of a prompt. Raises
+        AssayError if it drops, repeats or reorders messages, or if tools spell a control token.
+        """
+        key = (tuple(message.role for message in prompt.messages), prompt.tools)
+        if key not in self.frames:
+            marks = [f"message-{place}-goes-here-1+1" for place in range(len(prompt.messages))]
+            marked = [Message(one.role, mark) for one, mark in zip(prompt.messages, marks, strict=True)]
+            whole = self.template(marked, prompt.tools)
+            pieces = re.split("|".join(map(re.escape, marks)), whole)
+            if re.findall("|".join(map(re.escape, marks)), whole) != marks:
+                roles = ", ".join(key[0])
+                raise AssayError(f"the chat template of '{self.path}' drops or repeats messages ({roles}). Change them")
+            if any(token in prompt.tools for token in self.control.values()):
+                raise AssayError(f"tools spell a control token of '{self.path}': {prompt.tools[:60]}. Rename them")
+            self.frames[key] = pieces
+        return self.frames[key]
 
     @cached_property
     def frame(self) -> tuple[str, str]:
@@ -256,10 +318,20 @@ class PretrainedTokenizer:
             bos = next((index for index in self.raw(MARK.join(self.frame))[:1] if index in self.control), bos)
         if eos is None:
             raise AssayError(f"'{self.path}' has no end token. Set eos_token in tokenizer_config.json")
+        given = [int(eos if one is None else one) for one in (pad, bos, eos)]
+        return Vocabulary(int(self.config.vocab_size), *given)
+
+    @cached_property
+    def config(self) -> Any:
+        """The model's configuration."""
         reader = require("transformers", "language").AutoConfig
         config = reader.from_pretrained(self.backend.name_or_path, trust_remote_code=False, local_files_only=True)
-        given = [int(eos if one is None else one) for one in (pad, bos, eos)]
-        return Vocabulary(int(config.get_text_config().vocab_size), *given)
+        return config.get_text_config()
+
+    @property
+    def most_tokens(self) -> int:
+        """The tokens that the model can read; a very large number if it does not say."""
+        return int(getattr(self.config, "max_position_embeddings", 0) or sys.maxsize)
 
     def raw(self, written: str) -> list[int]:
         """Returns ids of text in which control tokens are control tokens."""
@@ -270,17 +342,30 @@ class PretrainedTokenizer:
         reply with everything the template writes since the last utterance, from its end token on. Raises ValueError
         if the text cannot be encoded.
         """
-        is_framed = isinstance(text, Framed)
-        before, after = self.frame if is_framed else self.gap if isinstance(text, Answered) else ("", "")
-        whole, shift = before + text + after, len(before) + 1
+        around, texts = self.spelled(text)
+        whole, cuts = around[0], set[int]()
         spelt = "|".join(re.escape(token) for token in self.control.values()) or "$^"
-        cuts = sorted({match.start() + shift for match in re.finditer(f"(?={spelt})", text)})
-        pieces = [whole[start:end] for start, end in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-        ids = [index for piece in pieces for index in self.raw(piece)]
-        allowed = len(re.findall(spelt, before)) + len(re.findall(spelt, after))
+        for content, after in zip(texts, around[1:], strict=True):
+            cuts |= {match.start() + len(whole) + 1 for match in re.finditer(f"(?={spelt})", content)}
+            whole += content + after
+        places = [0, *sorted(cuts), len(whole)]
+        ids = [index for start, end in itertools.pairwise(places) for index in self.raw(whole[start:end])]
+        allowed = sum(len(re.findall(spelt, piece)) for piece in around)
         if sum(index in self.control for index in ids) != allowed or max(ids, default=0) >= self.vocabulary.size:
-            raise ValueError(f"the tokenizer of '{self.path}' cannot encode {text[:60]!a} as plain text")
-        return ids[1:] if is_framed and before and ids[0] == self.vocabulary.bos else ids
+            raise Unwritable(
+                f"the tokenizer of '{self.path}' cannot encode {text[:60]!a} as plain text. Change the text"
+            )
+        return ids[1:] if isinstance(text, Framed) and around[0] and ids[0] == self.vocabulary.bos else ids
+
+    def spelled(self, text: str) -> tuple[Sequence[str], list[str]]:
+        """Returns the template's texts before, between and after, and the texts that are only ever text."""
+        if isinstance(text, Answered):
+            return self.gap, [text]
+        if not isinstance(text, Framed) or not any(self.frame):
+            return ("", ""), [text]
+        if len(text.messages) == 1 and text.messages[0].role == "user" and not text.tools:
+            return self.frame, [text.messages[0].content]
+        return self.around(text), [message.content for message in text.messages]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns text without pad, bos and eos; other special tokens and invalid ids become U+FFFD."""

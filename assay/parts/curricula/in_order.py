@@ -6,24 +6,37 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from assay.core.record import Experience, State
-from assay.core.slots import Curriculum, Scene
+from assay.core.record import Draw, Experience, State
+from assay.core.slots import Curriculum, RepeatingTask, Scene
+
+ORDER = (1 << 40,)
+"""The path of the random numbers that shuffle the rows of a file; no step of a run has this number."""
+
+
+def next_starts(scene: Scene, state: State, number: int) -> np.ndarray:
+    """Returns the next `number` training starts of a task, and counts them in `state`: 0, 1, 2, ..., or the rows of a
+    file in an order that the run's seed shuffles in every pass (see `RepeatingTask`).
+    """
+    first = state["next"]
+    state["next"] = first + number
+    ordinals = np.arange(first, first + number, dtype=np.int64)
+    task = scene.task
+    return task.order(ordinals, Draw(scene.draw.seed, ORDER)) if isinstance(task, RepeatingTask) else ordinals
 
 
 @dataclass(frozen=True)
 class InOrder(Curriculum):
-    """Proposes starts 0, 1, 2, ...: each exactly once, in an order independent of crashes and the batch size."""
+    """Proposes the task's starts in its order (`next_starts`): each exactly once, independent of crashes and of the
+    batch size.
+    """
 
     def init(self, scene: Scene) -> State:
         """Returns ordinal 0."""
         return {"next": 0}
 
     def __call__(self, scene: Scene, state: State) -> np.ndarray:
-        """Returns the next ordinals."""
-        num_starts = scene.num_starts
-        first = state["next"]
-        state["next"] = first + num_starts
-        return np.arange(first, first + num_starts, dtype=np.int64)
+        """Returns the next starts."""
+        return next_starts(scene, state, scene.num_starts)
 
     def observe(self, experience: Experience, scene: Scene, state: State) -> None:
         """Does nothing."""

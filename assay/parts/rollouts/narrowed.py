@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from assay.core.errors import AssayError
@@ -10,7 +10,7 @@ from assay.core.record import Experience, State
 from assay.core.slots import Rollout, Scene
 from assay.core.spaces import Vocabulary
 from assay.parts.rollouts.episodes import Around, Episodes
-from assay.playing.narrowing import Narrowing
+from assay.playing.narrowing import LOGP_MODEL, Narrowing
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,23 @@ class Narrowed(Around):
     distribution, and the column `logp_model` is the actor's own. Ratios therefore start at pi(y) / behaviour(y), not
     at 1, and removed tokens are never sampled: an objective without a correction learns from the narrowed policy's
     samples. To evaluate with the same parameters, set them as the recipe's `wrapper`.
+
+    With `own`, `logp` is the actor's own log-probability: ratios start at 1, and the truncation is not corrected for.
+    With top-p alone behaviour(y) = pi(y) / Z with Z in [top_p, 1], so this ignores factors of at most 1 / top_p.
     """
 
     gather: Rollout = Episodes()
     narrowing: Narrowing = Narrowing()
-    examples: ClassVar[tuple[dict[str, Any], ...]] = ({"narrowing": Narrowing(0.7, 5, 0.95, 0.01)},)
+    own: bool = False
+    examples: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"narrowing": Narrowing(0.7, 5, 0.95, 0.01)},
+        {"narrowing": Narrowing(top_p=0.8), "own": True},
+    )
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        """Returns the columns of the inner rollout."""
+        return self.gather.writes
 
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if the task has no tokens."""
@@ -36,4 +48,6 @@ class Narrowed(Around):
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers experience with the narrowed actor."""
-        return self.gather(scene.given(actor=self.narrowing.wrap(scene.actor)), state)
+        gathered = self.gather(scene.given(actor=self.narrowing.wrap(scene.actor)), state)
+        has_own = self.own and LOGP_MODEL in gathered.extra
+        return replace(gathered, logp=gathered.column(LOGP_MODEL)) if has_own else gathered

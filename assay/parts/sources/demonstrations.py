@@ -6,18 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
 from assay.core.slots import DemonstratedTask, PairedTask, Scene, Source
+from assay.parts.curricula.in_order import next_starts
 from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.logged import Logged, own_dataset
 
 
 @dataclass(frozen=True)
 class Demonstrations(Source):
-    """Yields `batch` demonstrations of the task per step, each start once, in order."""
+    """Yields `batch` demonstrations of the task per step, each start once, in the task's order."""
 
     batch: int = 64
 
@@ -32,9 +31,7 @@ class Demonstrations(Source):
         """Yields the next demonstrations as one batch."""
         task = scene.task
         assert isinstance(task, DemonstratedTask)
-        first = state["next"]
-        state["next"] = first + self.batch
-        yield task.demonstrate(np.arange(first, first + self.batch, dtype=np.int64), 0)
+        yield task.demonstrate(next_starts(scene, state, self.batch), 0)
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class DemonstratedDecisions(Source):
 
 @dataclass(frozen=True)
 class Pairs(Source):
-    """Yields `batch` preference pairs of the task per step, each once, in order."""
+    """Yields `batch` preference pairs of the task per step, each once, in the task's order."""
 
     batch: int = 32
     writes: ClassVar[tuple[str, ...]] = ("chosen",)
@@ -82,6 +79,4 @@ class Pairs(Source):
         """Yields the next pairs as one batch."""
         task = scene.task
         assert isinstance(task, PairedTask)
-        first = state["next"]
-        state["next"] = first + self.batch
-        yield task.pairs(np.arange(first, first + self.batch, dtype=np.int64), 0)
+        yield task.pairs(next_starts(scene, state, self.batch), 0)

@@ -2,14 +2,92 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from assay.runs.options.group import Group
+from assay.core.errors import AssayError
+from assay.runs.options.group import Group, flag, option
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from assay.core.recipe import Recipe
+    from assay.core.slots import Task
+
+SIZES = ("max_tokens", "group_size", "prompts", "lora_rank")
 
 
 @dataclass(frozen=True)
 class LanguageOptions(Group):
-    """Options of language tasks."""
+    """Options of language tasks; docs/language.md explains each. What a recipe does not have is refused.
+
+    `temperature` divides the policy's logits everywhere: in sampling, ratios, the reference and evaluation. `top_p`
+    truncates the sampling of training only; recorded log-probabilities stay those of the policy.
+    """
 
     title: ClassVar[str] = "language tasks"
+
+    max_tokens: int | None = option(
+        None, "limit of an answer in tokens (default with a model and a file: 512, or the longest demonstration)"
+    )
+    temperature: float | None = option(None, "temperature of the policy, in sampling and training (default: 1)")
+    top_p: float | None = option(None, "nucleus sampling in training: share of probability to keep (default: 1)")
+    group_size: int | None = option(None, "answers per prompt")
+    prompts: int | None = option(None, "prompts (demonstrations, pairs) per step")
+    kl: float | None = option(None, "coefficient of the KL penalty to the reference policy; 0 removes it")
+    system: str | None = option(None, "system prompt, put in by the model's chat template")
+    epochs: float | None = option(None, "passes over the training prompts of a file, instead of --steps")
+    lora_rank: int | None = option(None, "train a low-rank adapter of this rank on the model; 0: all weights")
+    in_order: bool = option(False, "take the rows of a file in their order instead of shuffled")
+
+    def check(self) -> None:
+        """Raises AssayError for values out of range."""
+        for name in SIZES:
+            value, least = getattr(self, name), 0 if name == "lora_rank" else 1
+            if value is not None and value < least:
+                raise AssayError(f"{flag(name)} is {value}. Use at least {least}.")
+        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
+            raise AssayError(f"--top-p is {self.top_p}. Use a share above 0, 1 for all.")
+        if self.kl is not None and not 0.0 <= self.kl < math.inf:
+            raise AssayError(f"--kl is {self.kl}. Use 0 (no penalty) or a positive number.")
+        if self.epochs is not None and not 0.0 < self.epochs < math.inf:
+            raise AssayError(f"--epochs is {self.epochs}. Use a positive number.")
+        if self.system is not None and not self.system.strip():
+            raise AssayError("--system is empty. Leave it out, or give a text.")
+
+    def task(self, task: Task) -> Task:
+        """Returns the task with its limit of answers, its system prompt and its order of rows."""
+        from assay.runs import language
+
+        return language.changed_task(task, self.max_tokens, self.system, self.in_order)
+
+    def recipe(self, recipe: Recipe, task: Task) -> Recipe:
+        """Returns the recipe with sampling parameters, sizes, KL penalty and adapter."""
+        from assay.runs import language
+
+        language.check_task(recipe, task, self.max_tokens, self.system)
+        changes: list[tuple[float | None, Callable[..., Recipe]]] = [
+            (self.lora_rank, language.with_lora_rank),
+            (self.temperature, language.with_temperature),
+            (self.group_size, language.with_group_size),
+            (self.prompts, language.with_prompts),
+            (self.kl, language.with_kl),
+            (self.top_p, language.with_top_p),
+        ]
+        for given, change in changes:
+            recipe = recipe if given is None else change(recipe, given)
+        return recipe
+
+    def steps(self, steps: int | None, recipe: Recipe, task: Task) -> int | None:
+        """Returns the steps of `epochs` passes over the training prompts."""
+        if self.epochs is None:
+            return steps
+        from assay.runs import language
+
+        needed = language.steps_of(self.epochs, recipe, task)
+        if steps not in (None, needed):
+            raise AssayError(
+                f"--steps is {steps}, but --epochs {self.epochs:g} is {needed} steps. Give one of the two."
+            )
+        return needed

@@ -103,11 +103,11 @@ def local_modules(folder: Path, owner: str) -> Iterator[None]:
     names = {path.stem for path in folder.glob("*.py")} | {path.parent.name for path in folder.glob("*/__init__.py")}
     names -= {*NOT_LOCAL, *(name for name in names if is_in(sys.modules.get(name), folder))}
     hidden = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in names}
-    sys.meta_path.insert(0, finder)  # type: ignore[arg-type]
+    sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+        sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name.partition(".")[0] in names]:
             rename(sys.modules.pop(name), name, f"{owner}.{name}")
         sys.modules.update(hidden)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import cast
 
 import numpy as np
@@ -16,10 +16,12 @@ from assay.models.pretrained.causal import asking
 from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
 from assay.tasks.language.dialogue import DialogueTask, Partner
 from assay.tasks.language.preferences import PairsTask
-from assay.tasks.language.prompts import Item, Items, PromptTask, prompt_ids
-from assay.tasks.language.textfile import TextFile, TwoFiles
+from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
+from assay.tasks.language.textfile import Files, TextFile, longest_of
 
 NUM_MEASURED = 512  # items, of both splits, whose lengths are measured before a run
+ANSWER = 512
+"""Default limit of answers in a file's tokens with a pretrained model; a longer demonstration raises it."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class ModelTask(PromptTask):
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals, their prompts framed."""
-        return [replace(item, prompt=Framed(item.prompt)) for item in super().items_of(starts, split)]
+        return [replace(item, prompt=Framed(item.prompt, self.system)) for item in super().items_of(starts, split)]
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class ModelDialogue(DialogueTask):
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals, their prompts introduced and framed."""
-        return [replace(item, prompt=introduced(self.partner, item)) for item in super().items_of(starts, split)]
+        items = super().items_of(starts, split)
+        return [replace(item, prompt=introduced(self.partner, item, self.system)) for item in items]
 
     def between(self, reply: str, last: int) -> list[int]:
         """Returns the tokens that close the utterance's turn, the reply's turn, and the opening of the next one."""
@@ -50,9 +53,9 @@ class ModelDialogue(DialogueTask):
         return ids[1:] if last == self.tokenizer.vocabulary.eos else ids
 
 
-def introduced(partner: Partner, item: Item) -> Framed:
+def introduced(partner: Partner, item: Item, system: str) -> Framed:
     """Returns the prompt of a conversation, after the partner's introduction, if it has one."""
-    return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip())
+    return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip(), system)
 
 
 def with_model(
@@ -61,7 +64,8 @@ def with_model(
     """Returns the task in the model's tokens, its prompts in the model's chat template where it has one; conversations
     need a template.
 
-    `max_tokens` 0 keeps the task's limit, or raises it to the longest demonstration.
+    `max_tokens` 0 keeps the task's limit if it `is_limited`. Else a file has `ANSWER`, another task its own limit, and
+    both are raised to the longest demonstration.
     """
     chosen = pinned(model) if isinstance(model, str) else model
     if isinstance(task, PairsTask):
@@ -71,12 +75,21 @@ def with_model(
     if not isinstance(task, PromptTask):
         raise AssayError(f"task '{task.name}' has no prompts. A language model needs a language task such as countdown")
     tokenizer = PretrainedTokenizer(chosen.path, chosen.revision, chat)
-    frame = len(prompt_ids(tokenizer, Framed(""), sys.maxsize)) + 2
-    prompt, reply = longest(tokenizer, task.items)
-    if not isinstance(task.items, TextFile | TwoFiles):  # of items that were not seen, no token is shorter than a byte
-        prompt = max(prompt, task.max_prompt)
-    most = max_tokens or max(reply + 1, task.max_tokens)
-    return ModelTask(task.name, task.items, tokenizer, prompt + frame, most, scorer=task.scorer)
+    if task.system and not any(tokenizer.frame):
+        raise AssayError(f"'{chosen.path}' has no chat template for a system prompt. Put it into the prompts")
+    prompt, where, reply = longest(tokenizer, task)
+    if isinstance(task.items, TextFile | Files):
+        usual = 1 if "rejected" in task.items.rows[0].facts else min(ANSWER, tokenizer.most_tokens - prompt)
+        limit = max_tokens or (task.max_tokens if task.is_limited else max(usual, reply + 1))
+        if prompt + limit > tokenizer.most_tokens:
+            what = f"{where}: the prompt has {prompt} tokens, and answers have up to {limit}"
+            reads = f"'{chosen.path}' reads {tokenizer.most_tokens} in all"
+            raise AssayError(f"{what}, but {reads}. Remove the row, or lower --max-tokens")
+    else:  # of items that were not seen, no token is shorter than a byte
+        frame = len(prompt_ids(tokenizer, Framed("", task.system), sys.maxsize)) + 2
+        prompt = max(prompt, task.max_prompt + frame)
+        limit = max_tokens or (task.max_tokens if task.is_limited else max(reply + 1, task.max_tokens))
+    return ModelTask(task.name, task.items, tokenizer, prompt, limit, (), task.system, task.is_limited, task.scorer)
 
 
 def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:
@@ -86,7 +99,7 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
     partner, own = task.partner, task.tokenizer
     wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
     items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
-    frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", "")), sys.maxsize)) + 2
+    frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", ""), task.system), sys.maxsize)) + 2
     gap = len(tokenizer.encode(Answered(""))) + 2
     said = {words for item in items for words in item.demonstration.split("\n")}
     with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
@@ -94,7 +107,7 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         for item in items:
             written_back(tokenizer, item.prompt)
     limits = (wide * task.max_prompt + frame, task.max_turns, max_tokens or max(utterance, task.max_tokens))
-    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.scorer)
+    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.system, task.scorer)
 
 
 def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
@@ -106,18 +119,25 @@ def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:
     return ids
 
 
-def longest(tokenizer: PretrainedTokenizer, items: Items) -> tuple[int, int]:
-    """Returns the tokens of the longest prompt and reply; AssayError if the tokenizer cannot encode and decode them."""
-    if isinstance(items, TextFile | TwoFiles):
-        some = items.rows
-    else:
-        some = tuple(items.item(k // 2, k % 2) for k in range(NUM_MEASURED))
-    prompts, replies = [0], [0]
-    with asking(f"the tokenizer of '{tokenizer.path}' does not fit the task"):
-        for place, item in enumerate(some):
-            words = (item.prompt, item.demonstration, str(item.facts.get("rejected", "")))
-            write = partial(written_back, tokenizer) if place < NUM_MEASURED else tokenizer.encode
-            written = [write(one) for one in words]
-            prompts.append(len(written[0]))
-            replies += map(len, written[1:])
-    return max(prompts), max(replies)
+def longest(tokenizer: PretrainedTokenizer, task: PromptTask) -> tuple[int, str, int]:
+    """Returns the tokens of the longest framed prompt with its place, and those of the longest reply; AssayError if the
+    tokenizer cannot encode and decode the first items, or texts that spell a control token.
+    """
+    items = task.items
+    known = (
+        items.rows if isinstance(items, TextFile | Files) else [items.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
+    )
+    spelt = re.compile("|".join(map(re.escape, tokenizer.control.values())) or "$^")
+    prompts, replies = list[tuple[str, str]](), list[tuple[str, str]]()
+    for place, item in enumerate(known):
+        told = [(item.demonstration, item.where), (str(item.facts.get("rejected", "")), item.where)]
+        prompts.append((Framed(item.prompt, task.system), item.where))
+        replies += told
+        for words, where in ((item.prompt, item.where), *told):
+            if place < NUM_MEASURED or spelt.search(words):
+                here = f"{where}: " if where else ""
+                with asking(f"{here}the tokenizer of '{tokenizer.path}' does not fit the task"):
+                    written_back(tokenizer, str(words))
+    extra = max(len("".join(tokenizer.spelled(prompt)[0]).encode()) for prompt, _ in prompts)
+    prompt, where = longest_of(prompts, lambda words: len(tokenizer.encode(words)) + 1, extra)
+    return prompt + 2, where, longest_of(replies, lambda words: len(tokenizer.encode(words)))[0]

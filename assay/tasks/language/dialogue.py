@@ -75,6 +75,7 @@ class DialogueTask:
     max_turns: int
     max_tokens: int
     max_reply: int
+    system: str = ""
     scorer: Scorer | None = None
 
     @property

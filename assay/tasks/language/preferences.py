@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from assay.core.spaces import Spec
 from assay.playing import text
 from assay.playing.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.prompts import Item, PromptTask, completion_ids, prompt_ids
-from assay.tasks.language.textfile import TextFile, longest_prompt, rows_of
+from assay.tasks.language.rows import Row, pair, rows_of
+from assay.tasks.language.textfile import MAX_PROMPT, TextFile, longest_completion, longest_prompt
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,24 @@ class PairsTask:
     def spec(self) -> Spec:
         """Returns tokens in, tokens out."""
         return self.prompts.spec
+
+    @property
+    def num_training(self) -> int:
+        """Returns the number of training pairs."""
+        return self.prompts.num_training
+
+    @property
+    def num_testing(self) -> int:
+        """Returns the number of held-out pairs."""
+        return self.prompts.num_testing
+
+    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
+        """Returns the training pair at each place of the run's order."""
+        return self.prompts.order(ordinals, draw)
+
+    def prompts_of(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the prompt of each pair."""
+        return self.prompts.prompts_of(starts, split)
 
     def pairs(self, starts: np.ndarray, split: int) -> Experience:
         """Returns the pairs: rows 2i and 2i + 1 are the chosen and the rejected completion of pair i, rewards 1 and 0.
@@ -74,19 +94,27 @@ class PairsTask:
 
 def preferences(
     path: str,
-    columns: tuple[str, str, str] = ("prompt", "chosen", "rejected"),
     tokenizer: Tokenizer = ByteTokenizer(),
-    max_prompt: int = 1024,
-    max_tokens: int = 1024,
+    max_prompt: int = MAX_PROMPT,
+    max_tokens: int = 0,
     held_out: float = 0.1,
     seed: int = 0,
 ) -> PairsTask:
-    """Returns the pairs of a file with a prompt and two different completions in each line."""
-    rows, digest = rows_of(path, columns)
+    """Returns the pairs of a file with a prompt and two different completions in each line; `rows.pair` reads them.
+
+    `max_tokens` 0 means as many as the longest completion needs.
+    """
+    rows, digest = rows_of(path, pair, ("prompt", "chosen", "rejected", "tools"))
     same = [row.where for row in rows if row.fields[1] == row.fields[2]]
     if same:
-        raise AssayError(f"{same[0]}: '{columns[1]}' and '{columns[2]}' are equal (in {len(same)} rows); remove them")
-    longest = longest_prompt(rows, tokenizer, max_prompt, max_tokens)
-    items = tuple(Item(prompt, good, good, {"rejected": bad}) for _, (prompt, good, bad), _ in rows)
-    source = TextFile(path, digest, held_out, seed, items)
-    return PairsTask(PromptTask(Path(path).stem, source, tokenizer, longest, max_tokens))
+        raise AssayError(f"{same[0]}: 'chosen' and 'rejected' are equal (in {len(same)} rows); remove them")
+    longest = longest_prompt(rows, tokenizer, max_prompt, max_tokens or sys.maxsize)
+    items = tuple(Item(row.fields[0], row.fields[1], row.fields[1], facts_of(row), row.where) for row in rows)
+    task = PromptTask(Path(path).stem, TextFile(path, digest, held_out, seed, items), tokenizer, longest, max_tokens)
+    return PairsTask(task if max_tokens else replace(task, max_tokens=longest_completion(task)[0]))
+
+
+def facts_of(row: Row) -> dict[str, object]:
+    """Returns the rejected completion, and the source of a pair if it has one."""
+    source = {"source": row.others["source"]} if "source" in row.others else {}
+    return {"rejected": row.fields[2], **source}

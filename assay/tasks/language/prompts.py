@@ -36,12 +36,15 @@ TOKENS_SHOWN = 1000
 
 @dataclass(frozen=True)
 class Item:
-    """One prompt: its text, the answer for display, a completion that verifies, and facts for the verifier."""
+    """One prompt: its text, the answer for display, a completion that verifies, facts for the verifier, and its place
+    in a file, for messages.
+    """
 
     prompt: str
     answer: str
     demonstration: str
     facts: Mapping[str, object] = field(default_factory=dict)
+    where: str = ""
 
 
 class Items(Protocol):
@@ -71,6 +74,18 @@ class SourcedItems(Items, Protocol):
 
     def source_of(self, start: int) -> int:
         """Returns the number of the source of a training prompt."""
+
+
+@runtime_checkable
+class FiniteItems(Items, Protocol):
+    """Finitely many prompts; see `RepeatingTask`."""
+
+    @property
+    def splits(self) -> tuple[Sequence[Item], Sequence[Item]]:
+        """Returns the prompts of training, and those held out."""
+
+    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
+        """Returns the start at each place of the run's order."""
 
 
 class Generator(Protocol):
@@ -110,8 +125,10 @@ class PromptTask:
     """Samples completions of prompts and verifies them: one outcome, on the last token.
 
     `max_prompt` counts bos, `max_tokens` counts eos. A completion cut at `max_tokens` is judged like any other text. It
-    also ends, by its own decision, with the token that completes one of `stops`, which stays in the text. A `scorer`
-    takes the place of the verifier.
+    also ends, by its own decision, with the token that completes one of `stops`, which stays in the text.
+
+    With a pretrained model, `system` is the system prompt of conversations that have none, and `max_tokens` is raised
+    to the longest demonstration unless it `is_limited`. A `scorer` takes the place of the verifier.
     """
 
     name: str
@@ -120,6 +137,8 @@ class PromptTask:
     max_prompt: int
     max_tokens: int
     stops: tuple[str, ...] = ()
+    system: str = ""
+    is_limited: bool = False
     scorer: Scorer | None = None
 
     @property
@@ -130,8 +149,9 @@ class PromptTask:
     @property
     def spec(self) -> Spec:
         """Returns tokens in, tokens out."""
-        vocabulary = self.tokenizer.vocabulary
-        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.max_tokens)
+        vocabulary, is_file = self.tokenizer.vocabulary, isinstance(self.items, FiniteItems)
+        scores = (0.0, 1.0) if is_file else None
+        return Spec(vocabulary, vocabulary, horizon=self.max_prompt + self.max_tokens, scores=scores)
 
     def play(
         self, actor: Any, starts: np.ndarray, samples: np.ndarray, draw: Draw, *, split: int, greedy: bool
@@ -270,6 +290,24 @@ class PromptTask:
     def max_decisions(self) -> int:
         """Returns the most tokens of an answer."""
         return self.max_tokens
+
+    @property
+    def num_training(self) -> int:
+        """Returns the number of training rows of a file; 0 if prompts are generated."""
+        return len(self.items.splits[0]) if isinstance(self.items, FiniteItems) else 0
+
+    @property
+    def num_testing(self) -> int:
+        """Returns the number of held-out rows of a file; 0 if prompts are generated."""
+        return len(self.items.splits[1]) if isinstance(self.items, FiniteItems) else 0
+
+    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
+        """Returns the start at each place of the run's order; the ordinals if prompts are generated."""
+        return self.items.order(ordinals, draw) if isinstance(self.items, FiniteItems) else ordinals
+
+    def prompts_of(self, starts: np.ndarray, split: int) -> list[str]:
+        """Returns the prompt of each start."""
+        return self.prompts(starts, split)
 
     @property
     def source_names(self) -> tuple[str, ...]:

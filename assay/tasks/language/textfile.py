@@ -1,166 +1,93 @@
-"""JSON-lines files of prompts with answers as tasks.
+"""Files of prompts with answers as tasks: finitely many rows, taken in a shuffled order, pass by pass.
 
 Every row is checked when the file is read, so that no compute is spent on an unusable file.
 """
 
 from __future__ import annotations
 
-import difflib
-import hashlib
-import json
-import math
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+
+import numpy as np
 
 from assay.core.errors import AssayError
-from assay.core.record import Outcome, PolicyFault, Score
+from assay.core.record import Draw, Outcome, PolicyFault, Score
+from assay.ops import random
 from assay.playing import text
 from assay.playing.text import ByteTokenizer, Tokenizer
 from assay.tasks.language.arithmetic import FINAL, final_answer, is_same_answer, plain_number, stated_numbers
 from assay.tasks.language.prompts import Item, PromptTask, check_split, completion_ids, prompt_ids
+from assay.tasks.language.rows import Row, question_and_answer, rows_of
 
-MAX_LINE = 1 << 24
-
-
-# ---------------------------------------------------------------------------------------------------- reading
-class Row(NamedTuple):
-    """One line: its place, for messages, the requested fields, and the other ones that are text or numbers."""
-
-    where: str
-    fields: tuple[str, ...]
-    others: Mapping[str, object] = {}
+MAX_PROMPT = 1 << 17
+"""Longest prompt of a file, in bytes; with a pretrained model, its own limit applies too."""
 
 
-def rows_of(path: str | Path, columns: Sequence[str]) -> tuple[list[Row], str]:
-    """Returns the checked rows of a file without blank lines, and its SHA-256; AssayError names file and line."""
-    digest, rows, seen = hashlib.sha256(), [], dict[str, str]()
-    for number, line in lines_of(Path(path)):
-        digest.update(line)
-        where = f"{path}, line {number}"
-        row = parsed(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
-        if row is None:
-            continue
-        others = {name: value for name, value in row.items() if name not in columns and is_fact(value)}
-        rows.append(Row(where, tuple(field_of(row, column, where) for column in columns), others))
-        if "id" in row:
-            name = json.dumps(row["id"])[:200]
-            if seen.setdefault(name, where) != where:
-                raise AssayError(f"{where}: the id {name} is also that of {seen[name]}. Ids must differ")
-    if not rows:
-        raise AssayError(f"{path} has no rows. Each line must be an object with the fields {', '.join(columns)}")
-    return rows, digest.hexdigest()
+# ---------------------------------------------------------------------------------------------------- rows by number
+class Rows:
+    """Finitely many rows: start k is row k modulo their number, in training and held out.
 
-
-def is_fact(value: object) -> bool:
-    """Returns whether a field can be a fact of its prompt: a text, a number, true or false."""
-    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
-
-
-def first_columns(path: str | Path) -> set[str]:
-    """Returns the fields of the file's first object."""
-    for number, line in lines_of(Path(path)):
-        row = parsed(line.removeprefix(b"\xef\xbb\xbf"), f"{path}, line {number}")
-        if row is not None:
-            return set(row)
-    raise AssayError(f'{path} has no rows. Each line must be an object such as {{"prompt": ..., "answer": ...}}')
-
-
-def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yields numbered lines; refuses one longer than 16 MiB."""
-    if not path.is_file():
-        raise AssayError(f"there is no file '{path}'. Check the path (relative to {Path.cwd()})")
-    with path.open("rb") as file:
-        number = 0
-        while line := file.readline(MAX_LINE + 1):
-            number += 1
-            if len(line) > MAX_LINE:
-                raise AssayError(f"{path}, line {number} is longer than {MAX_LINE} bytes. Is this a JSON-lines file?")
-            yield number, line
-
-
-def parsed(line: bytes, where: str) -> dict[str, Any] | None:
-    """Returns the object of a line; None for a blank one."""
-    if not line.strip():
-        return None
-    try:
-        row = json.loads(line.decode("utf-8"))
-    except UnicodeDecodeError as error:
-        raise AssayError(f"{where} is not UTF-8 (byte {error.start}: {error.reason}). Save it as UTF-8") from None
-    except (ValueError, RecursionError) as error:
-        raise AssayError(f"{where} is not JSON: {error}") from None
-    if not isinstance(row, dict):
-        raise AssayError(f"{where} is not a JSON object but {json.dumps(row)[:60]}")
-    return row
-
-
-def field_of(row: Mapping[str, Any], column: str, where: str) -> str:
-    """Returns a field as text; numbers are converted."""
-    if column not in row:
-        there = ", ".join(text.escaped(name, 40) for name in list(row)[:20])
-        near = difflib.get_close_matches(column, list(row), 1, 0.4)
-        hint = f"Did you mean '{text.escaped(near[0], 40)}'? " if near else ""
-        raise AssayError(f"{where} has no field '{column}' (it has: {there}). {hint}Name the fields with `columns`")
-    value = row[column]
-    is_number = isinstance(value, int) and not isinstance(value, bool)
-    if not (is_number or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))):
-        raise AssayError(f"{where}: '{column}' is {json.dumps(value)[:60]}. It must be text or a number")
-    content = str(value)
-    if not content.strip():
-        raise AssayError(f"{where}: '{column}' is empty")
-    return content
-
-
-def longest_prompt(rows: Sequence[Row], tokenizer: Tokenizer, max_prompt: int, max_tokens: int = sys.maxsize) -> int:
-    """Returns the tokens of the longest prompt (field 0); AssayError names a line whose texts do not fit."""
-    longest = 0
-    for row in rows:
-        try:
-            longest = max(longest, len(prompt_ids(tokenizer, row.fields[0], max_prompt)))
-            for completion in row.fields[1:]:
-                completion_ids(tokenizer, completion, max_tokens)
-        except (AssayError, ValueError) as error:
-            raise AssayError(f"{row.where}: {error}") from None
-    return longest
-
-
-# ---------------------------------------------------------------------------------------------------- answers
-@dataclass(frozen=True)
-class TextFile:
-    """Rows of a file, repeated cyclically. A seeded hash of the prompt decides the split: equal prompts share it.
-
-    An answer is the text after "####", or all of it; whitespace around it is ignored. It is correct if it is the same
-    text, or the same number if both are plain numbers ("1,250.0" and "1250"); more than one "####" is wrong.
-    In a file of worked numbers (GSM8K: every answer ends in "####" and a plain number) what counts is the one number
-    after "####", or the last one of a completion without that mark: "#### $18" and "She makes 18 dollars." are 18.
+    `portions` are the numbers of training rows that share a weight, and how many of each portion one pass takes.
     """
 
-    path: str
-    digest: str
-    held_out: float
-    seed: int
-    rows: tuple[Item, ...] = field(repr=False, compare=False)
-    worked: bool = False
+    in_order: bool
+    worked: bool
 
-    @cached_property
+    @property
     def splits(self) -> tuple[list[Item], list[Item]]:
-        """Returns (training, held out), in the order of the file."""
-        is_out = [text.is_held_out(item.prompt, self.held_out, self.seed) for item in self.rows]
-        sides = [[i for i, out in zip(self.rows, is_out, strict=True) if out is side] for side in (False, True)]
-        return sides[0], sides[1]
+        """Returns (training rows, held-out rows)."""
+        raise NotImplementedError
+
+    @property
+    def portions(self) -> list[tuple[np.ndarray, int]]:
+        """Returns all training rows as one portion, each once in a pass."""
+        number = len(self.splits[0])
+        return [(np.arange(number), number)]
+
+    @property
+    def names(self) -> str:
+        """Returns the names of the files."""
+        raise NotImplementedError
 
     def item(self, ordinal: int, split: int) -> Item:
         """Returns row `ordinal` of the split, modulo the number of rows."""
         check_split(split)
         rows = self.splits[split]
         if not rows:
-            raise AssayError(f"{self.path} has no row in split {split}. Change held_out ({self.held_out}) or the seed")
+            raise AssayError(f"{self.names} has no row in split {split}. Give more rows, or TRAIN.jsonl,TEST.jsonl")
         return rows[ordinal % len(rows)]
+
+    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
+        """Returns the start at each place of the run's order, a function of draw and ordinal.
+
+        Pass e takes the next rows of each portion (its own order changes when all of them were taken) in an order of
+        its own. A row's repetition k is start k * number of rows + row, so that samples differ.
+        """
+        number, quotas = len(self.splits[0]), [quota for _, quota in self.portions]
+        ends, total = np.cumsum(quotas), sum(quotas)
+        passes, slots = np.divmod(ordinals, total)
+        result = np.empty_like(ordinals)
+        for which in np.unique(passes).tolist():
+            place = self.permuted(draw.at(0, which), total)[slots[passes == which]]
+            portion, start = np.searchsorted(ends, place, side="right"), np.empty_like(place)
+            for index in np.unique(portion).tolist():
+                rows, quota = self.portions[index]
+                here = portion == index
+                again, within = np.divmod(which * quota + place[here] - (ends[index] - quota), len(rows))
+                for time in np.unique(again).tolist():
+                    own = rows if quota == len(rows) else rows[self.permuted(draw.at(1, index, time), len(rows))]
+                    start[np.flatnonzero(here)[again == time]] = time * number + own[within[again == time]]
+            result[passes == which] = start
+        return result
+
+    def permuted(self, draw: Draw, number: int) -> np.ndarray:
+        """Returns the numbers below `number` in the draw's order, or in theirs if rows are taken in order."""
+        return np.arange(number) if self.in_order else np.argsort(random.hashed(draw, np.arange(number)), kind="stable")
 
     @cached_property
     def source_names(self) -> tuple[str, ...]:
@@ -170,7 +97,7 @@ class TextFile:
         found = [str(item.facts["source"]) for item in self.splits[0] if "source" in item.facts]
         if found and len(found) < len(self.splits[0]):
             missing = len(self.splits[0]) - len(found)
-            raise AssayError(f"{self.path}: {missing} training rows have no field 'source'. Add it to all, or to none")
+            raise AssayError(f"{self.names}: {missing} training rows have no field 'source'. Add it to all, or to none")
         return tuple(sorted(set(found)))
 
     @cached_property
@@ -201,63 +128,128 @@ class TextFile:
             return Score(float(is_one and is_same_answer(numbers[-1], item.answer)))
         return Score(float(is_same_answer(given, item.answer)))
 
+    def stated(self, completion: str) -> str | None:
+        """Returns the answer that a completion states, in one spelling, for votes; None if it states no one answer."""
+        given = final_answer(completion)
+        numbers = stated_numbers(given) if given and self.worked else []
+        if not given or (self.worked and not numbers):
+            return None
+        answer = numbers[-1] if self.worked else given
+        number = plain_number(answer)
+        return answer.strip() if number is None else str(number)
+
 
 @dataclass(frozen=True)
-class TwoFiles:
-    """Training rows from one file, held-out rows from another: all of both, each repeated cyclically.
+class TextFile(Rows):
+    """Rows of a file. A seeded hash of the prompt decides the split: equal prompts share it.
 
-    No prompt may be in both, whatever its spaces and capitals: `scored_on` refuses that. Worked numbers are searched
-    only if both files have them; see `TextFile`.
+    An answer is the text after "####", or all of it; whitespace around it is ignored. It is correct if it is the same
+    text, or the same number if both are plain numbers ("1,250.0" and "1250"); more than one "####" is wrong.
+    In a file of worked numbers (GSM8K: every answer ends in "####" and a plain number) what counts is the one number
+    after "####", or the last one of a completion without that mark: "#### $18" and "She makes 18 dollars." are 18.
     """
 
-    train: TextFile
-    test: TextFile
+    path: str
+    digest: str
+    held_out: float
+    seed: int
+    rows: tuple[Item, ...] = field(repr=False, compare=False)
+    worked: bool = False
+    in_order: bool = False
+
+    @property
+    def names(self) -> str:
+        """Returns the path."""
+        return self.path
+
+    @cached_property
+    def splits(self) -> tuple[list[Item], list[Item]]:
+        """Returns (training, held out), in the order of the file."""
+        is_out = [text.is_held_out(item.prompt, self.held_out, self.seed) for item in self.rows]
+        sides = [[i for i, out in zip(self.rows, is_out, strict=True) if out is side] for side in (False, True)]
+        return sides[0], sides[1]
+
+
+@dataclass(frozen=True)
+class Files(Rows):
+    """Training rows of one or several files, and held-out rows of another; without it, those that are held out of the
+    training files.
+
+    `weights` are the files' shares of a pass, which takes as many rows as all files have; none: every row once. No
+    prompt may be in training and test, whatever its spaces and capitals: `together` refuses that. Worked numbers are
+    searched only if all files have them; see `TextFile`.
+    """
+
+    train: tuple[TextFile, ...]
+    test: TextFile | None = None
+    weights: tuple[float, ...] = ()
+    in_order: bool = False
+
+    @property
+    def worked(self) -> bool:  # type: ignore[override]
+        """Returns whether all files have worked numbers."""
+        return all(file.worked for file in (*self.train, *([self.test] if self.test else [])))
+
+    @property
+    def names(self) -> str:
+        """Returns the paths of the training files."""
+        return ",".join(file.path for file in self.train)
 
     @property
     def rows(self) -> tuple[Item, ...]:
-        """Returns the rows of both files."""
-        return self.train.rows + self.test.rows
+        """Returns the rows of all files."""
+        return tuple(row for file in (*self.train, *([self.test] if self.test else [])) for row in file.rows)
 
-    @property
-    def source_names(self) -> tuple[str, ...]:
-        """Returns the sources of the training file."""
-        return replace(self.train, held_out=0.0).source_names
+    @cached_property
+    def sides(self) -> list[list[Item]]:
+        """Returns the training rows of each file."""
+        return [list(file.rows) if self.test else file.splits[0] for file in self.train]
 
-    def start_in(self, source: int, place: int) -> int:
-        """Returns the ordinal of row `place` of a source in the training file."""
-        return replace(self.train, held_out=0.0).start_in(source, place)
+    @cached_property
+    def splits(self) -> tuple[list[Item], list[Item]]:
+        """Returns (training, held out), file after file."""
+        held = list(self.test.rows) if self.test else [item for file in self.train for item in file.splits[1]]
+        return [item for side in self.sides for item in side], held
 
-    def source_of(self, start: int) -> int:
-        """Returns the number of a training row's source."""
-        return replace(self.train, held_out=0.0).source_of(start)
-
-    def item(self, ordinal: int, split: int) -> Item:
-        """Returns row `ordinal` of the split's file, modulo the number of rows."""
-        check_split(split)
-        rows = (self.train, self.test)[split].rows
-        return rows[ordinal % len(rows)]
-
-    def verify(self, item: Item, completion: str) -> Outcome:
-        """Returns 1 for the answer, 0 for all else."""
-        return self.train.verify(item, completion)
+    @cached_property
+    def portions(self) -> list[tuple[np.ndarray, int]]:
+        """Returns the rows of each file with its share of a pass, at least one row; without weights all rows."""
+        counts = [len(side) for side in self.sides]
+        if not self.weights:
+            return super().portions
+        ends, share = np.cumsum(counts), np.asarray(self.weights) / sum(self.weights)
+        quotas = np.maximum(1, np.round(share * sum(counts))).astype(int).tolist()
+        return [(np.arange(end - count, end), quota) for end, count, quota in zip(ends, counts, quotas, strict=True)]
 
 
-def scored_on(task: PromptTask, other: PromptTask) -> PromptTask:
-    """Returns the task of a file with all rows of another file as the held-out ones; AssayError if rows are in both."""
-    train, test = task.items, other.items
-    assert isinstance(train, TextFile)
-    assert isinstance(test, TextFile)
-    known = {alike(item.prompt) for item in train.rows}
-    leaks = [item.prompt for item in test.rows if alike(item.prompt) in known]
-    if leaks:
-        first = f"the first is '{text.escaped(leaks[0], 60)}'"
-        what = f"{len(leaks)} of {len(test.rows)} rows of {test.path} are also in {train.path}"
-        raise AssayError(f"{what} ({first}). Remove them from one of the two")
-    worked = train.worked and test.worked
-    items = TwoFiles(replace(train, worked=worked), replace(test, worked=worked))
-    name = f"{task.name}-{Path(test.path).stem}"
-    prompt, tokens = max(task.max_prompt, other.max_prompt), max(task.max_tokens, other.max_tokens)
-    return PromptTask(name, items, task.tokenizer, prompt, tokens)
+def together(train: Sequence[PromptTask], test: PromptTask | None, weights: Sequence[float]) -> PromptTask:
+    """Returns the task of several files; AssayError if rows are in training and test. With several training files,
+    rows without a `source` have their file's name as one.
+    """
+    several = len(train) > 1
+    files = [task.items for task in train]
+    tested = None if test is None else test.items
+    assert all(isinstance(file, TextFile) for file in files)
+    assert tested is None or isinstance(tested, TextFile)
+    sourced = tuple(with_source(file) if several else file for file in files if isinstance(file, TextFile))
+    if tested is not None:
+        known = {alike(item.prompt): file.path for file in sourced for item in file.rows}
+        leaks = [item.prompt for item in tested.rows if alike(item.prompt) in known]
+        if leaks:
+            first = f"the first is '{text.escaped(leaks[0], 60)}'"
+            what = f"{len(leaks)} of {len(tested.rows)} rows of {tested.path} are also in {known[alike(leaks[0])]}"
+            raise AssayError(f"{what} ({first}). Remove them from one of the two")
+    tasks = [*train, *([test] if test else [])]
+    name = "-".join([task.name for task in train] + ([Path(tested.path).stem] if tested else []))
+    prompt, tokens = max(task.max_prompt for task in tasks), max(task.max_tokens for task in tasks)
+    return PromptTask(name, Files(sourced, tested, tuple(weights)), train[0].tokenizer, prompt, tokens)
+
+
+def with_source(file: TextFile) -> TextFile:
+    """Returns a file whose rows without a `source` have its name as one."""
+    name = name_of(Path(file.path))
+    rows = [i if "source" in i.facts else replace(i, facts={**i.facts, "source": name}) for i in file.rows]
+    return replace(file, rows=tuple(rows))
 
 
 def alike(prompt: str) -> str:
@@ -265,34 +257,77 @@ def alike(prompt: str) -> str:
     return " ".join(prompt.casefold().split())
 
 
+# ---------------------------------------------------------------------------------------------------- lengths
+def longest_of(texts: Sequence[tuple[str, str]], count: Callable[[str], int], extra: int = 0) -> tuple[int, str]:
+    """Returns the largest count of tokens of (text, place), and its place: longer texts first, until no shorter one
+    can have more, since no token is shorter than a byte. `extra` bytes are counted in addition to a text's own.
+    """
+    most, place = 0, ""
+    for size, words, where in sorted(((len(words.encode()), words, where) for words, where in texts), key=negative):
+        if size + extra <= most:
+            break
+        try:
+            number = count(words)
+        except (AssayError, ValueError) as error:
+            raise AssayError(f"{where}: {error}" if where else str(error)) from None
+        most, place = (number, where) if number > most else (most, place)
+    return most, place
+
+
+def negative(sized: tuple[int, str, str]) -> int:
+    """Returns minus the size, to sort long texts first."""
+    return -sized[0]
+
+
+def longest_prompt(rows: Sequence[Row], tokenizer: Tokenizer, max_prompt: int, max_tokens: int = sys.maxsize) -> int:
+    """Returns the tokens of the longest prompt (field 0); AssayError names a line whose texts do not fit."""
+    longest, _ = longest_of(
+        [(row.fields[0], row.where) for row in rows], lambda words: len(prompt_ids(tokenizer, words, max_prompt)) - 1
+    )
+    completions = [(words, row.where) for row in rows for words in row.fields[1:]]
+    longest_of(completions, lambda words: len(completion_ids(tokenizer, words, max_tokens)))
+    return longest + 1
+
+
+def longest_completion(task: PromptTask) -> tuple[int, str]:
+    """Returns the tokens of the longest demonstration or rejected completion of a file, and its place."""
+    assert isinstance(task.items, TextFile | Files)
+    pairs = [(item.demonstration, item.where) for item in task.items.rows]
+    pairs += [(str(item.facts["rejected"]), item.where) for item in task.items.rows if "rejected" in item.facts]
+    most, where = longest_of(pairs, lambda words: len(task.tokenizer.encode(words)))
+    return most + 1, where
+
+
+# ---------------------------------------------------------------------------------------------------- one file
 def textfile(
     path: str,
     columns: tuple[str, str] = ("prompt", "answer"),
     tokenizer: Tokenizer = ByteTokenizer(),
-    max_prompt: int = 1024,
+    max_prompt: int = MAX_PROMPT,
     max_tokens: int = 0,
     held_out: float = 0.1,
     seed: int = 0,
 ) -> PromptTask:
-    """Returns the task of a file with a prompt and an answer in each line; the whole answer is the demonstration. Other
-    fields of a line (`label`, `kind`, ...) are facts of its prompt.
+    """Returns the task of a file with a prompt and an answer in each line, or with `messages`; the whole answer is the
+    demonstration. Other fields of a line (`label`, `source`, ...) are facts of its prompt.
 
     Warns how many prompts contain their answer. The horizon follows the longest prompt of the file; `max_tokens` 0
     means 256, or as many as the longest demonstration needs. Files called train or test are named with their folder.
     """
-    rows, digest = rows_of(path, columns)
+    rows, digest = rows_of(path, question_and_answer(columns), (*columns, "tools"))
     longest, items = longest_prompt(rows, tokenizer, max_prompt), []
     for row in rows:
         answer = final_answer(row.fields[1])
         if not answer:
             raise AssayError(f"{row.where}: '{columns[1]}' must have one text after '####', or no '####' at all")
-        items.append(Item(row.fields[0], answer, row.fields[1], row.others))
+        items.append(Item(row.fields[0], answer, row.fields[2], row.others, row.where))
     leaks = sum(is_word_in(item.answer, item.prompt) for item in items)
     if leaks:
         warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", stacklevel=2)
     worked = all(FINAL in item.demonstration and plain_number(item.answer) is not None for item in items)
     source = TextFile(path, digest, held_out, seed, tuple(items), worked)
-    needed = max(len(tokenizer.encode(item.demonstration)) for item in items) + 1
+    pairs = [(item.demonstration, item.where) for item in items]
+    needed = longest_of(pairs, lambda words: len(tokenizer.encode(words)))[0] + 1
     return PromptTask(name_of(Path(path)), source, tokenizer, longest, max_tokens or max(256, needed))
 
 

@@ -447,7 +447,7 @@ def test_a_changed_file_is_another_task(tmp_path: Path) -> None:
 def test_a_file_of_one_row(tmp_path: Path) -> None:
     path = written_to(tmp_path, SUMS[:1])
     assert textfile(path, held_out=0.0).items.item(7, 0).answer == "2"
-    with pytest.raises(AssayError, match=r"no row in split 1. Change held_out \(0\.0\)"):
+    with pytest.raises(AssayError, match="no row in split 1"):
         textfile(path, held_out=0.0).items.item(0, 1)
 
 
@@ -468,12 +468,11 @@ UNUSABLE = [
     (b'{"prompt": " ", "answer": "b"}', "line 1: 'prompt' is empty"),
     (b'{"prompt": "a", "answer": "b ####"}', "line 1: 'answer' must have one text after '####'"),
     (b'{"prompt": "a", "answer": "#### b #### c"}', "line 1: 'answer' must have one text after '####'"),
-    (b'{"prompt": "a", "answer": "\\ud800"}', "line 1: 'utf-8' codec can't encode"),
+    (b'{"prompt": "a", "answer": "\\ud800"}', "line 1: 'answer' has half of a surrogate pair"),
     (b'{"prompt": "\xe9", "answer": "b"}', "line 1 is not UTF-8"),
     ('{"prompt": "a", "answer": "b"}'.encode("utf-16"), "line 1 is not UTF-8"),
     (b'{"id": 7, "prompt": "a", "answer": "b"}\n' * 2, "line 2: the id 7 is also that of .*line 1"),
-    (b'{"answer": "b", "prompt": "' + b"a" * 1024 + b'"}', "line 1: prompt 'a.* has 1025 tokens, but max_prompt is"),
-    (b'{"answer": "b", "prompt": "' + b"a" * (10 << 20) + b'"}', "line 1: prompt 'a.* tokens, but max_prompt is 1024"),
+    (b'{"answer": "b", "prompt": "' + b"a" * (1 << 17) + b'"}', "line 1: prompt 'a.* tokens, but max_prompt is 131072"),
     (b"a" * (17 << 20), "line 1 is longer than 16777216 bytes"),
 ]
 
@@ -561,7 +560,7 @@ def test_pairs_of_the_splits_differ_and_nobody_judges(tmp_path: Path) -> None:
         ({"prompt": "a", "chosen": "b"}, "no field 'rejected'"),
         ({"prompt": "a", "choosen": "b", "rejected": "c"}, "Did you mean 'choosen'"),
         ({"prompt": "a", "chosen": "b", "rejected": "b"}, "'chosen' and 'rejected' are equal"),
-        ({"prompt": "a", "chosen": "b", "rejected": "c" * 2000}, "has 2001 tokens, but max_tokens is 1024"),
+        ({"chosen": "b", "rejected": "c"}, "no field 'prompt'"),
     ],
 )
 def test_pairs_that_cannot_be_used_are_refused(tmp_path: Path, row: dict[str, str], message: str) -> None:

@@ -74,9 +74,10 @@ def test_a_problem_in_both_files_is_refused(files: tuple[Path, Path]) -> None:
 
 def test_what_is_no_pair_of_prompt_files_is_refused(files: tuple[Path, Path], tmp_path: Path) -> None:
     pairs = written(tmp_path / "pairs.jsonl", [{"prompt": "a", "chosen": "b", "rejected": "c"}])
-    for address in (f"{files[0]},{pairs}", f"{files[0]},{files[1]},{files[1]}"):
-        with pytest.raises(AssayError, match="does not name two files of prompts"):
-            catalogue.find_task(address)
+    with pytest.raises(AssayError, match="files of prompts and files of pairs"):
+        catalogue.find_task(f"{files[0]},{pairs}")
+    with pytest.raises(AssayError, match="does not say what each file is for"):
+        catalogue.find_task(f"{files[0]},{files[1]},{files[1]}")
     with pytest.raises(AssayError, match="there is no file"):
         catalogue.find_task(f"{files[0]},nothing.jsonl")
     odd = written(tmp_path / "with,comma.jsonl", rows(range(1, 31)))

@@ -1,0 +1,169 @@
+"""The commands on a trained policy: `assay evaluate` and `assay export`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.core import store
+from assay.core.errors import AssayError
+from assay.core.slots import Task, TextTask
+from assay.engine import evaluation
+from assay.evidence.intervals import Estimate, cluster_interval, formatted, is_binary
+from assay.evidence.passk import majority_at_k, pass_at_k_intervals
+from assay.playing.narrowing import Decodes, Narrowing
+from assay.runs import catalogue
+from assay.runs.language import temperature_of
+from assay.runs.plan import Plan, anchored, plan_of, pretrained
+from assay.runs.run import load, restored
+from assay.tasks.language.arithmetic import final_answer
+from assay.tasks.language.preferences import PairsTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.textfile import Rows, TextFile
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Scores [starts, samples], labels of independent starts, and the answers as text if there are any."""
+
+    values: np.ndarray
+    labels: np.ndarray
+    more: dict[str, float]
+    rows: list[list[dict[str, Any]]]
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """`assay evaluate`."""
+    ks = checked_ks(options)
+    plan = plan_of(options.folder, accept_changed_code=options.accept_changed_code)
+    task = plan.task if options.task is None else other_task(plan, options.task)
+    if (ks or options.majority) and not isinstance(task, TextTask):
+        raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
+    found, step = scored(options, plan, task)
+    estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=task.spec.scores)
+    extra = {f"pass@{k}": one for k, one in zip(ks, passed(found, ks), strict=True)} if ks else {}
+    if options.majority:
+        extra[f"majority@{options.samples}"] = voted(task, found)
+    if options.out is not None:
+        write_rows(options.out, found)
+    if options.json:
+        facts: dict[str, Any] = {"folder": str(options.folder), "task": task.name, "step": step}
+        facts |= {"mean": estimate.value, "low": estimate.low, "high": estimate.high, "count": estimate.count}
+        facts |= {"samples": found.values.shape[1], **found.more, **{name: vars(one) for name, one in extra.items()}}
+        print(json.dumps(facts))
+        return 0
+    each = f", {options.samples} samples each" if options.samples > 1 else ""
+    what = "pairs" if isinstance(task, PairsTask) else "prompts" if isinstance(task, TextTask) else "episodes"
+    count = f"over {estimate.count} held-out {what}{each}"
+    print(f"{plan.recipe.name} on {task.name} after {step} steps: {formatted(estimate)} {count}")
+    for name, one in extra.items():
+        print(f"{name}: {formatted(one)}")
+    for name, value in found.more.items():
+        print(f"{name}: {value:.4g}")
+    return 0
+
+
+def checked_ks(options: argparse.Namespace) -> list[int]:
+    """Returns the k of --passk; refuses numbers out of range."""
+    for name in ("starts", "samples"):
+        if (number := vars(options)[name]) is not None and number < 1:
+            raise AssayError(f"--{name} is {number}. Use at least 1.")
+    if options.greedy and (options.samples > 1 or options.temperature is not None):
+        raise AssayError("--greedy gives one answer per prompt. Remove --samples and --temperature, or --greedy.")
+    words = (options.passk or "").split(",") if options.passk else []
+    if not all(word.strip().isdigit() and 1 <= int(word) <= options.samples for word in words):
+        raise AssayError(
+            f"--passk is '{options.passk}'. Use numbers from 1 to --samples ({options.samples}), e.g. --samples 16 "
+            "--passk 1,8,16."
+        )
+    return [int(word) for word in words]
+
+
+def other_task(plan: Plan, address: str) -> Task:
+    """Returns another task as the run's options and model see it, with all rows of one file held out."""
+    task = catalogue.find_task(anchored(address))
+    task = replace(task, prompts=all_held_out(task.prompts)) if isinstance(task, PairsTask) else all_held_out(task)
+    for group in plan.options:
+        task = group.task(task)
+    task = task if plan.model is None else pretrained(plan.model, task)[1]
+    if task.spec.action != plan.task.spec.action:
+        what = f"'{task.name}' has other actions than '{plan.task.name}', on which the policy was trained"
+        raise AssayError(f"{what}. Score it on a task of the same kind.")
+    return task
+
+
+def all_held_out(task: Any) -> Any:
+    """Returns the task of one file with all rows held out; any other task as it is."""
+    is_file = isinstance(task, PromptTask) and isinstance(task.items, TextFile)
+    return replace(task, items=replace(task.items, held_out=1.0)) if is_file else task
+
+
+def scored(options: argparse.Namespace, plan: Plan, task: Task) -> tuple[Scored, int]:
+    """Returns the policy's scores on a task, and the step of its checkpoint."""
+    loop, step = restored(plan, options.folder)
+    policy = loop.policy
+    if options.temperature is not None:
+        if not isinstance(policy, Decodes):
+            raise AssayError(
+                f"--temperature needs a policy over tokens; '{plan.recipe.name}' has none here. Remove it."
+            )
+        policy = Narrowing(options.temperature / temperature_of(plan.recipe.actor)).wrap(policy)
+    reference = loop.engine.models["reference"] if "reference" in plan.recipe.copies else None
+    greedy, samples = True if options.greedy else None, options.samples
+    found = evaluation.evaluate(policy, task, num=options.starts, samples=samples, greedy=greedy, reference=reference)
+    values = found.values.reshape(-1, 1 if isinstance(task, PairsTask) else samples)
+    labels = evaluation.labels(task, len(values))
+    texts = task.texts(found.played, 1) if found.played is not None and isinstance(task, TextTask) else []
+    rows = [texts[k : k + samples] for k in range(0, len(texts), samples)]
+    return Scored(values, labels, found.more, rows), step
+
+
+def passed(found: Scored, ks: list[int]) -> tuple[Estimate, ...]:
+    """Returns the mean pass@k over prompts, for each k."""
+    if not is_binary(found.values.ravel()):
+        raise AssayError("--passk needs scores that are 0 or 1; this task gives others. Remove it.")
+    return pass_at_k_intervals(found.values.shape[1], found.values.sum(1).astype(int), ks)
+
+
+def voted(task: Task, found: Scored) -> Estimate:
+    """Returns the mean score of the majority's answer: 1 if it is right, ties count by their share. An answer is what
+    the verifier of a file compares, or the final answer of a text.
+    """
+    items = task.items if isinstance(task, PromptTask) else None
+    shares = []
+    for values, rows in zip(found.values, found.rows, strict=True):
+        said = [row["completion"] for row in rows]
+        answers = [items.stated(one) if isinstance(items, Rows) else final_answer(one) or None for one in said]
+        right = [answer for answer, value in zip(answers, values, strict=True) if value >= 1 and answer is not None]
+        shares.append(majority_at_k(answers, right[0]) if right else 0.0)
+    return cluster_interval(shares, found.labels, bounds=(0.0, 1.0))
+
+
+def write_rows(path: Path, found: Scored) -> None:
+    """Writes one JSON line per start: the prompt, its answer and facts, the samples and their scores."""
+    lines = []
+    for place, values in enumerate(found.values):
+        rows = found.rows[place] if found.rows else []
+        shared = {name: value for name, value in (rows[0] if rows else {}).items() if name not in ("completion", "cut")}
+        several = {"samples": [row["completion"] for row in rows], "cut": [row.get("cut", False) for row in rows]}
+        record = {"start": place, **shared, **(several if rows else {}), "scores": values.tolist()}
+        lines.append(json.dumps(record, default=str))
+    store.write_text(path, "\n".join(lines) + "\n")
+
+
+def export(options: argparse.Namespace) -> int:
+    """`assay export`."""
+    from assay.models.pretrained.transformers import export as write
+
+    policy, plan, step = load(options.folder, accept_changed_code=options.accept_changed_code)
+    write(policy, plan.recipe.actor, options.target, merge=options.merge)
+    if options.json:
+        print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
+    else:
+        print(f"exported {plan.recipe.name} after {step} steps to {options.target}")
+    return 0

@@ -1,0 +1,92 @@
+"""Tasks named by files: FILE.jsonl, TRAIN.jsonl,TEST.jsonl or A.jsonl=0.7,B.jsonl=0.3 with a test file at the end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+from assay.core.errors import AssayError
+from assay.tasks.language.preferences import PairsTask, preferences
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.rows import first_columns
+from assay.tasks.language.textfile import textfile, together
+
+SUFFIXES = (".jsonl", ".json")
+FORMATS = "TRAIN.jsonl, TRAIN.jsonl,TEST.jsonl or A.jsonl=0.7,B.jsonl=0.3,TEST.jsonl"
+
+
+def parts_of(address: str) -> list[tuple[str, str]]:
+    """Returns (path, weight as it was written) of the files between commas; an existing path is one file."""
+    if Path(address).exists():
+        return [(address, "")]
+    found = []
+    for one in address.split(","):
+        path, sign, weight = one.rpartition("=")
+        found.append((path, weight) if sign and not Path(one).exists() else (one, ""))
+    return found
+
+
+def names_files(address: str) -> bool:
+    """Returns whether an address names files and no other task."""
+    return any(path.endswith(SUFFIXES) or Path(path).exists() for path, _ in parts_of(address))
+
+
+def anchored_files(address: str) -> str:
+    """Returns the address with paths of existing files made absolute."""
+    whole = [str(Path(path).resolve()) if path and Path(path).exists() else path for path, _ in parts_of(address)]
+    weights = [f"={weight}" if weight else "" for _, weight in parts_of(address)]
+    return ",".join(path + weight for path, weight in zip(whole, weights, strict=True))
+
+
+def task_of_files(address: str) -> PromptTask | PairsTask:
+    """Returns the task of the files: prompts with answers, or preference pairs if a file's first line has `chosen`.
+
+    Of two files without weights the second is held out; of files with weights, the last one if it has none.
+    """
+    parts = parts_of(address)
+    tasks = [task_of_file(path) for path, _ in parts]
+    weighed = [weight for _, weight in parts if weight]
+    if len(tasks) == 1 and not weighed:
+        return tasks[0]
+    num_test = 0 if parts[-1][1] else 1
+    is_two = len(parts) == 2 and not weighed
+    if not is_two and len(weighed) != len(parts) - num_test:
+        raise AssayError(f"'{address}' does not say what each file is for. Write {FORMATS}")
+    weights = [] if is_two else [weight_of(path, weight) for path, weight in parts if weight]
+    pairs = [task for task in tasks if isinstance(task, PairsTask)]
+    if pairs and len(pairs) < len(tasks):
+        raise AssayError(f"'{address}' names files of prompts and files of pairs. Use one kind")
+    prompts = [task.prompts if isinstance(task, PairsTask) else task for task in tasks]
+    train, test = (prompts[:-1], prompts[-1]) if num_test else (prompts, None)
+    joined = together(train, test, weights)
+    return replace(pairs[0], prompts=joined) if pairs else joined
+
+
+def weight_of(path: str, written: str) -> float:
+    """Returns a file's weight."""
+    try:
+        weight = float(written)
+    except ValueError:
+        weight = math.nan
+    if not 0.0 < weight < math.inf:
+        raise AssayError(f"the weight of {path} is '{written}'. Use a positive number: {path}=0.5")
+    return weight
+
+
+def task_of_file(path: str) -> PromptTask | PairsTask:
+    """Returns the task of one file, by the fields of its first line."""
+    columns = first_columns(path)
+    if "chosen" in columns:
+        return preferences(path)
+    if "completion" in columns and columns & {"label", "score"} and "answer" not in columns:
+        rated = next(name for name in ("label", "score") if name in columns)
+        raise AssayError(
+            f"{path} has single completions with a {rated} (as for KTO), which no method reads. Join a good and a bad "
+            'completion of each prompt as {"prompt", "chosen", "rejected"} for dpo, or keep the good ones as '
+            '{"prompt", "answer"} for sft'
+        )
+    if "messages" in columns:
+        return textfile(path, ("messages", "answer"))
+    known = [("prompt", "answer"), ("question", "answer")]
+    return textfile(path, next((pair for pair in known if set(pair) <= columns), known[0]))

@@ -1,0 +1,213 @@
+"""Reads JSON-lines files: rows of text, conversations, answers. An unusable row is named by file and line."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from assay.core.errors import AssayError
+from assay.playing import text
+from assay.playing.text import Conversation, Message
+
+MAX_LINE = 1 << 24
+
+
+class Row(NamedTuple):
+    """One line: its place, for messages, the texts that were read, and other fields that are text or numbers."""
+
+    where: str
+    fields: tuple[str, ...]
+    others: Mapping[str, object] = {}
+
+
+Reader = Callable[[Mapping[str, Any], str], tuple[str, ...]]
+"""Returns the texts of an object, given its place; raises AssayError that names the place."""
+
+
+def rows_of(path: str | Path, read: Reader, used: Sequence[str]) -> tuple[list[Row], str]:
+    """Returns the checked rows of a file without blank lines, and its SHA-256; AssayError names file and line. Fields
+    that are not `used` become `others`.
+    """
+    digest, rows, seen = hashlib.sha256(), [], dict[str, str]()
+    for number, line in lines_of(Path(path)):
+        digest.update(line)
+        where = f"{path}, line {number}"
+        row = parsed(line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line, where)
+        if row is None:
+            continue
+        others = {name: value for name, value in row.items() if name not in used and is_fact(value)}
+        rows.append(Row(where, read(row, where), others))
+        if "id" in row:
+            name = json.dumps(row["id"])[:200]
+            if seen.setdefault(name, where) != where:
+                raise AssayError(f"{where}: the id {name} is also that of {seen[name]}. Ids must differ")
+    if not rows:
+        raise AssayError(f"{path} has no rows. Each line must be an object with the fields {', '.join(used)}")
+    return rows, digest.hexdigest()
+
+
+def is_fact(value: object) -> bool:
+    """Returns whether a field can be a fact of its prompt: a text, a number, true or false."""
+    return isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def first_columns(path: str | Path) -> set[str]:
+    """Returns the fields of the file's first object."""
+    for number, line in lines_of(Path(path)):
+        row = parsed(line.removeprefix(b"\xef\xbb\xbf"), f"{path}, line {number}")
+        if row is not None:
+            return set(row)
+    raise AssayError(f'{path} has no rows. Each line must be an object such as {{"prompt": ..., "answer": ...}}')
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yields numbered lines; refuses one longer than 16 MiB."""
+    if not path.is_file():
+        raise AssayError(f"there is no file '{path}'. Check the path (relative to {Path.cwd()})")
+    with path.open("rb") as file:
+        number = 0
+        while line := file.readline(MAX_LINE + 1):
+            number += 1
+            if len(line) > MAX_LINE:
+                raise AssayError(f"{path}, line {number} is longer than {MAX_LINE} bytes. Is this a JSON-lines file?")
+            yield number, line
+
+
+def parsed(line: bytes, where: str) -> dict[str, Any] | None:
+    """Returns the object of a line; None for a blank one."""
+    if not line.strip():
+        return None
+    try:
+        row = json.loads(line.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise AssayError(f"{where} is not UTF-8 (byte {error.start}: {error.reason}). Save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise AssayError(f"{where} is not JSON: {error}") from None
+    if not isinstance(row, dict):
+        raise AssayError(f"{where} is not a JSON object but {json.dumps(row)[:60]}")
+    return row
+
+
+def field_of(row: Mapping[str, Any], column: str, where: str) -> str:
+    """Returns a field as text; numbers are converted."""
+    if column not in row:
+        there = ", ".join(text.escaped(name, 40) for name in list(row)[:20])
+        near = difflib.get_close_matches(column, list(row), 1, 0.4)
+        hint = f"Did you mean '{text.escaped(near[0], 40)}'? " if near else ""
+        raise AssayError(f"{where} has no field '{column}' (it has: {there}). {hint}docs/language.md lists the formats")
+    value = row[column]
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not (is_number or isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))):
+        raise AssayError(f"{where}: '{column}' is {json.dumps(value)[:60]}. It must be text or a number")
+    return checked_text(str(value), column, where)
+
+
+def checked_text(content: str, column: str, where: str) -> str:
+    """Returns a text; AssayError if it is empty or UTF-8 cannot represent it."""
+    if not content.strip():
+        raise AssayError(f"{where}: '{column}' is empty. Fill it, or remove the row")
+    try:
+        content.encode()
+    except UnicodeEncodeError as error:
+        raise AssayError(f"{where}: '{column}' has half of a surrogate pair ({error.reason}). Remove it") from None
+    return content
+
+
+# ---------------------------------------------------------------------------------------------------- conversations
+def messages_of(value: object, column: str, where: str) -> tuple[Message, ...]:
+    """Returns a list of messages {"role": ..., "content": ...}; the content may be a list of texts."""
+    if not isinstance(value, list) or not value:
+        raise AssayError(f"{where}: '{column}' is {json.dumps(value)[:60]}. It must be a list of messages")
+    found = []
+    for number, message in enumerate(value):
+        place = f"{column}[{number}]"
+        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+            raise AssayError(f'{where}: \'{place}\' is not a message such as {{"role": "user", "content": "..."}}')
+        if message.get("tool_calls"):
+            raise AssayError(f"{where}: '{place}' calls a tool, which cannot be read. Write the call into 'content'")
+        content = message.get("content")
+        if isinstance(content, list):
+            parts = [part.get("text") if isinstance(part, dict) else None for part in content]
+            content = "\n".join(part for part in parts if isinstance(part, str)) if all(parts) else None
+        if not isinstance(content, str):
+            raise AssayError(f"{where}: 'content' of '{place}' is not text. Only text can be read")
+        found.append(Message(message["role"], checked_text(content, place, where)))
+    return tuple(found)
+
+
+def tools_of(row: Mapping[str, Any], where: str) -> str:
+    """Returns the field `tools`, a list of descriptions, as JSON; "" without one."""
+    tools = row.get("tools")
+    if isinstance(tools, str):  # some files have the list as a text
+        tools = (parsed(f'{{"tools": {tools or "null"}}}'.encode(), f"{where}, 'tools'") or {}).get("tools")
+    if tools and not (isinstance(tools, list) and all(isinstance(tool, dict) for tool in tools)):
+        raise AssayError(f"{where}: 'tools' is {json.dumps(tools)[:60]}. It must be a list of objects")
+    return json.dumps(tools, sort_keys=True) if tools else ""
+
+
+def prompt_of(row: Mapping[str, Any], column: str, where: str) -> str:
+    """Returns the field as a prompt: a text, or a conversation if it is a list of messages."""
+    if isinstance(row.get(column), list):
+        return Conversation(messages_of(row[column], column, where), tools_of(row, where))
+    return field_of(row, column, where)
+
+
+def split_off(messages: Sequence[Message], column: str, where: str) -> tuple[tuple[Message, ...], str]:
+    """Returns the messages before the last one, which must be the assistant's, and its text."""
+    if messages[-1].role != "assistant":
+        raise AssayError(f"{where}: '{column}' ends with the role '{messages[-1].role}'. End it with 'assistant'")
+    if len(messages) == 1:
+        raise AssayError(f"{where}: '{column}' has an answer and no prompt. Put the user's message before it")
+    return tuple(messages[:-1]), messages[-1].content
+
+
+def question_and_answer(columns: tuple[str, str]) -> Reader:
+    """Returns a reader of (prompt, answer, demonstration): two fields, or `messages` whose last one, if it is the
+    assistant's, is the demonstration, and the answer too without a field `answer`.
+    """
+
+    def read(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
+        if columns[0] != "messages":
+            answer = field_of(row, columns[1], where)
+            return prompt_of(row, columns[0], where), answer, answer
+        messages, tools = messages_of(row.get("messages"), "messages", where), tools_of(row, where)
+        given = field_of(row, columns[1], where) if columns[1] in row else ""
+        if messages[-1].role != "assistant" and given:
+            return Conversation(messages, tools), given, given
+        before, said = split_off(messages, "messages", where)
+        return Conversation(before, tools), given or said, said
+
+    return read
+
+
+def pair(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Reads (prompt, chosen, rejected): texts; messages after a prompt; or whole conversations with a common prompt."""
+    both = [row.get(name) for name in ("chosen", "rejected")]
+    if "prompt" in row:
+        completions = [completion_of(row, name, where) for name in ("chosen", "rejected")]
+        return prompt_of(row, "prompt", where), *completions
+    if not all(isinstance(one, list) for one in both):
+        for name in ("chosen", "rejected", "prompt"):
+            field_of(row, name, where)  # names what is missing
+    read = [messages_of(one, name, where) for one, name in zip(both, ("chosen", "rejected"), strict=True)]
+    (before, good), (other, bad) = (split_off(m, n, where) for m, n in zip(read, ("chosen", "rejected"), strict=True))
+    if before != other:
+        what = "'chosen' and 'rejected' differ before their last message"
+        raise AssayError(f"{where}: {what}. Cut them after the first answers that differ")
+    return Conversation(before, tools_of(row, where)), good, bad
+
+
+def completion_of(row: Mapping[str, Any], column: str, where: str) -> str:
+    """Returns a completion: a text, or the one message of a list."""
+    if not isinstance(row.get(column), list):
+        return field_of(row, column, where)
+    messages = messages_of(row[column], column, where)
+    if len(messages) != 1 or messages[0].role != "assistant":
+        what = f"'{column}' has {len(messages)} messages after an explicit 'prompt'"
+        raise AssayError(f"{where}: {what}. Give one message of the assistant, or leave 'prompt' out")
+    return messages[0].content
