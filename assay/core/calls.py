@@ -32,6 +32,10 @@ class OwnCodeError(AssayError):
     """An error in a user's function while a run uses it. The run can be resumed with the function fixed."""
 
 
+class Overtime(OwnCodeError):
+    """A call that did not return in time."""
+
+
 def takes_columns(function: Callable[..., Any]) -> bool:
     """Returns whether a reward function takes columns: its first argument is one, or it has several without default."""
     named = named_arguments(function)
@@ -86,7 +90,7 @@ def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
     try:
         is_done, value = results.get(timeout=seconds)
     except queue.Empty:
-        raise OwnCodeError(f"{what} did not return within {seconds:g} s. Make it faster, or allow more time") from None
+        raise Overtime(f"{what} did not return within {seconds:g} s. Make it faster, or allow more time") from None
     if is_done:
         return value
     if isinstance(value, SystemExit):

@@ -28,27 +28,45 @@ class OwnOptions(Group):
         60.0, "seconds that one call of a reward function may take (default: 60)", decisive=False
     )
 
+    tool: tuple[str, ...] = option(
+        (), "function FILE.py:NAME that the policy may call in its answers; repeatable", metavar="TOOL"
+    )
+    tool_calls: int = option(4, "turns with tool calls before the answer (default: 4)")
+    tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
+
     def check(self) -> None:
-        """Refuses a time limit that is not positive."""
-        if not self.reward_timeout > 0:
-            raise AssayError(f"--reward-timeout is {self.reward_timeout:g}. Use a positive number of seconds.")
+        """Refuses limits that are not positive."""
+        for name, seconds in {"reward": self.reward_timeout, "tool": self.tool_timeout}.items():
+            if not seconds > 0:
+                raise AssayError(f"--{name}-timeout is {seconds:g}. Use a positive number of seconds.")
+        if self.tool_calls < 1:
+            raise AssayError(f"--tool-calls is {self.tool_calls}. Use at least 1.")
 
     def sources(self) -> Iterator[str]:
         """Yields the files and modules that the options name."""
+        from assay.runs.own.addresses import needed_address
         from assay.runs.own.rewards import parsed_rewards
 
         for one in parsed_rewards(self.reward):
             if one.address is not None:
                 yield one.address.source
+        for word in self.tool:
+            yield needed_address(word, "--tool").source
 
     def anchored(self) -> OwnOptions:
         """Returns the options with absolute paths, so that a run can be resumed from any folder."""
+        from assay.runs.own.addresses import needed_address
         from assay.runs.own.rewards import anchored_reward
 
-        return replace(self, reward=tuple(map(anchored_reward, self.reward)))
+        tools = tuple(str(needed_address(word, "--tool")) for word in self.tool)
+        return replace(self, reward=tuple(map(anchored_reward, self.reward)), tool=tools)
 
     def task(self, task: Task) -> Task:
-        """Returns the task with own rewards in place of its verifier."""
+        """Returns the task with own rewards in place of its verifier, and with tools."""
         from assay.runs.own.rewards import with_rewards
+        from assay.runs.own.tools import tools_of
+        from assay.tasks.language.tools import with_tools
 
-        return with_rewards(task, self.reward, self.reward_timeout) if self.reward else task
+        if self.reward:
+            task = with_rewards(task, self.reward, self.reward_timeout)
+        return with_tools(task, tools_of(self.tool), self.tool_calls, self.tool_timeout) if self.tool else task

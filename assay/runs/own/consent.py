@@ -38,7 +38,7 @@ def consent_of(folder: Path, config: Mapping[str, Any], accepts_changes: bool) -
     try:
         latest = accepted[-1]["code"] if accepted else started
         both = [{str(source): dict(files) for source, files in code.items()} for code in (started, latest)]
-        return Consent(folder, *both, accepts_changes)
+        return Consent(folder, both[0], both[1], accepts_changes)
     except (TypeError, KeyError, AttributeError, ValueError):
         raise AssayError(f"{folder}/config.json: 'code' is damaged. Restore it, or start a new run.") from None
 

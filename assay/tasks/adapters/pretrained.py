@@ -14,10 +14,12 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task
 from assay.models.pretrained.causal import asking
 from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
+from assay.playing.text import Conversation
 from assay.tasks.language.dialogue import DialogueTask, Partner
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
 from assay.tasks.language.textfile import Files, TextFile, longest_of
+from assay.tasks.language.tools import ToolUse
 
 NUM_MEASURED = 512  # items, of both splits, whose lengths are measured before a run
 ANSWER = 512
@@ -55,6 +57,8 @@ class ModelDialogue(DialogueTask):
 
 def introduced(partner: Partner, item: Item, system: str) -> Framed:
     """Returns the prompt of a conversation, after the partner's introduction, if it has one."""
+    if isinstance(item.prompt, Conversation):
+        return Framed(item.prompt, system)
     return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip(), system)
 
 
@@ -97,6 +101,8 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
     tokenizer must encode and decode the demonstrations.
     """
     partner, own = task.partner, task.tokenizer
+    if isinstance(partner, ToolUse) and "tools" in (tokenizer.backend.chat_template or ""):
+        partner = replace(partner, in_text=False)
     wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
     items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
     frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", ""), task.system), sys.maxsize)) + 2
@@ -106,7 +112,8 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         utterance = max(len(written_back(tokenizer, words)) for words in said) + 1
         for item in items:
             written_back(tokenizer, item.prompt)
-    limits = (wide * task.max_prompt + frame, task.max_turns, max_tokens or max(utterance, task.max_tokens))
+    seen = max(len(prompt_ids(tokenizer, introduced(partner, item, task.system), sys.maxsize)) for item in items)
+    limits = (max(wide * task.max_prompt + frame, seen), task.max_turns, max_tokens or max(utterance, task.max_tokens))
     return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.system, task.scorer)
 
 

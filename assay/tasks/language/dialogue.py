@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -24,8 +24,8 @@ from assay.playing.dialogues import converse
 from assay.playing.narrowing import LOGP_MODEL
 from assay.playing.text import Tokenizer
 from assay.playing.turns import Heard, Limits, utterances
-from assay.tasks.language.prompts import Item, completion_ids, components, prompt_ids, token_credits
-from assay.tasks.language.scoring import Scorer, scored
+from assay.tasks.language.prompts import FiniteItems, Item, Items, completion_ids, prompt_ids, token_credits
+from assay.tasks.language.scoring import Scorer, components, scored
 
 SAID = ("start", "sample", "split", LOGP_MODEL)
 """Columns of whole conversations."""
@@ -57,6 +57,15 @@ class Partner(Protocol):
 
     def reply(self, item: Item, said: Sequence[str]) -> Reply:
         """Returns the reply to the last of the utterances so far."""
+
+
+@runtime_checkable
+class OverItems(Partner, Protocol):
+    """A partner whose prompts are those of other items."""
+
+    @property
+    def items(self) -> Items:
+        """Returns the items."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +261,27 @@ class DialogueTask:
             if turn + 1 < len(said):
                 pieces.append((self.reply_ids(reply.text, ids[-1]), False, turn + 1))
         return pieces
+
+    # ------------------------------------------------------------------------------------------------ rows of a file
+    @property
+    def rows(self) -> FiniteItems | None:
+        """Returns the rows of a file that the prompts are; None if prompts are generated."""
+        items = self.partner.items if isinstance(self.partner, OverItems) else None
+        return items if isinstance(items, FiniteItems) else None
+
+    @property
+    def num_training(self) -> int:
+        """Returns the number of training rows of a file; 0 if prompts are generated."""
+        return 0 if self.rows is None else len(self.rows.splits[0])
+
+    @property
+    def num_testing(self) -> int:
+        """Returns the number of held-out rows of a file; 0 if prompts are generated."""
+        return 0 if self.rows is None else len(self.rows.splits[1])
+
+    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
+        """Returns the start at each place of the run's order; the ordinals if prompts are generated."""
+        return ordinals if self.rows is None else self.rows.order(ordinals, draw)
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals."""

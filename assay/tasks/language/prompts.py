@@ -18,12 +18,11 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, InfraFault, Outcome, PolicyFault, Score
 from assay.core.spaces import Spec
-from assay.core.verifier import COMPONENT
 from assay.ops.decoded import Stop
 from assay.playing import text
 from assay.playing.completions import complete, continued
 from assay.playing.text import Tokenizer
-from assay.tasks.language.scoring import Scorer, scored
+from assay.tasks.language.scoring import Scorer, components, scored
 
 HELD_OUT = 0.1
 MAX_ATTEMPTS = 10_000
@@ -365,14 +364,6 @@ def completion_ids(tokenizer: Tokenizer, completion: str, limit: int) -> list[in
     if len(ids) > limit:
         raise AssayError(f"'{text.escaped(completion, 60)}' has {len(ids)} tokens, but max_tokens is {limit}. Raise it")
     return ids
-
-
-def components(one: Experience) -> dict[str, float]:
-    """Returns the numbers that the score of one row is made of, as `reward/NAME`; those that do not apply are left
-    out.
-    """
-    found = {name.removeprefix(COMPONENT): float(one.extra[name]) for name in one.extra if name.startswith(COMPONENT)}
-    return {f"reward/{name}": round(value, 6) for name, value in found.items() if not math.isnan(value)}
 
 
 def token_credits(one: Experience, tokenizer: Tokenizer, silent: str = "") -> dict[str, Any]:

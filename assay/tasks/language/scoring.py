@@ -55,6 +55,14 @@ def scored(
     return text.with_outcomes(experience, outcomes).add(columns)
 
 
+def components(one: Experience) -> dict[str, float]:
+    """Returns the numbers that the score of one row is made of, as `reward/NAME`; those that do not apply are left
+    out.
+    """
+    found = {name.removeprefix(COMPONENT): float(one.extra[name]) for name in one.extra if name.startswith(COMPONENT)}
+    return {f"reward/{name}": round(value, 6) for name, value in found.items() if not math.isnan(value)}
+
+
 def check_scored(task: Any, num: int = 4) -> None:
     """Scores the demonstrations of the first training prompts, so that a broken scorer fails before a run begins."""
     scorer: Scorer | None = task.scorer
