@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from assay.core.errors import AssayError
@@ -34,8 +35,25 @@ class OwnOptions(Group):
     tool_calls: int = option(4, "turns with tool calls before the answer (default: 4)")
     tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
 
+    judge: str | None = option(
+        None, "OpenAI-compatible server of a judge, http://HOST:PORT/v1; its key is in ASSAY_JUDGE_KEY", metavar="URL"
+    )
+    judge_model: str = option("default", "model name that the judge's server is asked for", metavar="NAME")
+    judge_prompt: str | None = option(
+        None, "rubric of the judge: a text with {prompt} and {completion} (--judge-pairs: {first} and {second})",
+        metavar="FILE",
+    )  # fmt: skip
+    judge_pairs: bool = option(False, "the judge compares with the row's answer, in both orders")
+    judge_weight: float = option(1.0, "weight of the judge beside --reward (default: 1)")
+
     def check(self) -> None:
-        """Refuses limits that are not positive."""
+        """Refuses limits that are not positive, and judge options without a judge."""
+        if self.judge is not None:
+            from assay.runs.own.judge import check_url
+
+            check_url(self.judge)
+        elif self.judge_prompt is not None or self.judge_pairs:
+            raise AssayError("--judge-prompt and --judge-pairs need a judge. Add --judge http://HOST:PORT/v1.")
         for name, seconds in {"reward": self.reward_timeout, "tool": self.tool_timeout}.items():
             if not seconds > 0:
                 raise AssayError(f"--{name}-timeout is {seconds:g}. Use a positive number of seconds.")
@@ -53,20 +71,34 @@ class OwnOptions(Group):
         for word in self.tool:
             yield needed_address(word, "--tool").source
 
+    def seals(self) -> dict[str, dict[str, str]]:
+        """Returns digests of what the options trust beside code: the judge's server with its key, and its rubric."""
+        from assay.runs.own.judge import PREFIX, rubric, seal
+
+        if self.judge is None:
+            return {}
+        return {PREFIX + self.judge: seal(self.judge, rubric(self.judge_prompt, self.judge_pairs))}
+
     def anchored(self) -> OwnOptions:
         """Returns the options with absolute paths, so that a run can be resumed from any folder."""
         from assay.runs.own.addresses import needed_address
         from assay.runs.own.rewards import anchored_reward
 
         tools = tuple(str(needed_address(word, "--tool")) for word in self.tool)
-        return replace(self, reward=tuple(map(anchored_reward, self.reward)), tool=tools)
+        prompt = None if self.judge_prompt is None else str(Path(self.judge_prompt).resolve())
+        return replace(self, reward=tuple(map(anchored_reward, self.reward)), tool=tools, judge_prompt=prompt)
 
     def task(self, task: Task) -> Task:
         """Returns the task with own rewards in place of its verifier, and with tools."""
-        from assay.runs.own.rewards import with_rewards
+        from assay.runs.own.judge import Judge, rubric
+        from assay.runs.own.rewards import with_components, with_rewards
         from assay.runs.own.tools import tools_of
         from assay.tasks.language.tools import with_tools
 
         if self.reward:
             task = with_rewards(task, self.reward, self.reward_timeout)
+        if self.judge is not None:
+            prompt = rubric(self.judge_prompt, self.judge_pairs)
+            judge = Judge(self.judge, self.judge_model, prompt, self.judge_pairs)
+            task = with_components(task, {"judge": judge}, {"judge": self.judge_weight})
         return with_tools(task, tools_of(self.tool), self.tool_calls, self.tool_timeout) if self.tool else task

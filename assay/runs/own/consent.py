@@ -43,17 +43,20 @@ def consent_of(folder: Path, config: Mapping[str, Any], accepts_changes: bool) -
         raise AssayError(f"{folder}/config.json: 'code' is damaged. Restore it, or start a new run.") from None
 
 
-def checked_code(sources: Iterable[str], consent: Consent | None) -> tuple[dict[str, dict[str, str]], list[str]]:
-    """Returns the digests of the files of these sources, and the files that have changed since they were recorded.
+def checked_code(
+    sources: Iterable[str], seals: Mapping[str, dict[str, str]], consent: Consent | None
+) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Returns the digests of the files of these sources and the `seals` of what is trusted beside files, and what of
+    both has changed since it was recorded.
 
     Without `consent` the user has named the sources in this command. AssayError if a source is not recorded, is inside
     the run folder, or has changed and changes are not accepted. Nothing is imported.
     """
     found, changed = {}, list[str]()
-    for source in sorted(set(sources)):
+    for source in sorted({*sources, *seals}):
         if consent is not None:
-            allow(source, consent)
-        found[source] = digests(source)
+            allow(source, consent, is_file=source not in seals)
+        found[source] = seals[source] if source in seals else digests(source)
         if consent is not None:
             recorded = consent.recorded[source]
             names = sorted({*recorded, *found[source]})
@@ -66,7 +69,7 @@ def checked_code(sources: Iterable[str], consent: Consent | None) -> tuple[dict[
     return found, changed
 
 
-def allow(source: str, consent: Consent) -> None:
+def allow(source: str, consent: Consent, *, is_file: bool) -> None:
     """Refuses code that the run folder brings along or does not record with digests."""
     recorded = consent.recorded.get(source)
     if not isinstance(recorded, Mapping) or not recorded:
@@ -74,7 +77,7 @@ def allow(source: str, consent: Consent) -> None:
             f"{consent.folder} names own code '{source}' without recording its digests, so it is not loaded. Only a "
             "run that 'assay train' wrote can be resumed."
         )
-    if file_of(source).is_relative_to(consent.folder.resolve()):
+    if is_file and file_of(source).is_relative_to(consent.folder.resolve()):
         raise AssayError(f"own code '{source}' is inside the run folder, from which no code is loaded. Move it.")
 
 
