@@ -19,7 +19,7 @@ from assay.evidence.passk import majority_at_k, pass_at_k_intervals
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue
 from assay.runs.language import temperature_of
-from assay.runs.plan import Plan, anchored, plan_of, pretrained
+from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.run import load, restored
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.preferences import PairsTask
@@ -88,8 +88,7 @@ def other_task(plan: Plan, address: str) -> Task:
     """Returns another task as the run's options and model see it, with all rows of one file held out."""
     task = catalogue.find_task(anchored(address))
     task = replace(task, prompts=all_held_out(task.prompts)) if isinstance(task, PairsTask) else all_held_out(task)
-    for group in plan.options:
-        task = group.task(task)
+    task = changed_task(task, plan.options)
     task = task if plan.model is None else pretrained(plan.model, task)[1]
     if task.spec.action != plan.task.spec.action:
         what = f"'{task.name}' has other actions than '{plan.task.name}', on which the policy was trained"

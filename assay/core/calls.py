@@ -32,7 +32,7 @@ class OwnCodeError(AssayError):
     """An error in a user's function while a run uses it. The run can be resumed with the function fixed."""
 
 
-class Overtime(OwnCodeError):
+class Overtime(Exception):
     """A call that did not return in time."""
 
 
@@ -70,7 +70,7 @@ def arguments(function: Callable[..., Any], rows: Rows, name: str) -> tuple[tupl
 
 
 def within(seconds: float, call: Callable[[], Any], what: str) -> Any:
-    """Returns the result of a call, or of the coroutine that it returns; OwnCodeError after `seconds`.
+    """Returns the result of a call, or of the coroutine that it returns; raises Overtime after `seconds`.
 
     Exceptions are raised as they are; `sys.exit` becomes an OwnCodeError. The call has a thread of its own, which is
     left behind if it does not end.
@@ -116,6 +116,8 @@ def rewards_of(function: Callable[..., Any], rows: Rows, name: str, seconds: flo
         values = within(limit, lambda: function(*given, **named), name)
     except AssayError:
         raise
+    except Overtime as error:
+        raise OwnCodeError(str(error)) from None
     except Exception as error:
         where = failing_row(function, rows, name, limit) if len(rows) > 1 else " on row 0"
         raise OwnCodeError(f"{name} raised {type(error).__name__}: {error}{where}") from error

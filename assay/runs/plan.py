@@ -21,6 +21,7 @@ from assay.core.settings import describe
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
@@ -28,6 +29,8 @@ from assay.runs.checks import check_budget, check_placement, check_values
 from assay.runs.config import MORE, precision_of, read_config
 from assay.runs.options import RunOptions, run_options
 from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_sources
+from assay.runs.own.reward_model import reward_model
+from assay.runs.own.rewards import with_components
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.files import anchored_files
 from assay.tasks.language.preferences import PairsTask
@@ -147,8 +150,7 @@ def make_plan(
         found = catalogue.find_task(address)
     else:
         address, found = None, task
-    for group in options:
-        found = group.task(found)
+    found = changed_task(found, options)
     model = None if model is None else anchored(model)
     actor, found = (None, found) if model is None else pretrained(model, found)
     changes = dict(settings or {})
@@ -184,6 +186,19 @@ def make_plan(
     if consent is None:
         return whole
     return replace(whole, code=consent.started, accepted=code if changed else {})
+
+
+def changed_task(task: Task, options: RunOptions) -> Task:
+    """Returns the task as each group of options changes it, in order; a reward model adds its scores."""
+    for group in options:
+        task = group.task(task)
+    own = options.own
+    if own.reward_model is None:
+        return task
+    trained = plan_of(own.reward_model)
+    loop = Loop(trained.recipe, trained.task, seed=trained.seed, num_steps=trained.steps, placement=trained.placement)
+    model = reward_model(own.reward_model, loop)
+    return with_components(task, {"reward_model": model}, {"reward_model": own.reward_model_weight})
 
 
 def code_of(

@@ -46,6 +46,11 @@ class OwnOptions(Group):
     judge_pairs: bool = option(False, "the judge compares with the row's answer, in both orders")
     judge_weight: float = option(1.0, "weight of the judge beside --reward (default: 1)")
 
+    reward_model: str | None = option(
+        None, "run folder of a reward model (assay train reward-model) as a reward", metavar="RUN"
+    )
+    reward_model_weight: float = option(1.0, "weight of the reward model beside other rewards (default: 1)")
+
     def check(self) -> None:
         """Refuses limits that are not positive, and judge options without a judge."""
         if self.judge is not None:
@@ -73,11 +78,15 @@ class OwnOptions(Group):
 
     def seals(self) -> dict[str, dict[str, str]]:
         """Returns digests of what the options trust beside code: the judge's server with its key, and its rubric."""
-        from assay.runs.own.judge import PREFIX, rubric, seal
+        from assay.runs.own import judge, reward_model
 
-        if self.judge is None:
-            return {}
-        return {PREFIX + self.judge: seal(self.judge, rubric(self.judge_prompt, self.judge_pairs))}
+        found = {}
+        if self.judge is not None:
+            prompt = judge.rubric(self.judge_prompt, self.judge_pairs)
+            found[judge.PREFIX + self.judge] = judge.seal(self.judge, prompt)
+        if self.reward_model is not None:
+            found[reward_model.PREFIX + self.reward_model] = reward_model.seal(self.reward_model)
+        return found
 
     def anchored(self) -> OwnOptions:
         """Returns the options with absolute paths, so that a run can be resumed from any folder."""
@@ -86,7 +95,9 @@ class OwnOptions(Group):
 
         tools = tuple(str(needed_address(word, "--tool")) for word in self.tool)
         prompt = None if self.judge_prompt is None else str(Path(self.judge_prompt).resolve())
-        return replace(self, reward=tuple(map(anchored_reward, self.reward)), tool=tools, judge_prompt=prompt)
+        model = None if self.reward_model is None else str(Path(self.reward_model).resolve())
+        rewards = tuple(map(anchored_reward, self.reward))
+        return replace(self, reward=rewards, tool=tools, judge_prompt=prompt, reward_model=model)
 
     def task(self, task: Task) -> Task:
         """Returns the task with own rewards in place of its verifier, and with tools."""
