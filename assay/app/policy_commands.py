@@ -15,7 +15,7 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task, TextTask
 from assay.engine import evaluation
 from assay.evidence.intervals import Estimate, cluster_interval, formatted, is_binary
-from assay.evidence.passk import majority_at_k, pass_at_k_intervals
+from assay.evidence.passk import majority_at_k, pass_at_k, pass_at_k_intervals
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue
 from assay.runs.language import temperature_of
@@ -73,8 +73,8 @@ def checked_ks(options: argparse.Namespace) -> list[int]:
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
             raise AssayError(f"--{name} is {number}. Use at least 1.")
-    if options.greedy and (options.samples > 1 or options.temperature is not None):
-        raise AssayError("--greedy gives one answer per prompt. Remove --samples and --temperature, or --greedy.")
+    if options.greedy and (options.passk or options.majority or options.temperature is not None):
+        raise AssayError("--greedy always gives the same answer. Remove it, or --temperature, --passk and --majority.")
     words = (options.passk or "").split(",") if options.passk else []
     if not all(word.strip().isdigit() and 1 <= int(word) <= options.samples for word in words):
         raise AssayError(
@@ -123,10 +123,17 @@ def scored(options: argparse.Namespace, plan: Plan, task: Task) -> tuple[Scored,
 
 
 def passed(found: Scored, ks: list[int]) -> tuple[Estimate, ...]:
-    """Returns the mean pass@k over prompts, for each k."""
+    """Returns the mean pass@k over prompts, for each k; Wilson's interval if each prompt's is 0 or 1, since resampling
+    sees no spread there.
+    """
     if not is_binary(found.values.ravel()):
         raise AssayError("--passk needs scores that are 0 or 1; this task gives others. Remove it.")
-    return pass_at_k_intervals(found.values.shape[1], found.values.sum(1).astype(int), ks)
+    samples, correct = found.values.shape[1], found.values.sum(1).astype(int)
+    each = pass_at_k(samples, correct, ks)
+    resampled = pass_at_k_intervals(samples, correct, ks)
+    plain = [cluster_interval(each[:, place], found.labels, bounds=(0.0, 1.0)) for place in range(len(ks))]
+    is_plain = [is_binary(each[:, place]) for place in range(len(ks))]
+    return tuple(one if here else other for one, other, here in zip(plain, resampled, is_plain, strict=True))
 
 
 def voted(task: Task, found: Scored) -> Estimate:

@@ -245,7 +245,7 @@ def test_check_says_which_law_broke_and_on_what_input(assay: Command, checked_he
         (["list"], ["methods", "tasks", "cartpole"]),
         (["report", "RUN"], ["held-out score", "3/3", "report.html"]),
         (["evaluate", "RUN"], ["reinforce on bandit", "after 3 steps", "held-out episodes"]),
-        (["evaluate", "RUN", "--starts", "5", "--samples", "2", "--greedy"], ["over 10 held-out episodes"]),
+        (["evaluate", "RUN", "--starts", "5", "--samples", "2", "--greedy"], ["over 5 held-out episodes, 2 samples"]),
         (["resume", "RUN"], ["held-out score", "run folder"]),
         (["--version"], ["assay "]),
         (["--help"], ["COMMAND", "train", "resume"]),
@@ -421,7 +421,7 @@ TRAIN = {
         ["ppo", "--task", "cartpole", "--model", "folder"],
         "--model needs prompts, pairs or dialogues",
     ),
-    "an unknown option": (["ppo", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
+    "an unknown option": (["ppo", "--rounds", "3"], "unrecognized arguments: --rounds 3"),
 }
 
 

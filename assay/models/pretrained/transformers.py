@@ -187,6 +187,8 @@ def export(policy: Any, model: Any, target: Path, *, merge: bool = False) -> Non
         if model.temperature != 1.0:
             network.generation_config.update(temperature=model.temperature, do_sample=True)
         save(network, PretrainedTokenizer(model.path, model.revision).backend, target, base.path, base.revision)
+        if model.temperature != 1.0:
+            network.generation_config.save_pretrained(target)
 
 
 # ---------------------------------------------------------------------------------------------------- the tokenizer

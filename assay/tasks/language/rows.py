@@ -173,8 +173,8 @@ def question_and_answer(columns: tuple[str, str]) -> Reader:
 
     def read(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
         if columns[0] != "messages":
-            answer = field_of(row, columns[1], where)
-            return prompt_of(row, columns[0], where), answer, answer
+            prompt, answer = prompt_of(row, columns[0], where), field_of(row, columns[1], where)
+            return prompt, answer, answer
         messages, tools = messages_of(row.get("messages"), "messages", where), tools_of(row, where)
         given = field_of(row, columns[1], where) if columns[1] in row else ""
         if messages[-1].role != "assistant" and given:
