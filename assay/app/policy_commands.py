@@ -86,7 +86,7 @@ def checked_ks(options: argparse.Namespace) -> list[int]:
 
 def other_task(plan: Plan, address: str) -> Task:
     """Returns another task as the run's options and model see it, with all rows of one file held out."""
-    task = catalogue.find_task(anchored(address))
+    task = catalogue.find_task(anchored(address), needs_answers=not plan.options.own.scores)
     task = replace(task, prompts=all_held_out(task.prompts)) if isinstance(task, PairsTask) else all_held_out(task)
     task = changed_task(task, plan.options)
     task = task if plan.model is None else pretrained(plan.model, task)[1]

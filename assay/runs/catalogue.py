@@ -174,12 +174,13 @@ def task_address(name: str) -> Address | None:
     return None if is_other else parsed_address(name)
 
 
-def find_task(name: str) -> Task:
+def find_task(name: str, *, needs_answers: bool = True) -> Task:
     """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
     id such as HalfCheetah-v5, reasoning-gym:NAME, or files of prompts or pairs (.jsonl, see `tasks.language.files`).
 
     FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
-    package.module:ID-v0 is a Gymnasium id that the module registers.
+    package.module:ID-v0 is a Gymnasium id that the module registers. A file of prompts without answers is refused if
+    the task `needs_answers`.
     """
     if name in tasks():
         return tasks()[name]()
@@ -189,7 +190,7 @@ def find_task(name: str) -> Task:
     if own := task_address(name):
         return own_task(own)
     if files.names_files(name):
-        return files.task_of_files(name)
+        return files.task_of_files(name, needs_answers)
     if name.startswith("reasoning-gym:"):
         from assay.tasks.adapters.reasoning_gym import reasoning_gym_task
 

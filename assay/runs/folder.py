@@ -27,7 +27,9 @@ import numpy as np
 import torch
 
 from assay.core.errors import AssayError
+from assay.core.record import Certified
 from assay.core.store import write_text
+from assay.engine.guards import Alarms
 from assay.evidence.intervals import Change, formatted, number
 from assay.runs.progress import Noted, duration
 from assay.runs.terminal import printable
@@ -303,3 +305,19 @@ def machine() -> dict[str, object]:
     versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
     cores = f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()}"
     return {**versions, "system": platform.platform(), "processor": cores, "GPUs": ", ".join(devices) or "none"}
+
+
+def spoken(certificate: Certified | None) -> str:
+    """Returns a certificate's verdict as a sentence, or "" without a certificate."""
+    if certificate is None:
+        return ""
+    return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
+
+
+def noted(alarms: Alarms) -> list[Noted]:
+    """Returns alarms by guard: the latest message and the count."""
+    return [
+        Noted(same[-1].message, alarms.counts[guard], any(alarm.stop for alarm in same))
+        for guard in alarms.counts
+        if (same := [alarm for alarm in alarms.kept if alarm.guard == guard])
+    ]

@@ -147,7 +147,7 @@ def make_plan(
     code, changed = code_of(method, task, options, consent)
     if isinstance(task, str):
         address = task if task in catalogue.tasks() else anchored(task)
-        found = catalogue.find_task(address)
+        found = catalogue.find_task(address, needs_answers=not options.own.scores)
     else:
         address, found = None, task
     found = changed_task(found, options)
@@ -177,7 +177,7 @@ def make_plan(
     check_budget(budget, evaluations, warmup)
     if warmup is None:
         untrained = isinstance(found.spec.action, Vocabulary) and actor is None
-        needed = untrained and bool(recipe.rollout or recipe.copies)
+        needed = untrained and bool(recipe.rollout or recipe.copies) and has_demonstrations(found)
         warmup = defaults_of(found, preset).warmup if needed else 0
     every = max(1, budget // evaluations) if evaluations else 0
     save = max(1, budget // 10)
@@ -186,6 +186,11 @@ def make_plan(
     if consent is None:
         return whole
     return replace(whole, code=consent.started, accepted=code if changed else {})
+
+
+def has_demonstrations(task: Task) -> bool:
+    """Returns whether there is anything to imitate; not in a file of prompts alone."""
+    return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)
 
 
 def changed_task(task: Task, options: RunOptions) -> Task:

@@ -31,12 +31,12 @@ from assay.engine.placement import Placement
 from assay.evidence.intervals import Change, Estimate, measured_change
 from assay.runs import plot
 from assay.runs.config import differing
-from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
+from assay.runs.folder import CONTENTS, Facts, Journal, noted, read_metrics, spoken, write_readme
 from assay.runs.options import RunOptions
 from assay.runs.own.running import own_code, try_rewards
 from assay.runs.phases import before
 from assay.runs.plan import WARMUP, Plan, make_plan, plan_of, repeat_command
-from assay.runs.progress import Display, Mode, Noted
+from assay.runs.progress import Display, Mode
 from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.version import __version__
 
@@ -322,22 +322,6 @@ def draw_curve(run: Run) -> None:
     title = f"{run.recipe.name} on {run.task.name}"
     with suppress(AssayError):
         plot.learning_curve(run.folder / "learning_curve.png", series, title=title, subtitle="held-out score")
-
-
-def spoken(certificate: Certified | None) -> str:
-    """Returns a certificate's verdict as a sentence, or "" without a certificate."""
-    if certificate is None:
-        return ""
-    return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
-
-
-def noted(alarms: Alarms) -> list[Noted]:
-    """Returns alarms by guard: the latest message and the count."""
-    return [
-        Noted(same[-1].message, alarms.counts[guard], any(alarm.stop for alarm in same))
-        for guard in alarms.counts
-        if (same := [alarm for alarm in alarms.kept if alarm.guard == guard])
-    ]
 
 
 # ---------------------------------------------------------------------------------------------------- public functions

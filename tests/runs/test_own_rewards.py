@@ -12,6 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Score
 from assay.runs.options import OwnOptions, RunOptions
 from assay.runs.own.rewards import OwnRewards, with_rewards
+from assay.runs.plan import make_plan
 from assay.runs.run import Run
 from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import PromptTask
@@ -25,6 +26,9 @@ async def short(completions):
 
 def fails_on_noise(rows):
     return [1.0 / float(row["completion"] == row["answer"]) for row in rows]
+
+def long(rows):
+    return [float(len(row["completion"])) for row in rows]
 
 def leaves(rows):
     raise SystemExit(0)
@@ -80,7 +84,7 @@ def test_the_verifier_is_a_reward_by_name(file: str) -> None:
         ("{file}:correct=much", "the weight 'much' is not a number"),
         ("nothing.py:reward", "there is no file 'nothing.py'"),
         ("no_such:reward", "'no_such' is neither a Python file nor a module"),
-        ("{file}", "has these reward functions: correct, short, fails_on_noise, leaves. Name one"),
+        ("{file}", "has these reward functions: correct, short, fails_on_noise, long, leaves. Name one"),
         ("{file}:other", "has no 'other'"),
     ],
 )
@@ -113,3 +117,15 @@ def test_a_reward_that_fails_later_names_the_row_and_the_command(file: str, tmp_
 def test_a_control_task_has_no_completions_to_reward(file: str) -> None:
     with pytest.raises(AssayError, match="--reward scores completions; task 'cartpole' has none"):
         assay.train("ppo", "cartpole", options=RunOptions(own=OwnOptions(reward=(f"{file}:correct",))))
+
+
+def test_prompts_without_answers_are_enough_for_a_reward(file: str, tmp_path: Path) -> None:
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text("".join(f'{{"prompt": "Say {k}."}}\n' for k in range(30)))
+    options = RunOptions(own=OwnOptions(reward=(f"{file}:long",)))
+    plan = make_plan("grpo", str(prompts), options=options)
+    assert isinstance(plan.task, PromptTask)
+    assert plan.warmup == 0
+    assert plan.task.items.item(0, 0).answer == ""
+    with pytest.raises(AssayError, match="has no field 'answer'"):
+        make_plan("grpo", str(prompts))

@@ -65,6 +65,11 @@ class OwnOptions(Group):
         if self.tool_calls < 1:
             raise AssayError(f"--tool-calls is {self.tool_calls}. Use at least 1.")
 
+    @property
+    def scores(self) -> bool:
+        """Whether completions are scored by something of the user's instead of the task's verifier."""
+        return bool(self.reward) or self.judge is not None or self.reward_model is not None
+
     def sources(self) -> Iterator[str]:
         """Yields the files and modules that the options name."""
         from assay.runs.own.addresses import needed_address
