@@ -214,7 +214,8 @@ def code_of(
     """
     named = [None if not isinstance(method, str) else catalogue.method_address(method)]
     named += [None if not isinstance(task, str) else catalogue.task_address(task)]
-    sources = [address.source for address in named if address is not None] + list(options.own.sources())
+    sources = [address.source for address in named if address is not None]
+    sources += [source for group in options for source in group.sources()]
     code, changed = checked_code(sources, options.own.seals(), consent)
     loaded = [own_sources(value) for value in (method, task) if not isinstance(value, str)]
     return {source: files for some in (code, *loaded) for source, files in sorted(some.items())}, changed
