@@ -25,11 +25,11 @@ def test_every_file_and_command_of_the_documentation_works(
 ) -> None:
     for package in ("transformers", "gymnasium"):
         pytest.importorskip(package)
-    from tests.models.test_transformers import save_qwen
+    from tests.models.test_conversations import TEMPLATES, save_chat_model
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(evaluation, "PROMPTS", 4)
-    save_qwen(tmp_path / "FOLDER")
+    save_chat_model(tmp_path / "FOLDER", TEMPLATES["chatml"])
     for block in re.findall(r"```python\n(.*?)```", TEXT, flags=re.S):
         Path(block.splitlines()[0].removeprefix("# ")).write_text(block)
     for name in ("train", "test"):
@@ -43,4 +43,5 @@ def test_every_file_and_command_of_the_documentation_works(
     for command in commands:
         words = shlex.split(command.replace("http://HOST:8000/v1", server.url))[1:]
         is_policy = words[0] == "train" and "--model" in words and words[1] != "reward-model"
-        assert main([*words, *(SMALL if is_policy else []), "--json"]) == 0, command
+        more = [*(SMALL if is_policy else []), *(["--tool-bytes", "32"] if "--tool" in words else [])]
+        assert main([*words, *more, "--json"]) == 0, command

@@ -33,6 +33,7 @@ class OwnOptions(Group):
         (), "function FILE.py:NAME that the policy may call in its answers; repeatable", metavar="TOOL"
     )
     tool_calls: int = option(4, "turns with tool calls before the answer (default: 4)")
+    tool_bytes: int = option(512, "bytes of a tool's result that the policy reads (default: 512)")
     tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
 
     judge: str | None = option(
@@ -62,8 +63,9 @@ class OwnOptions(Group):
         for name, seconds in {"reward": self.reward_timeout, "tool": self.tool_timeout}.items():
             if not seconds > 0:
                 raise AssayError(f"--{name}-timeout is {seconds:g}. Use a positive number of seconds.")
-        if self.tool_calls < 1:
-            raise AssayError(f"--tool-calls is {self.tool_calls}. Use at least 1.")
+        for name, number in {"calls": self.tool_calls, "bytes": self.tool_bytes}.items():
+            if number < 1:
+                raise AssayError(f"--tool-{name} is {number}. Use at least 1.")
 
     @property
     def scores(self) -> bool:
@@ -117,4 +119,6 @@ class OwnOptions(Group):
             prompt = rubric(self.judge_prompt, self.judge_pairs)
             judge = Judge(self.judge, self.judge_model, prompt, self.judge_pairs)
             task = with_components(task, {"judge": judge}, {"judge": self.judge_weight})
-        return with_tools(task, tools_of(self.tool), self.tool_calls, self.tool_timeout) if self.tool else task
+        if not self.tool:
+            return task
+        return with_tools(task, tools_of(self.tool), self.tool_calls, self.tool_timeout, self.tool_bytes)

@@ -105,6 +105,9 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         partner = replace(partner, in_text=False)
     wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
     items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
+    if isinstance(partner, ToolUse):  # limits are in bytes already, and the rows of a file are all seen
+        wide, splits = 1, (() if task.rows is None else task.rows.splits)
+        items = [partner.item(row, split) for split, rows in enumerate(splits) for row in range(len(rows))] or items
     frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", ""), task.system), sys.maxsize)) + 2
     gap = len(tokenizer.encode(Answered(""))) + 2
     said = {words for item in items for words in item.demonstration.split("\n")}
@@ -113,7 +116,8 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         for item in items:
             written_back(tokenizer, item.prompt)
     seen = max(len(prompt_ids(tokenizer, introduced(partner, item, task.system), sys.maxsize)) for item in items)
-    limits = (max(wide * task.max_prompt + frame, seen), task.max_turns, max_tokens or max(utterance, task.max_tokens))
+    most = seen if task.rows is not None else max(wide * task.max_prompt + frame, seen)
+    limits = (most, task.max_turns, max_tokens or max(utterance, task.max_tokens))
     return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.system, task.scorer)
 
 

@@ -124,14 +124,16 @@ class ToolUse:
         return result.encode(errors="replace")[: self.most_bytes].decode(errors="ignore")
 
 
-def with_tools(task: Any, tools: Sequence[Tool], max_calls: int, seconds: float) -> DialogueTask:
+def with_tools(
+    task: Any, tools: Sequence[Tool], max_calls: int, seconds: float = 30.0, most_bytes: int = 512
+) -> DialogueTask:
     """Returns a task of prompts as conversations with tools, of at most `max_calls` turns with calls before the answer.
 
     AssayError for a task without prompts.
     """
     if not isinstance(task, PromptTask):
         raise AssayError(f"--tool needs prompts with answers; task '{task.name}' has none. Use a file of prompts.")
-    partner = ToolUse(task.items, tuple(tools), seconds)
+    partner = ToolUse(task.items, tuple(tools), seconds, most_bytes)
     tokenizer = ByteTokenizer()  # a task's own alphabet need not have the characters of calls and results
     tokens = len(tokenizer.encode(f"{partner.explanation}\n\n"))
     reply = partner.most_bytes + len(RESPONSE)
