@@ -112,7 +112,7 @@ def scored(options: argparse.Namespace, plan: Plan, task: Task) -> tuple[Scored,
                 f"--temperature needs a policy over tokens; '{plan.recipe.name}' has none here. Remove it."
             )
         policy = Narrowing(options.temperature / temperature_of(plan.recipe.actor)).wrap(policy)
-    reference = loop.engine.models["reference"] if "reference" in plan.recipe.copies else None
+    reference = loop.reference
     greedy, samples = True if options.greedy else None, options.samples
     found = evaluation.evaluate(policy, task, num=options.starts, samples=samples, greedy=greedy, reference=reference)
     values = found.values.reshape(-1, 1 if isinstance(task, PairsTask) else samples)

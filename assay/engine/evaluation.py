@@ -131,6 +131,13 @@ def evaluate(
     return Evaluated(result, more | by_source(task, played, result), played)
 
 
+def described(found: Evaluated, task: Task, number: int) -> list[dict[str, Any]]:
+    """Returns the first held-out answers of a language task as text, marked as held out; none of other tasks."""
+    if found.played is None or not isinstance(task.spec.action, Vocabulary):
+        return []
+    return [{**task.describe(found.played, row), "heldout": True} for row in range(min(number, len(found.played)))]
+
+
 def by_source(task: Task, played: Experience, values: np.ndarray) -> dict[str, float]:
     """Returns the mean score of the held-out rows of each source of a file."""
     if not (isinstance(task, RepeatingTask) and isinstance(task, TextTask) and task.num_testing):

@@ -91,6 +91,11 @@ class Loop:
         return self.engine.models["actor"]
 
     @property
+    def reference(self) -> Any:
+        """Returns the reference policy, or None if the recipe has none."""
+        return self.engine.models["reference"] if "reference" in self.recipe.copies else None
+
+    @property
     def policy(self) -> Any:
         """The policy to evaluate and deploy."""
         return self.recipe.policy(self.engine.models)

@@ -22,7 +22,6 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Certified, State
 from assay.core.slots import Task
-from assay.core.spaces import Vocabulary
 from assay.engine import evaluation
 from assay.engine.guards import Alarm, Alarms, GuardError
 from assay.engine.loop import Loop, Step
@@ -81,9 +80,8 @@ class Run:
     @property
     def change(self) -> Change:
         """Returns before, after, and the paired change on the same held-out starts; a prompt counts once."""
-        same = evaluation.labels(self.task, len(self.scores_after)) if len(self.scores_after) else None
-        both, bounds = (self.scores_before, self.scores_after), self.task.spec.scores
-        return measured_change("held-out score", *both, paired=True, labels=same, bounds=bounds)
+        both, same = (self.scores_before, self.scores_after), evaluation.labels(self.task, len(self.scores_after))
+        return measured_change("held-out score", *both, paired=True, labels=same, bounds=self.task.spec.scores)
 
     def curve(self, name: str) -> tuple[list[int], list[float]]:
         """Returns (steps, values) of one metric."""
@@ -218,12 +216,10 @@ class Worker:
         """Evaluates on held-out starts and keeps the scores by step; returns their mean and others (costs, ...)."""
         begin = time.perf_counter()
         with display.timed("evaluate"):
-            reference = self.loop.engine.models["reference"] if "reference" in self.plan.recipe.copies else None
-            found = evaluation.evaluate(self.loop.policy, self.plan.task, reference=reference)
+            found = evaluation.evaluate(self.loop.policy, self.plan.task, reference=self.loop.reference)
         self.scores[str(step)] = found.values.tolist()
-        if found.played is not None and isinstance(self.plan.task.spec.action, Vocabulary):
-            for row in range(min(SAMPLES, len(found.played))):
-                self.journal.sample(step, {**self.plan.task.describe(found.played, row), "heldout": True})
+        for sample in evaluation.described(found, self.plan.task, SAMPLES):
+            self.journal.sample(step, sample)
         self.count("evaluate", time.perf_counter() - begin)
         return {"evaluation": float(found.values.mean()), **found.more}
 
@@ -377,14 +373,8 @@ def resume(folder: str | Path, *, mode: Mode | None = None, accept_changed_code:
 def load(folder: str | Path, *, accept_changed_code: bool = False) -> tuple[Any, Plan, int]:
     """Returns (policy, plan, step) of a run's newest checkpoint."""
     plan = plan_of(folder, accept_changed_code=accept_changed_code)
-    policy, step = loaded(plan, Path(folder))
-    return policy, plan, step
-
-
-def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:
-    """Returns (policy, step) of the newest checkpoint of a plan's run."""
-    loop, step = restored(plan, folder)
-    return loop.policy, step
+    loop, step = restored(plan, Path(folder))
+    return loop.policy, plan, step
 
 
 def restored(plan: Plan, folder: Path) -> tuple[Loop, int]:

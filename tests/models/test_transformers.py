@@ -35,6 +35,7 @@ from assay.parts.rollouts.episodes import Episodes
 from assay.playing.completions import complete
 from assay.proof.laws.actor import check_actor
 from assay.runs import catalogue
+from assay.sampling.stacks import stack_of
 from assay.tasks.adapters.pretrained import with_model
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import Addition, addition
@@ -153,6 +154,22 @@ def test_scores_are_those_of_transformers(path: str, task: PromptTask) -> None:
     for column in (everything.logp, everything.entropy, everything.logits, everything.hidden):
         assert column.shape[:2] == batch.mask.shape
         assert bool((column[~batch.mask] == 0).all())
+
+
+@torch.no_grad()
+def test_a_temperature_divides_the_logits_in_scores_and_in_both_samplers(path: str, task: PromptTask) -> None:
+    actor: Any = Pretrained(path, temperature=0.4).build(task.spec)
+    played = sampled(actor, task)
+    scored = actor.score(played, LOGP).logp
+    torch.testing.assert_close(scored[played.mask], played.logp[played.mask], atol=1e-5, rtol=1e-5)
+    for tokens, mask, logp in zip(played.action, played.mask, scored, strict=True):
+        own = (own_logits(path, tokens.tolist())[:-1] / 0.4).log_softmax(-1).gather(1, tokens[1:, None]).squeeze(1)
+        torch.testing.assert_close(logp[1:][mask[1:]], own[mask[1:]], atol=1e-4, rtol=1e-4)
+    stack = stack_of(actor)
+    assert stack is not None
+    state = torch.randn(3, actor.network.config.hidden_size)
+    expected = actor.logits(actor.network.base_model.norm(state))
+    torch.testing.assert_close(stack.logits(state), expected, atol=1e-4, rtol=1e-4)
 
 
 def test_only_what_is_asked_for_is_given(path: str, task: PromptTask) -> None:

@@ -14,6 +14,7 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need
 from assay.models.bodies.transformer import Transformer
+from assay.models.heads.categorical import Categorical
 from assay.models.model import Policy
 from assay.ops import random
 from assay.playing.completions import complete
@@ -236,3 +237,20 @@ def test_matrices_that_follow_each_other_are_one_product() -> None:
     for mine, other in zip(together, apart, strict=True):
         torch.testing.assert_close(mine, other)
     assert products(state, layers[0], layers[2])[0].stride(0) == 6, "they do not follow each other"
+
+
+@torch.no_grad()
+def test_a_policy_has_its_temperature_in_the_sampler_too() -> None:
+    torch.manual_seed(0)
+    actor: Any = Policy(Transformer(width=32, layers=2, heads=2), Categorical(0.3)).build(TASK.spec).double()
+    actor.output.weight.data *= 20
+    tokens, logp, length, *_ = sampler(actor).sample(PROMPTS, [MEMBERS] * 6, UNIFORM, LIMIT, WAY)
+    cooled = decoded(actor)
+    actor.temperature = 1.0
+    warm = actor.score(cooled, frozenset({Need.LOGITS, Need.LOGP}))
+    expected = (warm.logits / 0.3).log_softmax(-1).gather(-1, cooled.action.unsqueeze(-1)).squeeze(-1)
+    for row in range(24):
+        own = cooled.mask[row]
+        assert tokens[row, : length[row]].tolist() == cooled.action[row][own].tolist()
+        torch.testing.assert_close(logp[row, : length[row]].float(), expected[row][own].float(), atol=1e-5, rtol=0)
+    assert float((warm.logp - expected)[cooled.mask].abs().max()) > 0.1

@@ -43,7 +43,7 @@ class Item:
     answer: str
     demonstration: str
     facts: Mapping[str, object] = field(default_factory=dict)
-    where: str = ""
+    where: str = field(default="", compare=False)
 
 
 class Items(Protocol):

@@ -285,6 +285,9 @@ def longest_prompt(rows: Sequence[Row], tokenizer: Tokenizer, max_prompt: int, m
         [(row.fields[0], row.where) for row in rows], lambda words: len(prompt_ids(tokenizer, words, max_prompt)) - 1
     )
     completions = [(words, row.where) for row in rows for words in row.fields[1:]]
+    if not isinstance(tokenizer, ByteTokenizer):  # which writes every text
+        for words, where in [*((row.fields[0], row.where) for row in rows), *completions]:
+            longest_of([(words, where)], lambda one: len(tokenizer.encode(one)))
     longest_of(completions, lambda words: len(completion_ids(tokenizer, words, max_tokens)))
     return longest + 1
 
