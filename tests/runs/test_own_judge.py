@@ -37,12 +37,18 @@ class Handler(BaseHTTPRequestHandler):
         """Prints nothing."""
 
 
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at once as a judge opens, also on a busy machine."""
+
+    request_queue_size = 64
+
+
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Yields a server with `answer`, `seen` and `url`; answers are kept in a folder of the test."""
     monkeypatch.setenv(judging.CACHE, str(tmp_path / "kept"))
     monkeypatch.setattr(judging, "WAIT", 0.001)
-    made: Any = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    made: Any = Server(("127.0.0.1", 0), Handler)
     made.seen, made.answer = [], lambda prompt: "Score: 7"
     made.url = f"http://127.0.0.1:{made.server_port}/v1"
     thread = threading.Thread(target=made.serve_forever)
