@@ -18,7 +18,7 @@ from assay.runs import catalogue
 def claim(options: argparse.Namespace) -> int:
     """`assay claim`: exit code 1 if a claim fails or a verdict file has problems."""
     if options.name:
-        options.name = catalogue.find_method(options.name)[0].partition(":")[0]
+        options.name = catalogue.method_key(catalogue.find_method(options.name)[0])
     if options.check:
         return check_verdicts(options)
     if options.stamp:

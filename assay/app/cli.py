@@ -38,14 +38,16 @@ def parser() -> argparse.ArgumentParser:
 
     add_list_options(command("list", "list all methods and tasks"))
     one = command("show", "show a method: formula, changes to its base, departures from the paper, claims, verdicts")
-    one.add_argument("name", help="a method, an alias, or METHOD:VARIANT")
+    one.add_argument("name", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
     one.add_argument("--all", action="store_true", help="also list all settings")
     one = command("diff", "show the parts and settings in which a method differs from its base or another method")
-    one.add_argument("name", help="a method, an alias, or METHOD:VARIANT")
+    one.add_argument("name", help="a method, an alias, METHOD:VARIANT, or a file FILE.py")
     one.add_argument("other", nargs="?", help="the method to compare with (default: the base of NAME)")
     one.add_argument("--world", help="world to compare in (default: the first that both work in)")
     add_train_options(command("train", "train a method on a task (without a method: a short demonstration)"))
-    command("resume", "resume an interrupted run").add_argument("folder", type=Path, help="run folder")
+    one = command("resume", "resume an interrupted run")
+    one.add_argument("folder", type=Path, help="run folder")
+    add_code_option(one)
     add_policy_commands(
         command("evaluate", "score a trained policy on held-out starts"),
         command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)"),
@@ -125,6 +127,14 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
     export.add_argument("target", type=Path, help="folder to create")
     add_checkpoint_option(export)
     export.add_argument("--merge", action="store_true", help="merge a LoRA adapter into its base model")
+    for one in (evaluate, export):
+        add_code_option(one)
+
+
+def add_code_option(one: argparse.ArgumentParser) -> None:
+    """Adds the option that allows own code to have changed."""
+    text = "use your own code (rewards, method, environment) although it has changed since the run was started"
+    one.add_argument("--accept-changed-code", action="store_true", help=text)
 
 
 def add_run_options(one: argparse.ArgumentParser) -> None:
@@ -202,8 +212,8 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
 
 def add_train_options(one: argparse.ArgumentParser) -> None:
     """Adds the options of `train`."""
-    one.add_argument("name", nargs="?", help="method or METHOD:VARIANT (default: grpo)")
-    one.add_argument("--task", help="task (default: the method's default task)")
+    one.add_argument("name", nargs="?", help="method, METHOD:VARIANT or a file FILE.py (default: grpo)")
+    one.add_argument("--task", help="task: a name, a Gymnasium id, FILE.jsonl, or FILE.py:NAME (default: the method's)")
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=1, metavar="N", help="number of seeds (default: 1)")
     one.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")

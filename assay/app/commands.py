@@ -99,7 +99,7 @@ def tune(options: argparse.Namespace) -> int:
     if options.tuning_seeds < 1 or options.seeds < 1:
         raise AssayError("--tuning-seeds or --seeds is less than 1. Use at least 1 of each.")
     space = search.parsed_space(options.search)
-    folder = options.out or Path("runs") / f"tune-{options.name}-{comparison.plain_name(options.task)}"
+    folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
     extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
     training = search.Training(options.name, options.task, options.steps, folder, extra, tell)

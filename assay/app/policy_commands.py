@@ -19,7 +19,7 @@ from assay.evidence.passk import majority_at_k, pass_at_k, pass_at_k_intervals
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
-from assay.runs.plan import Plan, anchored, plan_of, pretrained
+from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.run import load, restored
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.preferences import PairsTask
@@ -44,7 +44,7 @@ def evaluate(options: argparse.Namespace) -> int:
         return evaluate_reward(options)
     if options.data is not None:
         raise AssayError("--data names the data to infer a reward's policy from. Add --reward FILE.py:FUNCTION.")
-    plan = plan_of(options.folder)
+    plan = plan_of(options.folder, accept_changed_code=options.accept_changed_code)
     task = plan.task if options.task is None else other_task(plan, options.task)
     if (ks or options.majority) and not isinstance(task, TextTask):
         raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
@@ -109,10 +109,9 @@ def checked_ks(options: argparse.Namespace) -> list[int]:
 
 def other_task(plan: Plan, address: str) -> Task:
     """Returns another task as the run's options and model see it, with all rows of one file held out."""
-    task = catalogue.find_task(anchored(address))
+    task = catalogue.find_task(anchored(address), needs_answers=not plan.options.own.scores)
     task = replace(task, prompts=all_held_out(task.prompts)) if isinstance(task, PairsTask) else all_held_out(task)
-    for group in plan.options:
-        task = group.task(task)
+    task = changed_task(task, plan.options)
     task = task if plan.model is None else pretrained(plan.model, task)[1]
     if task.spec.action != plan.task.spec.action:
         what = f"'{task.name}' has other actions than '{plan.task.name}', on which the policy was trained"
@@ -190,7 +189,7 @@ def export(options: argparse.Namespace) -> int:
     """`assay export`."""
     from assay.models.pretrained.transformers import export as write
 
-    policy, plan, step = load(options.folder, options.checkpoint)
+    policy, plan, step = load(options.folder, options.checkpoint, accept_changed_code=options.accept_changed_code)
     write(policy, plan.recipe.actor, options.target, merge=options.merge)
     if options.json:
         print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))

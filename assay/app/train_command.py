@@ -153,7 +153,8 @@ def train_more(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     """`assay resume`."""
-    run = resume_run(options.folder, mode=Mode.SILENT if options.json else None)
+    how = Mode.SILENT if options.json else None
+    run = resume_run(options.folder, mode=how, accept_changed_code=options.accept_changed_code)
     if options.json:
         print(json.dumps(tables.run_facts(run), indent=2))
     else:

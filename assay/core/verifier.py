@@ -9,6 +9,23 @@ from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene
 
 VERIFIED = "reward/verifier"
+COMPONENT = "component/"
+"""Columns [B] of the numbers that a row's score is made of begin with it; NaN where one does not apply to a row."""
+
+
+def log_components(judged: Experience, scene: Scene) -> None:
+    """Logs `reward/NAME`, the mean of each component of the scores over the rows it applies to, and
+    `not_applicable/NAME`, the share of the other rows where there are any.
+    """
+    ended = (judged.terminal | judged.truncated).any(1)
+    for column, value_B in judged.extra.items():
+        if not column.startswith(COMPONENT):
+            continue
+        name, applies = column.removeprefix(COMPONENT), ended & ~value_B.isnan()
+        if bool(applies.any()):
+            scene.log(f"reward/{name}", float(value_B[applies].sum()), float(applies.sum()))
+        if not bool(applies[ended].all()):
+            scene.log(f"not_applicable/{name}", float((ended & ~applies).sum()), float(ended.sum()))
 
 
 @dataclass(frozen=True)
@@ -28,5 +45,6 @@ class Verifier(Reward):
         if VERIFIED in experience.extra:
             return experience.with_columns(reward=experience.extra[VERIFIED])
         judged = scene.task.judge(experience, scene.split)
+        log_components(judged, scene)
         is_verified = judged.reward is not experience.reward  # step rewards are in the record already: nothing to keep
         return judged.add({VERIFIED: judged.reward}) if is_verified else judged

@@ -32,6 +32,7 @@ from assay.core.slots import (
     most_decisions,
 )
 from assay.core.spaces import Vocabulary
+from assay.core.verifier import COMPONENT
 from assay.engine.memory import ROWS, parts_below, whole_numbers
 
 PROMPTS, EPISODES = 256, 20
@@ -158,6 +159,7 @@ def evaluate(
     played = task.judge(played, 1)
     result: np.ndarray = played.column("score").double().numpy()
     more = task.exact(actor) if isinstance(task, ExactTask) else {}
+    more |= component_means(played)
     if isinstance(task, UncertainTask):
         by_start, num = result.reshape(count, samples), len(task.regimes)
         more["evaluation_worst"] = min(float(by_start[regime::num].mean()) for regime in range(min(num, count)))
@@ -192,6 +194,14 @@ def by_source(task: Task, played: Experience, values: np.ndarray) -> dict[str, f
     named = [str(row.get("source", "")) for row in task.texts(played, 1)]
     sources = sorted({name for name in named if name})
     return {f"evaluation_from/{name}": float(values[[own == name for own in named]].mean()) for name in sources}
+
+
+def component_means(judged: Experience) -> dict[str, float]:
+    """Returns `evaluation_reward/NAME`, the mean of each component of the scores over the rows that it applies to."""
+    found = {name.removeprefix(COMPONENT): value for name, value in judged.extra.items() if name.startswith(COMPONENT)}
+    return {
+        f"evaluation_reward/{name}": float(value.nanmean()) for name, value in found.items() if not value.isnan().all()
+    }
 
 
 @torch.no_grad()

@@ -171,8 +171,13 @@ def judged(claim: Measured, ours: Sequence[float], theirs: Sequence[float]) -> t
 
 # ---------------------------------------------------------------------------------------------------- files
 def path_of(method: str, folder: Path | None = None) -> Path:
-    """Returns the verdict file of a method: its own folder's verdict.json, or KEY.json in another folder."""
-    return catalogue.folder_of(method) / "verdict.json" if folder is None else folder / f"{method}.json"
+    """Returns the verdict file of a method: its own folder's verdict.json, or KEY.json in another folder; of an own one
+    STEM.verdict.json beside its file, or STEM.json in another folder.
+    """
+    if folder is None:
+        return catalogue.file_beside(method, "verdict.json")
+    own = catalogue.method_address(method)
+    return folder / f"{own.stem if own else method}.json"
 
 
 def files(folder: Path | None = None) -> dict[str, Path]:

@@ -1,5 +1,5 @@
-"""Finds methods and tasks by name. There is no registry: methods are the modules of `methods/`, tasks those of
-`tasks/`.
+"""Finds methods and tasks by name, file or import path. There is no registry: methods are the modules of `methods/`,
+tasks those of `tasks/`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,14 @@ from assay.core.slots import ModelSpec, Task
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Critic
 from assay.recipes.defaults import Defaults, defaults_of
+from assay.runs.own import things
+from assay.runs.own.addresses import Address, parsed_address
+from assay.runs.own.files import file_of
+from assay.runs.own.loading import load
 from assay.tasks.language import files
+
+GYMNASIUM_ID = re.compile(r"([\w/-]+/)?\w[\w-]*-v\d+")
+"""Ids that Gymnasium knows; its form module:ID, which imports the module, is own code."""
 
 PRETRAINED_RATE = 5e-6
 """Default peak learning rate of pretrained actors."""
@@ -49,6 +56,17 @@ def folder_of(name: str) -> Path:
     return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_")
 
 
+def file_beside(name: str, ending: str) -> Path:
+    """Returns a file that belongs to a method: `methods/KEY/ENDING`, or STEM.ENDING beside the file of an own one."""
+    own = method_address(name)
+    return folder_of(name) / ending if own is None else file_of(own.source).with_name(f"{own.stem}.{ending}")
+
+
+def method_key(name: str) -> str:
+    """Returns the name that a method's claims are kept under: without the variant, or the address of an own method."""
+    return name.partition(":")[0] if method_address(name) is None else name
+
+
 @cache
 def methods() -> Mapping[str, Method]:
     """Returns every method by its name: its `key`, or the module's name with '-' for '_'."""
@@ -63,13 +81,14 @@ def name_of(module: ModuleType) -> str:
 
 def method_text(name: str) -> str:
     """Returns the docstring of a method: what it changes, the formula, the reason."""
-    module = importlib.import_module(f"{assay.methods.__name__}.{folder_of(name).name}")
-    return (module.__doc__ or name).strip()
+    own = method_address(name)
+    module = load(own.source) if own else importlib.import_module(f"{assay.methods.__name__}.{folder_of(name).name}")
+    return (module.__doc__ or (own.stem if own else name)).strip()
 
 
 def verdict(name: str) -> dict[str, Any] | None:
     """Returns the committed verdict of the method's measured claims, if there is one."""
-    path = folder_of(name) / "verdict.json"
+    path = file_beside(name, "verdict.json")
     return json.loads(path.read_text()) if path.is_file() else None
 
 
@@ -110,11 +129,21 @@ def names() -> Mapping[str, str]:
     return found
 
 
+def method_address(name: str) -> Address | None:
+    """Returns the address of an own method: FILE.py, FILE.py:NAME, package.module:NAME; None for any other name."""
+    asked = name.lower().replace("_", "-")
+    return None if asked in names() or asked.partition(":")[0] in names() else parsed_address(name)
+
+
 def find_method(name: str) -> tuple[str, Method]:
-    """Returns a method by name, alias, variant or METHOD:VARIANT; '-' and '_' are the same, and so are capitals.
+    """Returns a method by name, alias, variant or METHOD:VARIANT; '-' and '_' are the same, and so are capitals. A file
+    or an import path is an own method (see `own.things.own_method`).
 
     Returns its full name and the method. A variant is the method with the variant's recipe, derived from the method's.
     """
+    own = method_address(name)
+    if own is not None:
+        return str(own), things.own_method(own)
     asked = name.lower().replace("_", "-")
     key, _, variant = asked.partition(":")
     full = names().get(f"{names().get(key, key)}:{variant}" if variant else asked)
@@ -122,7 +151,7 @@ def find_method(name: str) -> tuple[str, Method]:
         has = ", ".join(methods()[names()[key].partition(":")[0]].variants) or "none"
         raise AssayError(f"method '{key}' has no variant '{variant}'. It has: {has}")
     if full is None:
-        unknown("method", name, names(), "assay list shows all.")
+        unknown("method", name, names(), "assay list shows all; a file (FILE.py) works too.")
     key, _, variant = full.partition(":")
     method = methods()[key]
     if not variant:
@@ -136,32 +165,62 @@ def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe
     return replace(function(*arguments), name=name)
 
 
-def find_task(name: str) -> Task:
+def task_address(name: str) -> Address | None:
+    """Returns the address of an own environment or task: FILE.py:NAME, package.module:NAME; None for any other name."""
+    is_other = name.partition(":")[0] in {*tasks(), "reasoning-gym"} or "," in name.partition(".py")[0]
+    return None if is_other else parsed_address(name)
+
+
+def find_task(name: str, *, needs_answers: bool = True) -> Task:
     """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
     id such as HalfCheetah-v5, reasoning-gym:NAME, or files of prompts or pairs (.jsonl, see `tasks.language.files`).
+
+    FILE.py:NAME and package.module:NAME are own environments, classes or functions, possibly with :SETTING=NUMBER;
+    package.module:ID-v0 is a Gymnasium id that the module registers. A file of prompts without answers is refused if
+    the task `needs_answers`.
     """
     if name in tasks():
         return tasks()[name]()
     key, _, dials = name.partition(":")
     if key in tasks():
         return with_dials(key, tasks()[key], dials)
+    if own := task_address(name):
+        return own_task(own)
     if files.names_files(name):
-        return files.task_of_files(name)
+        return files.task_of_files(name, needs_answers)
     if name.startswith("reasoning-gym:"):
         from assay.tasks.adapters.reasoning_gym import reasoning_gym_task
 
         return reasoning_gym_task(name)
-    if re.fullmatch(r"([\w:/-]+/)?\w[\w-]*-v\d+", name):
+    if GYMNASIUM_ID.fullmatch(name):
         from assay.tasks.adapters.gymnasium import gymnasium_task
 
         return gymnasium_task(name)
     unknown(
-        "task", name, tasks(), "assay list shows all; a Gymnasium id such as CartPole-v1 or a .jsonl file works too."
+        "task",
+        name,
+        tasks(),
+        "assay list shows all; a Gymnasium id such as CartPole-v1, a .jsonl file or FILE.py:NAME works too.",
     )
 
 
-def with_dials(name: str, make: Callable[..., Task], dials: str) -> Task:
-    """Returns a built-in task with some of its numbers set: "noise=2,branching=4" are arguments of its function.
+def own_task(address: Address) -> Task:
+    """Returns the task of own code: of a class or function, with its numbers set, or of an id that a module registers
+    with Gymnasium.
+    """
+    name, _, dials = address.name.partition(":")
+    if GYMNASIUM_ID.fullmatch(name):
+        from assay.tasks.adapters.gymnasium import gymnasium_task
+
+        load(address.source)
+        return gymnasium_task(name)
+    plain = Address(address.source, name)
+    make = things.task_maker(plain)
+    return things.own_task(plain, partial(with_dials, str(plain), make, dials) if dials else make)
+
+
+def with_dials(name: str, make: Callable[..., Any], dials: str) -> Any:
+    """Returns a task with some of its numbers set: "noise=2,branching=4" are arguments of its function.
 
     AssayError for an argument that it does not have, or a value of another type.
     """

@@ -49,6 +49,26 @@ def check_values(recipe: Recipe) -> None:
         raise AssayError(f"rollout.group_size is 1, but {compares[0]} compares the members of a group. Use at least 2.")
 
 
+MOST_STEPS = 10**9
+"""Largest number of training steps: more is a slip of the hand."""
+
+
+def checked_warmup(warmup: int | None, usual: int) -> int:
+    """Returns the number of supervised steps, the usual one for None; AssayError if it is negative."""
+    if warmup is not None and warmup < 0:
+        raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
+    return usual if warmup is None else warmup
+
+
+def checked_steps(steps: int) -> int:
+    """Returns a number of training steps; AssayError if it is not a whole number from 1 to `MOST_STEPS`."""
+    if type(steps) is not int:
+        raise AssayError(f"steps is {steps!r}. Use a whole number.")
+    if not 1 <= steps <= MOST_STEPS:
+        raise AssayError(f"steps is {steps}. Use {'at least 1' if steps < 1 else f'at most {MOST_STEPS:,}'}.")
+    return steps
+
+
 def broken_rule(path: tuple[str, ...], value: float) -> str:
     """Returns the rule that a number breaks, or ""; applies to Assay's parts only, since users may reuse the names."""
     slot, name = path[0], path[-1]

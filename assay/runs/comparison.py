@@ -33,6 +33,7 @@ from assay.parts.rollouts.episodes import Fragments
 from assay.runs import catalogue
 from assay.runs.code import code_of, modules_of
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.own.running import try_rewards
 from assay.runs.plan import Plan, make_plan
 
 AUTO = SequentialTest(size=5, interims=4)
@@ -54,7 +55,7 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
     Equal words are separate arms.
     """
     arms = []
-    for name, word in zip(numbered(words), words, strict=True):
+    for name, word in zip(numbered([arm_name(word) for word in words]), words, strict=True):
         pieces = word.split(":")
         is_variant = len(pieces) > 1 and bool(pieces[1]) and "=" not in pieces[1]
         method, changes = ":".join(pieces[: 1 + is_variant]), ":".join(pieces[1 + is_variant :])
@@ -67,6 +68,12 @@ def parsed_arms(words: Sequence[str]) -> tuple[Arm, ...]:
         catalogue.find_method(method)
         arms.append(Arm(name, method, settings))
     return tuple(arms)
+
+
+def arm_name(word: str) -> str:
+    """Returns the name of an arm: its word, without the folder of a file."""
+    source, sign, rest = word.partition(":")
+    return f"{Path(source).name}{sign}{rest}" if source.endswith(".py") else word
 
 
 @dataclass(frozen=True)
@@ -98,7 +105,7 @@ class Setup:
             raise AssayError("--seeds auto needs several arms. Name at least two methods, or give a number of seeds.")
         for arm in self.arms:
             for task in self.tasks:
-                self.job(arm, task, 0).plan()
+                try_rewards(self.job(arm, task, 0).plan().task)
 
     def job(self, arm: Arm, task: str, seed: int) -> Job:
         """Returns the job of one run."""
@@ -125,7 +132,9 @@ def steps_for(decisions: int, plan: Plan) -> int:
 
 def plain_name(text: str) -> str:
     """Returns a name for a folder: of a file its stem; letters, digits, dots and dashes."""
-    short = Path(text).stem if text.endswith((".json", ".jsonl")) else text
+    source, _, name = text.partition(":")
+    own = f"{Path(source).stem}:{name}" if source.endswith(".py") else text
+    short = Path(text).stem if text.endswith((".json", ".jsonl")) else own
     return re.sub(r"[^\w.=+-]+", "-", short).strip("-.") or "arm"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import pickle
 import pkgutil
 import signal
 import threading
@@ -22,6 +23,8 @@ import assay.methods
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.runs.folder import read_metrics
+from assay.runs.own.consent import own_sources
+from assay.runs.own.loading import load
 from assay.runs.plan import Plan, make_plan
 
 EVALUATIONS = 10
@@ -83,8 +86,10 @@ def result_of(job: Job, steps: int) -> Result | None:
 
 
 # ---------------------------------------------------------------------------------------------------- one process
-def work(job: Job, parent: Connection) -> None:
-    """Runs the job in the child process, then sends "" or the error on the pipe."""
+def work(sources: Sequence[str], pickled: bytes, parent: Connection) -> None:
+    """Runs the job in the child process, then sends "" or the error on the pipe. Own code that the job's recipe is made
+    of is loaded first, so that its classes are there.
+    """
     import torch
 
     from assay.runs.progress import Mode
@@ -93,6 +98,9 @@ def work(job: Job, parent: Connection) -> None:
     torch.set_num_threads(1)
     threading.Thread(target=stop_with, args=(parent,), daemon=True).start()
     try:
+        for source in sources:
+            load(source)
+        job: Job = pickle.loads(pickled)
         execute(job.plan(), job.folder, mode=Mode.SILENT)
     except AssayError as error:
         parent.send(str(error))
@@ -140,7 +148,8 @@ def start(job: Job) -> Child:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(preloaded())
     ours, theirs = context.Pipe()
-    process = context.Process(target=work, args=(job, theirs), name=f"{job.arm} on {job.task}, seed {job.seed}")
+    sent = (tuple(own_sources(job.method)), pickle.dumps(job), theirs)
+    process = context.Process(target=work, args=sent, name=f"{job.arm} on {job.task}, seed {job.seed}")
     process.start()
     theirs.close()
     return Child(job, process, ours, time.monotonic())

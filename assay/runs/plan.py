@@ -22,13 +22,17 @@ from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
 from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
 from assay.engine import evaluation
+from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
-from assay.runs.checks import check_placement, check_values
+from assay.runs.checks import check_placement, check_values, checked_steps, checked_warmup
 from assay.runs.config import MORE, precision_of, read_config
 from assay.runs.options import RunOptions, run_options
 from assay.runs.options.cadence import spacing
+from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_sources
+from assay.runs.own.reward_model import reward_model
+from assay.runs.own.rewards import with_components
 from assay.runs.starts import Start, start_of
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.files import anchored_files
@@ -36,8 +40,6 @@ from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.version import __version__
 
-MOST_STEPS = 10**9
-"""Training steps beyond which a number is taken for a mistake."""
 WARMUP = "warmup"
 """The name of the supervised phase before methods on language tasks."""
 
@@ -88,6 +90,11 @@ class Plan:
         """Returns whether the run is evaluated after this step."""
         return step == self.last_step or bool(self.evaluate_every and step % self.evaluate_every == 0)
 
+    code: Code = field(default_factory=dict)
+    """Digests of the files of own code that the run was started with."""
+    accepted: Code = field(default_factory=dict)
+    """Digests of changed files with which the run is resumed, since the user accepted the change; else empty."""
+
     def config(self) -> dict[str, Any]:
         """Returns the plan as JSON, with the fingerprint of what decides the numbers."""
         decisive = {
@@ -110,6 +117,8 @@ class Plan:
             decisive["preset"] = self.preset
         if options := self.options.record(decisive=True):
             decisive["options"] = options
+        if self.code:
+            decisive["code"] = {source: dict(files) for source, files in self.code.items()}
         if self.data:
             decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
         if self.start is not None:
@@ -152,18 +161,21 @@ def make_plan(
     preset: str | None = None,
     options: RunOptions = RunOptions(),
     start: Start | None = None,
+    consent: Consent | None = None,
 ) -> Plan:
     """Resolves names and defaults; refuses a plan that cannot work before compute is spent.
 
+    Names may be files and import paths of own code; with `consent`, only code that a run folder records is loaded.
     `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`).
     `evaluations` is their number during training; None takes that of the options, else as many as
     `evaluation.evaluated_every` allows. `start` is the checkpoint of `options.cadence.from_` as recorded. Each
     group of `options` may change the task, then the recipe; `settings` are applied last.
     """
     options.check()
-    address, found = (None, task) if not isinstance(task, str) else found_task(task)
-    for group in options:
-        found = group.task(found)
+    options = replace(options, own=options.own.anchored())
+    code, changed = code_of(method, task, options, consent)
+    address, found = (None, task) if not isinstance(task, str) else found_task(task, options)
+    found = changed_task(found, options)
     model = None if model is None else anchored(model)
     actor, found = (None, found) if model is None else pretrained(model, found)
     changes = dict(settings or {})
@@ -189,12 +201,14 @@ def make_plan(
     if options.cadence.from_ and start is None:
         start = start_of(options.cadence.from_)
     untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
-    needed = untrained and bool(recipe.rollout or recipe.copies)
+    needed = untrained and bool(recipe.rollout or recipe.copies) and has_demonstrations(found)
     warmup = checked_warmup(warmup, defaults_of(found, preset).warmup if needed else 0)
     budget = checked_steps(recipe.steps if steps is None else steps)
     numbers = (seed, budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
     recipe = with_statistics(recipe, found, seed)
     plan = Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options, start)
+    started, accepted = (code, {}) if consent is None else (consent.started, code if changed else {})
+    plan = replace(plan, code=started, accepted=accepted)
     return with_evaluations(plan, options.cadence.evaluations if evaluations is None else evaluations)
 
 
@@ -208,28 +222,45 @@ def with_evaluations(plan: Plan, evaluations: int | None) -> Plan:
     return replace(plan, evaluate_every=max(1, plan.steps // evaluations) if evaluations else 0)
 
 
-def checked_warmup(warmup: int | None, usual: int) -> int:
-    """Returns the number of supervised steps, the usual one for None; AssayError if it is negative."""
-    if warmup is not None and warmup < 0:
-        raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
-    return usual if warmup is None else warmup
-
-
-def found_task(task: str) -> tuple[str, Task]:
+def found_task(task: str, options: RunOptions) -> tuple[str, Task]:
     """Returns a task by name or file, with its address."""
     if not task.strip():
         raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
     address = task if task in catalogue.tasks() else anchored(task)
-    return address, catalogue.find_task(address)
+    return address, catalogue.find_task(address, needs_answers=not options.own.scores)
 
 
-def checked_steps(steps: int) -> int:
-    """Returns a number of training steps; AssayError if it is not a whole number from 1 to `MOST_STEPS`."""
-    if type(steps) is not int:
-        raise AssayError(f"steps is {steps!r}. Use a whole number.")
-    if not 1 <= steps <= MOST_STEPS:
-        raise AssayError(f"steps is {steps}. Use {'at least 1' if steps < 1 else f'at most {MOST_STEPS:,}'}.")
-    return steps
+def has_demonstrations(task: Task) -> bool:
+    """Returns whether there is anything to imitate; not in a file of prompts alone."""
+    return not isinstance(task, PromptTask) or bool(task.items.item(0, 0).demonstration)
+
+
+def changed_task(task: Task, options: RunOptions) -> Task:
+    """Returns the task as each group of options changes it, in order; a reward model adds its scores."""
+    for group in options:
+        task = group.task(task)
+    own = options.own
+    if own.reward_model is None:
+        return task
+    trained = plan_of(own.reward_model)
+    loop = Loop(trained.recipe, trained.task, seed=trained.seed, num_steps=trained.steps, placement=trained.placement)
+    model = reward_model(own.reward_model, loop)
+    return with_components(task, {"reward_model": model}, {"reward_model": own.reward_model_weight})
+
+
+def code_of(
+    method: str | Recipe, task: str | Task, options: RunOptions, consent: Consent | None
+) -> tuple[Code, Sequence[str]]:
+    """Returns the digests of the own code that a plan names, and the files that have changed since a run folder
+    recorded them; imports nothing. Recipes and tasks that are values were made from code that is loaded already.
+    """
+    named = [None if not isinstance(method, str) else catalogue.method_address(method)]
+    named += [None if not isinstance(task, str) else catalogue.task_address(task)]
+    sources = [address.source for address in named if address is not None]
+    sources += [source for group in options for source in group.sources()]
+    code, changed = checked_code(sources, options.own.seals(), consent)
+    loaded = [own_sources(value) for value in (method, task) if not isinstance(value, str)]
+    return {source: files for some in (code, *loaded) for source, files in sorted(some.items())}, changed
 
 
 def chosen_preset(task: Task, has_data: bool) -> str:
@@ -240,6 +271,8 @@ def chosen_preset(task: Task, has_data: bool) -> str:
 
 def anchored(address: str) -> str:
     """Returns existing paths as absolute ones, so that a run can be resumed from anywhere; other words unchanged."""
+    if own := catalogue.task_address(address):
+        return str(own)
     return anchored_files(address) if address else address
 
 
@@ -310,8 +343,12 @@ def repeat_command(plan: Plan) -> str:
     return shlex.join(map(str, words))
 
 
-def plan_of(folder: str | Path) -> Plan:
-    """Returns the plan that a run folder was started with, from its config.json."""
+def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
+    """Returns the plan that a run folder was started with, from its config.json.
+
+    Own code is loaded only if it is what the folder records; `accept_changed_code` also allows files that have changed
+    since.
+    """
     path = Path(folder) / "config.json"
     if not path.is_file():
         raise AssayError(
@@ -343,6 +380,7 @@ def plan_of(folder: str | Path) -> Plan:
         preset=str(config.get("preset", CLASSIC)),
         options=run_options(config.get("options", {}) | config.get("cadence", {})),
         start=Start(str(begun["path"]), str(begun["hash"])) if begun else None,
+        consent=consent_of(Path(folder), config, accept_changed_code),
     )
     kept = {name: config[name] for name in ("evaluate_every", "save_every")}
     return replace(plan, **kept, more_steps=config.get("more_steps", 0))

@@ -23,10 +23,12 @@ from assay.engine import evaluation
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
+from assay.runs.checks import checked_steps
 from assay.runs.folder import CONTENTS, README, Journal
 from assay.runs.options import RunOptions
+from assay.runs.own.running import own_code
 from assay.runs.phases import before
-from assay.runs.plan import WARMUP, Plan, checked_steps, make_plan, plan_of
+from assay.runs.plan import WARMUP, Plan, make_plan, plan_of
 from assay.runs.progress import Mode
 from assay.runs.result import Run as Run
 from assay.runs.signals import Stopped, resume_command, stop_signals
@@ -75,7 +77,8 @@ def execute(
     if plan.recipe.certificate is not None:  # refuses a task with too few held-out prompts
         evaluation.certified_starts(plan.task, plan.recipe.certificate.num_starts)
     memory = within_memory(plan.placement, folder)
-    with memory, store.lock(folder), stop_signals() as signal_seen, Journal(folder) as journal:
+    own = own_code(plan.accepted, folder)
+    with memory, store.lock(folder), own, stop_signals() as signal_seen, Journal(folder) as journal:
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:
@@ -165,15 +168,16 @@ def resume(
     callbacks: Sequence[Callback] = (),
     sinks: Sequence[Sink] = (),
     mode: Mode | None = None,
+    accept_changed_code: bool = False,
 ) -> Run:
-    """Resumes an interrupted run; loads a finished one, or trains it for `more_steps`.
+    """Resumes an interrupted run, with changed own code only if that is accepted; loads a finished one, or trains it
+    for `more_steps`.
 
     Schedules (learning rates, exploration) have ended with the planned steps and stay at their last value: a rate that
     went to 0 stays 0.
     """
-    return execute(
-        extended(plan_of(folder), Path(folder), more_steps), Path(folder), mode=mode, callbacks=callbacks, sinks=sinks
-    )
+    plan = extended(plan_of(folder, accept_changed_code=accept_changed_code), Path(folder), more_steps)
+    return execute(plan, Path(folder), mode=mode, callbacks=callbacks, sinks=sinks)
 
 
 def extended(plan: Plan, folder: Path, more_steps: int) -> Plan:
@@ -190,19 +194,15 @@ def extended(plan: Plan, folder: Path, more_steps: int) -> Plan:
     return replace(plan, more_steps=there.step + steps - plan.steps)
 
 
-def load(folder: str | Path, checkpoint: str | int | None = None) -> tuple[Any, Plan, int]:
+def load(
+    folder: str | Path, checkpoint: str | int | None = None, *, accept_changed_code: bool = False
+) -> tuple[Any, Plan, int]:
     """Returns (policy, plan, step) of a checkpoint: the newest, that of a step, or "best", the one with the best
     held-out score of those that are kept.
     """
-    plan = plan_of(folder)
-    policy, step = loaded(plan, Path(folder), checkpoint)
-    return policy, plan, step
-
-
-def loaded(plan: Plan, folder: Path, which: str | int | None = None) -> tuple[Any, int]:
-    """Returns (policy, step) of a checkpoint of a plan's run; see `load`."""
-    loop, step = restored(plan, folder, which)
-    return loop.policy, step
+    plan = plan_of(folder, accept_changed_code=accept_changed_code)
+    loop, step = restored(plan, Path(folder), checkpoint)
+    return loop.policy, plan, step
 
 
 def restored(plan: Plan, folder: Path, which: str | int | None = None) -> tuple[Loop, int]:

@@ -24,6 +24,7 @@ from assay.engine.memory import estimates
 from assay.runs import result
 from assay.runs.config import differing
 from assay.runs.folder import README, Facts, Journal, read_metrics, write_readme
+from assay.runs.own.running import try_rewards
 from assay.runs.plan import WARMUP, Plan, repeat_command
 from assay.runs.progress import Display, Mode
 from assay.runs.result import Run
@@ -73,7 +74,8 @@ class Worker:
             self.go_on(checkpoint)
 
     def begin(self) -> None:
-        """Creates a new folder."""
+        """Creates a new folder, after own rewards were tried."""
+        try_rewards(self.plan.task)
         machine = {"machine": describe_machine()}
         store.write_json(self.folder / "config.json", self.config | machine | base_files(self.plan, self.loop))
         self.journal.truncate({})

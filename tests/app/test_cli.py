@@ -104,7 +104,7 @@ def test_show_lists_the_settings_only_where_all_are_wanted(assay: Command) -> No
         (["--family", "imitation"], {"sft", "bc"}),
         (["--changes", "certificate"], {"hc-rlhf"}),
         (["--changes", "reward", "--world", "language", "--family", "preference"], {"arenarl", "mpo-meta", "spct-grm"}),
-        (["--world", "preference-pairs"], {"sft", "dpo", "copg", "dpo-q-function"}),
+        (["--world", "preference-pairs"], {"sft", "dpo", "copg", "dpo-q-function", "reward-model"}),
     ],
 )
 def test_list_keeps_what_is_asked_for(assay: Command, words: list[str], kept: set[str]) -> None:

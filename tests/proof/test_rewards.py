@@ -62,8 +62,6 @@ def test_every_law_of_reward_functions_is_shown_to_fail() -> None:
         (None, "returned NoneType"),
         (1.0, "returned float"),
         ("1.0", "returned str"),
-        ([True] * 4, "returned True for row 0"),
-        ([None] * 4, "returned None for row 0"),
         ([float("nan")] * 4, "returned nan for row 0"),
         ([1.0, 2.0, float("inf"), 0.0], "for row 2"),
         (["1"] * 4, "returned '1' for row 0"),
@@ -106,13 +104,13 @@ def test_a_reward_that_declares_chance_may_differ() -> None:
     assert [one.law for one in check_reward(noisy)] == ["numbers", "rows_kept"]
 
 
-def test_a_reward_that_asks_for_something_unknown_is_told_what_there_is() -> None:
-    def asks(completions: list[str], judge: Any) -> list[float]:
-        return [0.0] * len(completions)
+def test_what_a_run_accepts_is_accepted_here() -> None:
+    async def asks(completions: list[str], solution: list[str], **others: Any) -> list[Any]:
+        found = [np.float64(said == right) for said, right in zip(completions, solution, strict=True)]
+        return [None if said == "" else one for said, one in zip(completions, found, strict=True)]
 
-    (found,) = check_reward(asks)
-    assert "takes judge" in found.detail
-    assert "prompts" in found.detail
+    assert all(one.held for one in check_reward(asks))  # an unknown column stands for the answer
+    assert all(one.held for one in check_reward(lambda rows: [row["completion"] == row["answer"] for row in rows]))
 
 
 # -------------------------------------------------------------------------------------------------------------- parts

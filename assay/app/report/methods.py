@@ -109,9 +109,9 @@ def method_facts(name: str) -> dict[str, Any]:
         "recipe": describe(recipe),
         "settings": {".".join(path): describe(value) for path, value in settings(recipe).items()},
         "claims": [{"name": claim.name, "kind": type(claim).__name__.lower()} for claim in method.claims],
-        "mutants": trial.read(key.partition(":")[0]),
+        "mutants": trial.read(catalogue.method_key(key)),
         "verdict": verdict,
-        "states": {} if verdict is None else verdicts.states(key.partition(":")[0], verdict),
+        "states": {} if verdict is None else verdicts.states(catalogue.method_key(key), verdict),
     }
 
 

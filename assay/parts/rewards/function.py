@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.core.errors import AssayError
+from assay.core.calls import rewards_of
 from assay.core.record import Experience, State
 from assay.core.slots import Reward, Scene, TextTask
 from assay.ops import random
@@ -22,18 +21,20 @@ class FromFunction(Reward):
     """Rewards each sequence by a user's function, on its last decision, in place of the rewards so far.
 
     `function(rows)` gets one dict for each sequence (prompt, completion, answer and the prompt's facts on text tasks;
-    return, length, actions, ... on control tasks) and returns one finite number for each. The task's verifier does
-    not run.
+    return, length, actions, ... on control tasks) and returns one finite number for each; a function of columns works
+    too (see `assay.core.calls`). A None, which means that it does not apply, counts as 0 here. The task's verifier
+    does not run.
     """
 
-    function: Callable[[Sequence[dict[str, Any]]], Sequence[float]]
+    function: Callable[..., Any]
     writes: ClassVar[tuple[str, ...]] = ("score",)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the function's rewards; raises AssayError unless it gives one number per row."""
         rows = rows_of(experience, scene)
         name = getattr(self.function, "__name__", "the reward function")
-        return on_last_decision(experience, checked(self.function(rows), len(rows), name))
+        values = [0.0 if value is None else value for value in rewards_of(self.function, rows, name)]
+        return on_last_decision(experience, torch.tensor(values))
 
 
 def rows_of(experience: Experience, scene: Scene) -> list[dict[str, Any]]:
@@ -43,18 +44,6 @@ def rows_of(experience: Experience, scene: Scene) -> list[dict[str, Any]]:
     if isinstance(scene.task, TextTask):
         return scene.task.texts(experience, scene.split)
     return [scene.task.describe(experience, row) for row in range(len(experience))]
-
-
-def checked(values: Any, num_rows: int, name: str) -> Tensor:
-    """Returns the values as a tensor [B]; raises AssayError naming the function and the row for anything else."""
-    if not isinstance(values, Sequence | Tensor) or isinstance(values, str) or len(values) != num_rows:
-        got = f"{len(values)} values" if isinstance(values, Sequence | Tensor) else type(values).__name__
-        raise AssayError(f"{name} must return {num_rows} numbers, one for each sequence; it returned {got}")
-    for row, value in enumerate(values):
-        number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise AssayError(f"{name} returned {value!r} for row {row}; it must return a finite float")
-    return torch.tensor([float(value) for value in values])
 
 
 def on_last_decision(experience: Experience, value_B: Tensor) -> Experience:

@@ -10,14 +10,13 @@ process (`os._exit`, a crash), stops the caller too. In its own process these be
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -28,9 +27,10 @@ import torch
 from assay.core.errors import AssayError
 from assay.proof.laws.laws import Finding, raised
 from assay.proof.laws.recognise import Thing, things_in
+from assay.runs.own import loading
 
 RECOGNISED = """Recognised are
-  - a reward: a function of `rows` (dicts with prompt, completion, answer, ...), or of `completions`
+  - a reward: a function of `rows` (dicts with prompt, completion, answer, ...), or of `completions` and other columns
   - a loss: a function of `logp`, `logp_old`, `advantage`, `mask` that returns a sum, (sum, count) or [B, T]
   - an advantage: a function of `reward` and `group` (one outcome each), or of `reward`, `group`, `mask` ([B, T])
   - parts: classes that inherit a slot of assay.core.slots, such as class Mine(Credit), and values of such classes
@@ -76,38 +76,12 @@ class Report:
 
 # ---------------------------------------------------------------------------------------------------- loading
 def load(path: Path) -> ModuleType:
-    """Imports the file as a module; AssayError in one sentence if that fails."""
+    """Imports the file as a run does; AssayError in one sentence if that fails."""
     if not path.is_file():
         raise AssayError(f"{path} does not exist. Name a Python file with your loss, credit, reward or environment.")
     if path.suffix != ".py":
         raise AssayError(f"{path} is not a Python file. Its name must end in .py.")
-    name = f"checked_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None, "a .py file has a spec"
-    assert spec.loader is not None, "a .py file has a loader"
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up here
-    try:
-        with searchable(path.resolve().parent):
-            spec.loader.exec_module(module)
-    except SyntaxError as error:
-        del sys.modules[name]
-        raise AssayError(f"{path}, line {error.lineno}: {error.msg}. Fix the syntax.") from error
-    except (Exception, SystemExit) as error:
-        del sys.modules[name]
-        raise AssayError(f"{path} cannot be loaded: it {raised(error)}") from error
-    return module
-
-
-@contextlib.contextmanager
-def searchable(folder: Path) -> Iterator[None]:
-    """Makes the modules of the file's folder importable, as for a script in that folder."""
-    sys.path.insert(0, str(folder))
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):
-            sys.path.remove(str(folder))
+    return loading.load(str(path.resolve()))
 
 
 # ---------------------------------------------------------------------------------------------------- checking
@@ -119,9 +93,7 @@ def check_file(path: Path) -> list[Report]:
 
 def recognised(path: Path) -> list[Thing]:
     """Returns the recognised objects of the file; AssayError lists what is recognised if there are none."""
-    module = load(path)
-    with searchable(path.resolve().parent):
-        things = list(things_in(module))
+    things = list(things_in(load(path)))
     if not things:
         raise AssayError(f"nothing in {path} is recognised. {RECOGNISED}")
     return things

@@ -9,6 +9,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from assay.core.calls import FIRST
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Progress
@@ -19,9 +20,11 @@ from assay.proof.laws.credit import is_credit
 from assay.proof.laws.environment import check_environment
 from assay.proof.laws.function import MINE, check_advantage, check_loss
 from assay.proof.laws.laws import Finding
-from assay.proof.laws.reward import PLURALS, check_reward
+from assay.proof.laws.reward import check_reward
 from assay.proof.laws.rollout import check_rollout
 from assay.proof.laws.term import cases_on
+from assay.runs.own.addresses import Address
+from assay.runs.own.things import method_of
 
 ENVIRONMENT, LOSS, ADVANTAGE, REWARD = "environment", "loss function", "advantage function", "reward function"
 
@@ -66,7 +69,7 @@ def kind_of_function(function: Callable[..., Any]) -> str | None:
         return None
     known = {alias: role for role, aliases in MINE.items() for alias in aliases}
     found = {known[argument] for argument in arguments if argument in known}
-    if arguments[0] == "rows" or arguments[0] in PLURALS:
+    if arguments[0] == "rows" or arguments[0] in FIRST:
         return REWARD
     if "logp" in found and ("advantage" in found or "loss" in name):
         return LOSS
@@ -127,14 +130,16 @@ def recipe_things(name: str, recipe: Recipe) -> Iterator[Thing]:
 
 
 def recipes_in(module: ModuleType) -> dict[str, Recipe]:
-    """Returns recipes by name: values, `METHOD` in each of its worlds, and a function `recipe()`."""
+    """Returns recipes by name: values, and `METHOD` or the function `recipe` in each of its worlds."""
     found = {name: value for name, value in vars(module).items() if isinstance(value, Recipe)}
-    method = vars(module).get("METHOD")
+    method, function = vars(module).get("METHOD"), vars(module).get("recipe")
     for world in getattr(method, "worlds", ()):
         found[f"METHOD in {world.name}"] = method.recipe(world)  # type: ignore[union-attr]
-    function = vars(module).get("recipe")
     if method is None and inspect.isfunction(function) and not required_of(function):
         found["recipe()"] = function()
+    elif method is None and inspect.isfunction(function):
+        made = method_of(function, Address(str(module.__file__), "recipe"))
+        found |= {f"recipe in {world.name}": made.recipe(world) for world in made.worlds}
     return found
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from assay.core import calls
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.settings import children
@@ -25,14 +24,6 @@ from assay.tasks.language.addition import addition
 from assay.tasks.language.prompts import PromptTask
 
 Rows = Sequence[Mapping[str, Any]]
-PLURALS = {
-    "prompts": "prompt",
-    "completions": "completion",
-    "answers": "answer",
-    "prompt": "prompt",
-    "answer": "answer",
-}
-"""Arguments that a reward function may take instead of rows, and the entry of a row that each lists."""
 HOSTILE = ("", " ", "\n\n", "\x00", "12" * 500, "∑ 数 🙂", "nan", "1e999", "((((((((", "</s>", "-0", "None")
 
 
@@ -117,7 +108,10 @@ CONTROL_CASES = (
 
 @dataclass(frozen=True, eq=False)
 class RewardFunction:
-    """A plain function as a reward: of `rows`, or of lists named prompts, completions, answers."""
+    """A plain function as a reward: of `rows`, or of columns (see `assay.core.calls`), called as a run calls it.
+
+    A column that is not known here stands for the answer. A None counts as 0.
+    """
 
     function: Callable[..., Any]
 
@@ -137,47 +131,25 @@ class RewardFunction:
         return getattr(self.function, "breaks", {})
 
     def __call__(self, rows: Rows) -> list[float]:
-        """Returns the function's numbers; refuses anything but one finite number per row."""
-        parameters = inspect.signature(self.function).parameters.values()
-        named = [one for one in parameters if one.kind not in (one.VAR_KEYWORD, one.VAR_POSITIONAL)]
-        if named and named[0].name in PLURALS:
-            unknown = [one.name for one in named if one.name not in PLURALS and one.default is one.empty]
-            if unknown:
-                raise AssayError(
-                    f"it takes {', '.join(unknown)}; a reward function takes rows, or {', '.join(PLURALS)}"
-                )
-            given = {one.name: [row[PLURALS[one.name]] for row in rows] for one in named if one.name in PLURALS}
-            return numbers_in(self.function(**given), len(rows))
-        return numbers_in(self.function(rows), len(rows))
-
-
-def numbers_in(values: Any, num_rows: int) -> list[float]:
-    """Returns the values as floats; AssayError for anything but one finite number per row."""
-    if not isinstance(values, Sequence | Tensor | np.ndarray) or isinstance(values, str | bytes):
-        raise AssayError(f"it returned {type(values).__name__}; it must return a list with one number for each row")
-    if np.ndim(values) == 0 or len(values) != num_rows:
-        raise AssayError(
-            f"it returned {0 if np.ndim(values) == 0 else len(values)} values for {num_rows} rows; one for each row"
-        )
-    found = []
-    for row, value in enumerate(values):
-        number = value.item() if isinstance(value, Tensor | np.ndarray | np.generic) and value.ndim == 0 else value
-        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-            raise AssayError(f"it returned {value!r} for row {row}; it must be a finite float")
-        found.append(float(number))
-    return found
+        """Returns the function's numbers; refuses anything but one finite number or None per row."""
+        if calls.takes_columns(self.function):
+            names = [one.name for one in calls.named_arguments(self.function) if one.default is one.empty]
+            known = {*rows[0], *calls.PLURALS} if rows else set()
+            missing = [name for name in names if name not in known]
+            rows = [{**dict.fromkeys(missing, row["answer"]), **row} for row in rows]
+        return [0.0 if number is None else number for number in calls.rewards_of(self.function, rows, "it")]
 
 
 def rows_cases(part: RewardFunction) -> Sequence[RowsCase]:
     """Returns texts, or control episodes if the function takes what texts lack; both if it takes both."""
-    if next(iter(inspect.signature(part.function).parameters), "") in PLURALS:
+    if calls.takes_columns(part.function):
         return TEXT_CASES
     try:
-        part.function(copy.deepcopy(CONTROL_CASES[1].rows))
+        calls.called(part.function, copy.deepcopy(CONTROL_CASES[1].rows))
     except (Exception, SystemExit):
         return TEXT_CASES
     try:
-        part.function(copy.deepcopy(TEXT_CASES[1].rows))
+        calls.called(part.function, copy.deepcopy(TEXT_CASES[1].rows))
     except KeyError:
         return CONTROL_CASES
     except (Exception, SystemExit) as error:
@@ -187,7 +159,7 @@ def rows_cases(part: RewardFunction) -> Sequence[RowsCase]:
 
 @law("it returns one finite number for each row")
 def numbers(part: RewardFunction, case: RowsCase) -> Iterator[str]:
-    """No None, no bool, no text, no nan, no single number for all; whatever the text is."""
+    """Or None where it does not apply; no text, no nan, no single number for all; whatever the text is."""
     part(copy.deepcopy(case.rows))
     yield from ()
 

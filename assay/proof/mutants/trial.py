@@ -146,14 +146,14 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
 
 def write(key: str, results: Sequence[Result]) -> Path:
     """Writes the summary of a trial into the method's folder."""
-    path = catalogue.folder_of(key) / FILE
+    path = catalogue.file_beside(key, FILE)
     path.write_text(json.dumps(summary(results), indent=1, sort_keys=True) + "\n")
     return path
 
 
 def read(key: str) -> dict[str, Any] | None:
     """Returns the kept summary of a method; None without a file."""
-    path = catalogue.folder_of(key) / FILE
+    path = catalogue.file_beside(key, FILE)
     return json.loads(path.read_text()) if path.is_file() else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from types import UnionType
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_type_hints
@@ -38,6 +38,12 @@ class Group:
 
     def check(self) -> None:
         """Raises AssayError for values out of range."""
+
+    def sources(self) -> Iterator[str]:
+        """Yields the files and modules of own code that the options name, so that their digests are recorded and a
+        received run folder loads no other (see `assay.runs.own.consent`).
+        """
+        yield from ()
 
     def task(self, task: Task) -> Task:
         """Returns the task as the options change it, before a pretrained model is put in."""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
-from assay.runs.options.group import Group
+from assay.core.errors import AssayError
+from assay.runs.options.group import Group, option
+
+if TYPE_CHECKING:
+    from assay.core.slots import Task
 
 
 @dataclass(frozen=True)
@@ -13,3 +19,106 @@ class OwnOptions(Group):
     """The user's own rewards, tools, judge and reward model, by file or import path."""
 
     title: ClassVar[str] = "your own code"
+    reward: tuple[str, ...] = option(
+        (),
+        "reward function FILE.py:NAME or package.module:NAME, with =WEIGHT after it; 'verifier' is the task's own; "
+        "repeatable",
+        metavar="REWARD",
+    )
+    reward_timeout: float = option(
+        60.0, "seconds that one call of a reward function may take (default: 60)", decisive=False
+    )
+
+    tool: tuple[str, ...] = option(
+        (), "function FILE.py:NAME that the policy may call in its answers; repeatable", metavar="TOOL"
+    )
+    tool_calls: int = option(4, "turns with tool calls before the answer (default: 4)")
+    tool_bytes: int = option(512, "bytes of a tool's result that the policy reads (default: 512)")
+    tool_timeout: float = option(30.0, "seconds that one tool call may take (default: 30)", decisive=False)
+
+    judge: str | None = option(
+        None, "OpenAI-compatible server of a judge, http://HOST:PORT/v1; its key is in ASSAY_JUDGE_KEY", metavar="URL"
+    )
+    judge_model: str = option("default", "model name that the judge's server is asked for", metavar="NAME")
+    judge_prompt: str | None = option(
+        None, "rubric of the judge: a text with {prompt} and {completion} (--judge-pairs: {first} and {second})",
+        metavar="FILE",
+    )  # fmt: skip
+    judge_pairs: bool = option(False, "the judge compares with the row's answer, in both orders")
+    judge_weight: float = option(1.0, "weight of the judge beside --reward (default: 1)")
+
+    reward_model: str | None = option(
+        None, "run folder of a reward model (assay train reward-model) as a reward", metavar="RUN"
+    )
+    reward_model_weight: float = option(1.0, "weight of the reward model beside other rewards (default: 1)")
+
+    def check(self) -> None:
+        """Refuses limits that are not positive, and judge options without a judge."""
+        if self.judge is not None:
+            from assay.runs.own.judge import check_url
+
+            check_url(self.judge)
+        elif self.judge_prompt is not None or self.judge_pairs:
+            raise AssayError("--judge-prompt and --judge-pairs need a judge. Add --judge http://HOST:PORT/v1.")
+        for name, seconds in {"reward": self.reward_timeout, "tool": self.tool_timeout}.items():
+            if not seconds > 0:
+                raise AssayError(f"--{name}-timeout is {seconds:g}. Use a positive number of seconds.")
+        for name, number in {"calls": self.tool_calls, "bytes": self.tool_bytes}.items():
+            if number < 1:
+                raise AssayError(f"--tool-{name} is {number}. Use at least 1.")
+
+    @property
+    def scores(self) -> bool:
+        """Whether completions are scored by something of the user's instead of the task's verifier."""
+        return bool(self.reward) or self.judge is not None or self.reward_model is not None
+
+    def sources(self) -> Iterator[str]:
+        """Yields the files and modules that the options name."""
+        from assay.runs.own.addresses import needed_address
+        from assay.runs.own.rewards import parsed_rewards
+
+        for one in parsed_rewards(self.reward):
+            if one.address is not None:
+                yield one.address.source
+        for word in self.tool:
+            yield needed_address(word, "--tool").source
+
+    def seals(self) -> dict[str, dict[str, str]]:
+        """Returns digests of what the options trust beside code: the judge's server with its key, and its rubric."""
+        from assay.runs.own import judge, reward_model
+
+        found = {}
+        if self.judge is not None:
+            prompt = judge.rubric(self.judge_prompt, self.judge_pairs)
+            found[judge.PREFIX + self.judge] = judge.seal(self.judge, prompt)
+        if self.reward_model is not None:
+            found[reward_model.PREFIX + self.reward_model] = reward_model.seal(self.reward_model)
+        return found
+
+    def anchored(self) -> OwnOptions:
+        """Returns the options with absolute paths, so that a run can be resumed from any folder."""
+        from assay.runs.own.addresses import needed_address
+        from assay.runs.own.rewards import anchored_reward
+
+        tools = tuple(str(needed_address(word, "--tool")) for word in self.tool)
+        prompt = None if self.judge_prompt is None else str(Path(self.judge_prompt).resolve())
+        model = None if self.reward_model is None else str(Path(self.reward_model).resolve())
+        rewards = tuple(map(anchored_reward, self.reward))
+        return replace(self, reward=rewards, tool=tools, judge_prompt=prompt, reward_model=model)
+
+    def task(self, task: Task) -> Task:
+        """Returns the task with own rewards in place of its verifier, and with tools."""
+        from assay.runs.own.judge import Judge, rubric
+        from assay.runs.own.rewards import with_components, with_rewards
+        from assay.runs.own.tools import tools_of
+        from assay.tasks.language.tools import with_tools
+
+        if self.reward:
+            task = with_rewards(task, self.reward, self.reward_timeout)
+        if self.judge is not None:
+            prompt = rubric(self.judge_prompt, self.judge_pairs)
+            judge = Judge(self.judge, self.judge_model, prompt, self.judge_pairs)
+            task = with_components(task, {"judge": judge}, {"judge": self.judge_weight})
+        if not self.tool:
+            return task
+        return with_tools(task, tools_of(self.tool), self.tool_calls, self.tool_timeout, self.tool_bytes)

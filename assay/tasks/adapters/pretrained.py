@@ -14,10 +14,12 @@ from assay.core.errors import AssayError
 from assay.core.slots import Task
 from assay.models.pretrained.causal import asking
 from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
+from assay.playing.text import Conversation
 from assay.tasks.language.dialogue import DialogueTask, Partner
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
 from assay.tasks.language.textfile import Files, TextFile, longest_of
+from assay.tasks.language.tools import ToolUse
 
 NUM_MEASURED = 512  # items, of both splits, whose lengths are measured before a run
 AT_ONCE = 1024  # texts that are measured together
@@ -56,6 +58,8 @@ class ModelDialogue(DialogueTask):
 
 def introduced(partner: Partner, item: Item, system: str) -> Framed:
     """Returns the prompt of a conversation, after the partner's introduction, if it has one."""
+    if isinstance(item.prompt, Conversation):
+        return Framed(item.prompt, system)
     return Framed(f"{getattr(partner, 'introduction', '')}\n\n{item.prompt}".strip(), system)
 
 
@@ -90,7 +94,7 @@ def with_model(
         frame = len(prompt_ids(tokenizer, Framed("", task.system), sys.maxsize)) + 2
         prompt = max(prompt, task.max_prompt + frame)
         limit = max_tokens or (task.max_tokens if task.is_limited else max(reply + 1, task.max_tokens))
-    return ModelTask(task.name, task.items, tokenizer, prompt, limit, (), task.system, task.is_limited)
+    return ModelTask(task.name, task.items, tokenizer, prompt, limit, (), task.system, task.is_limited, task.scorer)
 
 
 def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: int) -> ModelDialogue:
@@ -98,8 +102,13 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
     tokenizer must encode and decode the demonstrations.
     """
     partner, own = task.partner, task.tokenizer
+    if isinstance(partner, ToolUse) and "tools" in (tokenizer.backend.chat_template or ""):
+        partner = replace(partner, in_text=False)
     wide = 1 + max(len(own.decode([index]).encode()) for index in range(own.vocabulary.size))
     items = [partner.item(k // 2, k % 2) for k in range(NUM_MEASURED)]
+    if isinstance(partner, ToolUse):  # limits are in bytes already, and the rows of a file are all seen
+        wide, splits = 1, (() if task.rows is None else task.rows.splits)
+        items = [partner.item(row, split) for split, rows in enumerate(splits) for row in range(len(rows))] or items
     frame = len(prompt_ids(tokenizer, introduced(partner, Item("", "", ""), task.system), sys.maxsize)) + 2
     gap = len(tokenizer.encode(Answered(""))) + 2
     said = {words for item in items for words in item.demonstration.split("\n")}
@@ -107,8 +116,10 @@ def conversing(task: DialogueTask, tokenizer: PretrainedTokenizer, max_tokens: i
         utterance = max(len(written_back(tokenizer, words)) for words in said) + 1
         for item in items:
             written_back(tokenizer, item.prompt)
-    limits = (wide * task.max_prompt + frame, task.max_turns, max_tokens or max(utterance, task.max_tokens))
-    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.system)
+    seen = max(len(prompt_ids(tokenizer, introduced(partner, item, task.system), sys.maxsize)) for item in items)
+    most = seen if task.rows is not None else max(wide * task.max_prompt + frame, seen)
+    limits = (most, task.max_turns, max_tokens or max(utterance, task.max_tokens))
+    return ModelDialogue(task.name, partner, tokenizer, *limits, wide * task.max_reply + gap, task.system, task.scorer)
 
 
 def written_back(tokenizer: PretrainedTokenizer, words: str) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.core.errors import AssayError
@@ -10,6 +10,7 @@ from assay.core.record import InfraFault, Outcome
 from assay.playing import text
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, Items, PromptTask
+from assay.tasks.language.sorting import sorting
 
 ATTEMPTS = 100
 OTHERS = 1000
@@ -66,3 +67,6 @@ def contrasted(task: PromptTask, most: int = 3) -> PairsTask:
     """Returns the task of its demonstrations against corrupted ones, in its own tokens, with room for longer ones."""
     name, room = f"{task.name}-pairs", task.max_tokens + 4 * most
     return PairsTask(PromptTask(name, Contrasted(task.items, most), task.tokenizer, task.max_prompt, room))
+
+
+LEVELS: Mapping[str, Callable[[], PairsTask]] = {"sorting-5-pairs": lambda: contrasted(sorting(5))}

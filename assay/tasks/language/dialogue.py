@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -23,7 +24,8 @@ from assay.playing.dialogues import converse
 from assay.playing.narrowing import LOGP_MODEL
 from assay.playing.text import Tokenizer
 from assay.playing.turns import Heard, Limits, utterances
-from assay.tasks.language.prompts import Item, completion_ids, prompt_ids, token_credits
+from assay.tasks.language.prompts import FiniteItems, Item, Items, completion_ids, prompt_ids, token_credits
+from assay.tasks.language.scoring import Scorer, components, scored
 
 SAID = ("start", "sample", "split", LOGP_MODEL)
 """Columns of whole conversations."""
@@ -57,12 +59,22 @@ class Partner(Protocol):
         """Returns the reply to the last of the utterances so far."""
 
 
+@runtime_checkable
+class OverItems(Partner, Protocol):
+    """A partner whose prompts are those of other items."""
+
+    @property
+    def items(self) -> Items:
+        """Returns the items."""
+
+
 @dataclass(frozen=True)
 class DialogueTask:
     """Plays and judges conversations with a partner. An utterance ends with eos, or is cut at `max_tokens` (counting
     eos) and answered as it is; an episode ends with an outcome, or after `max_turns` turns without one: a fault.
 
-    The reward of a turn is on its last token, the outcome on the last token of all. `max_prompt` counts bos.
+    The reward of a turn is on its last token, the outcome on the last token of all. `max_prompt` counts bos. A `scorer`
+    takes the place of the partner's outcomes and rewards.
     """
 
     name: str
@@ -73,6 +85,7 @@ class DialogueTask:
     max_tokens: int
     max_reply: int
     system: str = ""
+    scorer: Scorer | None = None
 
     @property
     def spec(self) -> Spec:
@@ -154,6 +167,10 @@ class DialogueTask:
     # ------------------------------------------------------------------------------------------------ judging
     def judge(self, experience: Experience, split: int) -> Experience:
         """Replays each conversation that ended; see `text.with_outcomes` for the columns. `score` sums its rewards."""
+        if self.scorer is not None:
+            verified = partial(self.verified, experience, split)
+            found = scored(experience, self.scorer, self.texts(experience, split), verified)
+            return found.add({"split": torch.full_like(experience.column("start"), split)})
         ended = (experience.terminal | experience.truncated).any(1).tolist()
         items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
         replies = [
@@ -164,6 +181,35 @@ class DialogueTask:
         judged = judged.add({"split": torch.full_like(experience.column("start"), split)})
         earned = [[reply.reward for reply in row] for row in replies]
         return with_turn_rewards(judged, earned) if any(map(any, earned)) else judged
+
+    def verified(self, experience: Experience, split: int, rows: Sequence[int]) -> list[Outcome]:
+        """Returns the partner's outcome of some rows."""
+        items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
+        last = [self.replies(items[row], talks[row])[-1:] for row in rows]
+        return [row[0].outcome or NO_END if row else NO_END for row in last]
+
+    def texts(self, experience: Experience, split: int) -> list[dict[str, Any]]:
+        """Returns prompt, last utterance (`completion`), answer, facts, and the whole conversation (`messages`)."""
+        items, talks = self.items_of(experience.column("start"), split), self.conversations(experience)
+        cut = (experience.truncated & experience.mask).any(1).tolist()
+        return [
+            {**item.facts, "prompt": item.prompt, "completion": said[-1] if said else "", "answer": item.answer}
+            | {"cut": is_cut, "messages": self.messages(item, said)}
+            for item, said, is_cut in zip(items, talks, cut, strict=True)
+        ]
+
+    def messages(self, item: Item, said: Sequence[str]) -> list[dict[str, str]]:
+        """Returns a conversation as chat messages: the prompt, then utterances and replies in turn."""
+        replies = self.replies(item, said)
+        turns = [{"role": "user", "content": item.prompt}]
+        for words, reply in zip(said, replies, strict=True):
+            turns += [{"role": "assistant", "content": words}, {"role": self.reply_role, "content": reply.text}]
+        return turns[:-1] if said else turns
+
+    @property
+    def reply_role(self) -> str:
+        """Returns the role of the partner in chat messages."""
+        return "user"
 
     def replies(self, item: Item, said: Sequence[str]) -> list[Reply]:
         """Returns the reply to each utterance."""
@@ -184,15 +230,19 @@ class DialogueTask:
         replies = self.replies(item, said)
         lines = [f"{words} > {reply.text.strip()}" for words, reply in zip(said, replies, strict=True)]
         outcome = (replies[-1].outcome or NO_END) if replies else NO_END
-        return {
-            "prompt": text.escaped(item.prompt),
-            "completion": text.escaped(" | ".join(lines)),
-            "answer": text.escaped(item.answer),
-            "reward": float(one.reward.sum()),
-            "turns": len(said),
-            "cut": bool((one.truncated & one.mask).any()),
-            "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
-        } | token_credits(one, self.tokenizer, silent="/")
+        return (
+            {
+                "prompt": text.escaped(item.prompt),
+                "completion": text.escaped(" | ".join(lines)),
+                "answer": text.escaped(item.answer),
+                "reward": float(one.reward.sum()),
+                "turns": len(said),
+                "cut": bool((one.truncated & one.mask).any()),
+                "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
+            }
+            | components(one)
+            | token_credits(one, self.tokenizer, silent="/")
+        )
 
     # ------------------------------------------------------------------------------------------------ demonstrations
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
@@ -211,6 +261,27 @@ class DialogueTask:
             if turn + 1 < len(said):
                 pieces.append((self.reply_ids(reply.text, ids[-1]), False, turn + 1))
         return pieces
+
+    # ------------------------------------------------------------------------------------------------ rows of a file
+    @property
+    def rows(self) -> FiniteItems | None:
+        """Returns the rows of a file that the prompts are; None if prompts are generated."""
+        items = self.partner.items if isinstance(self.partner, OverItems) else None
+        return items if isinstance(items, FiniteItems) else None
+
+    @property
+    def num_training(self) -> int:
+        """Returns the number of training rows of a file; 0 if prompts are generated."""
+        return 0 if self.rows is None else len(self.rows.splits[0])
+
+    @property
+    def num_testing(self) -> int:
+        """Returns the number of held-out rows of a file; 0 if prompts are generated."""
+        return 0 if self.rows is None else len(self.rows.splits[1])
+
+    def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:
+        """Returns the start at each place of the run's order; the ordinals if prompts are generated."""
+        return ordinals if self.rows is None else self.rows.order(ordinals, draw)
 
     def items_of(self, starts: np.ndarray | Tensor, split: int) -> list[Item]:
         """Returns the items of these ordinals."""

@@ -39,13 +39,13 @@ def anchored_files(address: str) -> str:
     return ",".join(path + weight for path, weight in zip(whole, weights, strict=True))
 
 
-def task_of_files(address: str) -> PromptTask | PairsTask:
+def task_of_files(address: str, needs_answers: bool = True) -> PromptTask | PairsTask:
     """Returns the task of the files: prompts with answers, or preference pairs if a file's first line has `chosen`.
 
     Of two files without weights the second is held out; of files with weights, the last one if it has none.
     """
     parts = parts_of(address)
-    tasks = [task_of_file(path) for path, _ in parts]
+    tasks = [task_of_file(path, needs_answers) for path, _ in parts]
     weighed = [weight for _, weight in parts if weight]
     if len(tasks) == 1 and not weighed:
         return tasks[0]
@@ -74,11 +74,13 @@ def weight_of(path: str, written: str) -> float:
     return weight
 
 
-def task_of_file(path: str) -> PromptTask | PairsTask:
-    """Returns the task of one file, by the fields of its first line."""
+def task_of_file(path: str, needs_answers: bool = True) -> PromptTask | PairsTask:
+    """Returns the task of one file, by the fields of its first line; without `needs_answers` prompts alone will do."""
     columns = first_columns(path)
     if "chosen" in columns:
         return preferences(path)
+    if not needs_answers and "answer" not in columns and columns & {"prompt", "question"}:
+        return textfile(path, ("prompt" if "prompt" in columns else "question", ""))
     if "completion" in columns and columns & {"label", "score"} and "answer" not in columns:
         rated = next(name for name in ("label", "score") if name in columns)
         raise AssayError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +22,7 @@ from assay.ops.decoded import Stop
 from assay.playing import text
 from assay.playing.completions import complete, continued
 from assay.playing.text import Tokenizer
+from assay.tasks.language.scoring import Scorer, components, scored
 
 HELD_OUT = 0.1
 MAX_ATTEMPTS = 10_000
@@ -126,7 +127,7 @@ class PromptTask:
     also ends, by its own decision, with the token that completes one of `stops`, which stays in the text.
 
     With a pretrained model, `system` is the system prompt of conversations that have none, and `max_tokens` is raised
-    to the longest demonstration unless it `is_limited`.
+    to the longest demonstration unless it `is_limited`. A `scorer` takes the place of the verifier.
     """
 
     name: str
@@ -137,6 +138,7 @@ class PromptTask:
     stops: tuple[str, ...] = ()
     system: str = ""
     is_limited: bool = False
+    scorer: Scorer | None = None
 
     @property
     def stop(self) -> Stop | None:
@@ -223,14 +225,21 @@ class PromptTask:
         A row in which no episode ends has no outcome yet: its reward is 0 and it is not verified.
         """
         start_B = experience.column("start")
+        if self.scorer is not None:
+            verified = partial(self.verified, experience, split)
+            found = scored(experience, self.scorer, self.texts(experience, split), verified)
+            return found.add({"split": torch.full_like(start_B, split)})
         ended = (experience.terminal | experience.truncated).any(1).tolist()
         rows = [row for row, is_over in enumerate(ended) if is_over]
-        items, texts = self.items_of(start_B[rows], split), self.completions(experience)
-        found = self.verify([item.prompt for item in items], [texts[row] for row in rows], items)
         outcomes: list[Outcome] = [Score(0.0)] * len(ended)
-        for row, outcome in zip(rows, found, strict=True):
+        for row, outcome in zip(rows, self.verified(experience, split, rows), strict=True):
             outcomes[row] = outcome
         return text.with_outcomes(experience, outcomes).add({"split": torch.full_like(start_B, split)})
+
+    def verified(self, experience: Experience, split: int, rows: Sequence[int]) -> list[Outcome]:
+        """Returns the verifier's outcome of some rows."""
+        items, texts = self.items_of(experience.column("start")[list(rows)], split), self.completions(experience)
+        return self.verify([item.prompt for item in items], [texts[row] for row in rows], items)
 
     def verify(self, prompts: Sequence[str], completions: Sequence[str], items: Sequence[Item]) -> list[Outcome]:
         """Returns one outcome per completion. AssayError names the row if the verifier breaks its contract."""
@@ -253,15 +262,19 @@ class PromptTask:
         one = experience.rows(slice(row, row + 1))
         split = int(one.extra["split"]) if "split" in one.extra else 0
         item, completion = self.items_of(one.column("start"), split)[0], self.completions(one)[0]
-        outcome = checked_outcome(self, item, completion, row)
-        return {
-            "prompt": text.escaped(item.prompt),
-            "completion": text.escaped(completion),
-            "answer": text.escaped(item.answer),
-            "reward": float(one.reward.sum()),
-            "cut": bool((one.truncated & one.mask).any()),
-            "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
-        } | token_credits(one, self.tokenizer)
+        outcome = checked_outcome(self, item, completion, row) if self.scorer is None else Score(0.0)
+        return (
+            {
+                "prompt": text.escaped(item.prompt),
+                "completion": text.escaped(completion),
+                "answer": text.escaped(item.answer),
+                "reward": float(one.reward.sum()),
+                "cut": bool((one.truncated & one.mask).any()),
+                "fault": None if isinstance(outcome, Score) else text.escaped(outcome.kind),
+            }
+            | components(one)
+            | token_credits(one, self.tokenizer)
+        )
 
     def demonstrate(self, starts: np.ndarray, split: int) -> Experience:
         """Returns prompt, demonstration and eos for each start, with reward 1."""

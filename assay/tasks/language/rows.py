@@ -168,10 +168,13 @@ def split_off(messages: Sequence[Message], column: str, where: str) -> tuple[tup
 
 def question_and_answer(columns: tuple[str, str]) -> Reader:
     """Returns a reader of (prompt, answer, demonstration): two fields, or `messages` whose last one, if it is the
-    assistant's, is the demonstration, and the answer too without a field `answer`.
+    assistant's, is the demonstration, and the answer too without a field `answer`. A second field "" reads prompts
+    alone: answer and demonstration are empty.
     """
 
     def read(row: Mapping[str, Any], where: str) -> tuple[str, ...]:
+        if not columns[1]:
+            return prompt_of(row, columns[0], where), "", ""
         if columns[0] != "messages":
             prompt, answer = prompt_of(row, columns[0], where), field_of(row, columns[1], where)
             return prompt, answer, answer

@@ -331,15 +331,16 @@ def textfile(
 
     Warns how many prompts contain their answer. The horizon follows the longest prompt of the file; `max_tokens` 0
     means 256, or as many as the longest demonstration needs. Files called train or test are named with their folder.
+    With "" as the second column, rows have prompts alone, and only a scorer can reward completions.
     """
     rows, digest = rows_of(path, question_and_answer(columns), (*columns, "tools"))
     longest, items = longest_prompt(rows, tokenizer, max_prompt), []
     for row in rows:
         answer = final_answer(row.fields[1])
-        if not answer:
+        if not answer and columns[1]:
             raise AssayError(f"{row.where}: '{columns[1]}' must have one text after '####', or no '####' at all")
-        items.append(Item(row.fields[0], answer, row.fields[2], row.others, row.where))
-    leaks = sum(is_word_in(item.answer, item.prompt) for item in items)
+        items.append(Item(row.fields[0], answer or "", row.fields[2], row.others, row.where))
+    leaks = sum(is_word_in(item.answer, item.prompt) for item in items if item.answer)
     if leaks:
         warnings.warn(f"{path}: in {leaks} of {len(items)} rows the prompt contains the answer", stacklevel=2)
     worked = all(FINAL in item.demonstration and plain_number(item.answer) is not None for item in items)

@@ -1,0 +1,1 @@
+"""The user's own code: rewards, methods, environments and tools, by file or import path."""

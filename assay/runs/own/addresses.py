@@ -1,0 +1,80 @@
+"""Addresses of own code: FILE.py, FILE.py:NAME, package.module:NAME."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import importlib.util
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.core.errors import AssayError
+
+DOTTED = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where own code is: `source` is the absolute path of a file or the name of a module, `name` is what is meant in
+    it ("" for what the file is about).
+    """
+
+    source: str
+    name: str = ""
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the source is a file."""
+        return self.source.endswith(".py")
+
+    @property
+    def stem(self) -> str:
+        """The last word of the source: of my_method.py and of pkg.my_method, my_method."""
+        return Path(self.source).stem if self.is_file else self.source.rpartition(".")[2]
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.name}" if self.name else self.source
+
+
+def parsed_address(text: str) -> Address | None:
+    """Returns the address that a text is, with an absolute path; None for any other word.
+
+    A text with .py before its first ':' is a file, which must exist. A dotted name before ':' is a module if Python
+    finds one of that name; nothing is imported to find it.
+    """
+    source, _, name = text.partition(":")
+    if source.endswith(".py"):
+        path = Path(source)
+        if not path.is_file():
+            raise AssayError(f"there is no file '{source}'. Check the path (relative to {Path.cwd()}).")
+        return Address(str(path.resolve()), name)
+    if not name or not DOTTED.fullmatch(source) or module_file(source) is None:
+        return None
+    return Address(source, name)
+
+
+def needed_address(text: str, option: str) -> Address:
+    """Returns the address that an option names; AssayError if it is not one."""
+    found = parsed_address(text)
+    if found is None:
+        hint = "Use FILE.py:NAME, or package.module:NAME of an importable module"
+        raise AssayError(f"{option} {text}: '{text.partition(':')[0]}' is neither a Python file nor a module. {hint}.")
+    return found
+
+
+def module_file(module: str) -> Path | None:
+    """Returns the source file of a module without importing it or its package; None if Python finds no such file."""
+    top, *below = module.split(".")
+    if top in sys.stdlib_module_names:
+        return None
+    try:
+        spec = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return None
+    for place, name in enumerate(below):
+        if spec is None or spec.submodule_search_locations is None:
+            return None
+        whole = ".".join([top, *below[:place], name])
+        spec = importlib.machinery.PathFinder.find_spec(whole, list(spec.submodule_search_locations))
+    return Path(spec.origin) if spec is not None and spec.origin and spec.origin.endswith(".py") else None

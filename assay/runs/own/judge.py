@@ -1,0 +1,223 @@
+"""A judge: a chat model behind an OpenAI-compatible server that scores completions.
+
+A number is what the judge said and nothing else: a server that cannot be reached, or an answer that has no score in
+it, is an error that names the server. Answers are kept on disk, one JSON object a line, so that a text is judged once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from assay.core.calls import OwnCodeError
+from assay.core.errors import AssayError
+
+KEY = "ASSAY_JUDGE_KEY"
+"""Environment variable with the API key; it is never written down."""
+CACHE = "ASSAY_JUDGE_CACHE"
+"""Environment variable with the folder of kept answers (default: ~/.cache/assay/judge)."""
+THREADS, TRIES, SECONDS = 8, 5, 120.0
+WAIT = 0.5
+"""Seconds before the second try; each further wait is twice as long."""
+SCORE = """Rate how well the answer solves the task, from 0 (useless) to 10 (perfect).
+
+Task:
+{prompt}
+
+Answer:
+{completion}
+
+End with the line "Score: N"."""
+PAIR = """Which answer solves the task better?
+
+Task:
+{prompt}
+
+Answer A:
+{first}
+
+Answer B:
+{second}
+
+End with the line "Better: A", "Better: B" or "Better: tie"."""
+NUMBER = r"(-?\d+(?:\.\d+)?)(?:\s*/\s*\d+)?"
+"""A score, possibly out of something: 7, 7.5, 7/10."""
+PREFIX = "judge:"
+"""Begins the name of a judge among the sources of own code."""
+
+
+def check_url(url: str) -> None:
+    """Refuses an address that is not that of a web server, or has a password in it."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise AssayError(f"--judge is '{url}'. Use the address of a server, such as http://localhost:8000/v1.")
+
+
+def seal(url: str, prompt: str) -> dict[str, str]:
+    """Returns digests of what a run sends and trusts: the rubric, and the key together with the address.
+
+    A received run folder that names another server does not have this digest, so it never gets the key.
+    """
+    key = os.environ.get(KEY, "")
+    sealed = hashlib.sha256(f"{url}\n{key}".encode()).hexdigest()[:16] if key else "none"
+    return {"key": sealed, "prompt": hashlib.sha256(prompt.encode()).hexdigest()[:16]}
+
+
+def rubric(path: str | None, pairs: bool) -> str:
+    """Returns the prompt of the judge: a file's text, or the built-in one. AssayError if it lacks a placeholder."""
+    if path is None:
+        return PAIR if pairs else SCORE
+    file = Path(path)
+    if not file.is_file():
+        raise AssayError(f"--judge-prompt: there is no file '{path}'. Check the path (relative to {Path.cwd()}).")
+    text = file.read_text()
+    for name in ("first", "second") if pairs else ("completion",):
+        if f"{{{name}}}" not in text:
+            raise AssayError(f"--judge-prompt {path} does not contain {{{name}}}, where the answer is to stand.")
+    return text
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Scores completions by the answers of a chat model, as a component of a reward.
+
+    Score: the number after "Score:" (or the last number of the answer) divided by `scale`; it must be from 0 to
+    `scale`. With `pairs`: 1 if the completion is found better than the row's own answer, 0 if worse, 1/2 for a tie, as
+    the mean of both orders, so that a preference for a place cancels out.
+    """
+
+    url: str
+    model: str
+    prompt: str = field(default=SCORE, repr=False)
+    pairs: bool = False
+    scale: float = 10.0
+    known: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    def __call__(self, rows: Sequence[dict[str, Any]]) -> list[float | None]:
+        """Returns the score of each row; OwnCodeError names the server if answers are missing."""
+        if not self.pairs:
+            return [self.number(one) for one in self.answers([filled(self.prompt, row) for row in rows])]
+        both = [[filled(self.prompt, row | one) for row in rows] for one in ({}, {"swapped": True})]
+        answers = self.answers([*both[0], *both[1]])
+        first, second = answers[: len(rows)], answers[len(rows) :]
+        return [(self.win(a, "A") + self.win(b, "B")) / 2 for a, b in zip(first, second, strict=True)]
+
+    def number(self, answer: str) -> float:
+        """Returns the score that an answer states, from 0 to 1."""
+        stated = re.findall(rf"[Ss]core[^\w-]{{0,5}}{NUMBER}", answer) or re.findall(NUMBER, answer)
+        if not stated or not 0.0 <= float(stated[-1]) <= self.scale:
+            raise OwnCodeError(
+                f"judge {self.url} ({self.model}) gave no score from 0 to {self.scale:g}: {answer[-80:]!a}. Change the "
+                "rubric (--judge-prompt) so that it asks for one"
+            )
+        return float(stated[-1]) / self.scale
+
+    def win(self, answer: str, own: str) -> float:
+        """Returns 1 if an answer prefers `own` (A or B), 1/2 for a tie, else 0."""
+        stated = re.findall(r"[Bb]etter\W{1,4}(A|B|[Tt]ie)\b", answer) or re.findall(r"\b(A|B|[Tt]ie)\b", answer)
+        if not stated:
+            raise OwnCodeError(
+                f"judge {self.url} ({self.model}) preferred neither A nor B: {answer[-80:]!a}. Change the rubric "
+                '(--judge-prompt) so that it asks for "Better: A", "Better: B" or "Better: tie"'
+            )
+        return 0.5 if stated[-1].lower() == "tie" else float(stated[-1] == own)
+
+    # ------------------------------------------------------------------------------------------------ answers
+    def answers(self, prompts: Sequence[str]) -> list[str]:
+        """Returns the judge's answer to each prompt; those that are not kept are asked for side by side."""
+        self.read()
+        missing = list(dict.fromkeys(one for one in prompts if key_of(self.model, one) not in self.known))
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = list(pool.map(self.tried, missing))
+        faults = [one for one in found if isinstance(one, Exception)]
+        for prompt, answer in zip(missing, found, strict=True):
+            if isinstance(answer, str):
+                self.keep(key_of(self.model, prompt), answer)
+        if faults:
+            raise OwnCodeError(
+                f"judge {self.url} did not answer {len(faults)} of {len(prompts)} prompts after {TRIES} tries "
+                f"({faults[0]}). Start the server; answers so far are kept"
+            )
+        return [self.known[key_of(self.model, one)] for one in prompts]
+
+    def tried(self, prompt: str) -> str | Exception:
+        """Returns the answer, or the error of the last try; errors that another try cannot change are tried once."""
+        error: Exception = AssertionError()
+        for place in range(TRIES):
+            if place:
+                time.sleep(WAIT * 2 ** (place - 1))
+            try:
+                return self.asked(prompt)
+            except urllib.error.HTTPError as one:
+                error = AssayError(f"HTTP {one.code}: {one.read(200).decode(errors='replace')!a}")
+                if one.code < 500 and one.code not in (408, 409, 429):
+                    return error
+            except (OSError, ValueError, KeyError, IndexError, TypeError) as one:
+                error = AssayError(f"{type(one).__name__}: {one}")
+        return error
+
+    def asked(self, prompt: str) -> str:
+        """Sends one prompt and returns the answer's text."""
+        body = {"model": self.model, "messages": [{"role": "user", "content": prompt}], "temperature": 0}
+        headers = {"Content-Type": "application/json"}
+        if key := os.environ.get(KEY):
+            headers["Authorization"] = f"Bearer {key}"
+        address = f"{self.url.rstrip('/')}/chat/completions"
+        request = urllib.request.Request(address, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+            content = json.load(response)["choices"][0]["message"]["content"]
+        if not isinstance(content, str):
+            raise TypeError("the answer has no text")
+        return content
+
+    # ------------------------------------------------------------------------------------------------ on disk
+    @property
+    def file(self) -> Path:
+        """Returns the file of kept answers, one for each server and model."""
+        folder = Path(os.environ.get(CACHE) or Path.home() / ".cache" / "assay" / "judge")
+        return folder / f"{hashlib.sha256(f'{self.url} {self.model}'.encode()).hexdigest()[:16]}.jsonl"
+
+    def read(self) -> None:
+        """Reads kept answers once; a line that was cut by a crash is left out."""
+        if self.known or not self.file.is_file():
+            return
+        for line in self.file.read_text().splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                row = json.loads(line)
+                self.known[str(row["key"])] = str(row["answer"])
+
+    def keep(self, key: str, answer: str) -> None:
+        """Adds an answer to the file; several runs may do so at the same time."""
+        self.known[key] = answer
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        with self.file.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            file.write(json.dumps({"key": key, "answer": answer}) + "\n")
+
+
+def key_of(model: str, prompt: str) -> str:
+    """Returns the key that an answer is kept under."""
+    return hashlib.sha256(f"{model}\n{prompt}".encode()).hexdigest()
+
+
+def filled(template: str, row: dict[str, Any]) -> str:
+    """Returns the rubric with a row's texts in place of {prompt}, {completion}, {answer}, {first} and {second} and of
+    other columns; braces in the texts stay as they are. Rows that are `swapped` have the completion second.
+    """
+    both = (row["completion"], row.get("answer", ""))
+    first, second = reversed(both) if row.get("swapped") else both
+    values = {**row, "first": first, "second": second}
+    return re.sub(r"\{(\w+)\}", lambda one: str(values[one[1]]) if one[1] in values else one[0], template)

@@ -1,0 +1,51 @@
+"""Own code while a run uses it: tried before anything is spent, its errors with the command that resumes the run."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from assay.core import store
+from assay.core.calls import OwnCodeError
+from assay.core.errors import AssayError
+from assay.core.slots import Task
+from assay.runs.config import read_config
+from assay.runs.own.consent import Code
+from assay.runs.own.rewards import VERIFIER, OwnRewards
+from assay.runs.signals import resume_command
+from assay.tasks.language.dialogue import DialogueTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.scoring import check_scored
+
+
+@contextmanager
+def own_code(accepted: Code, folder: Path) -> Iterator[None]:
+    """Adds the command that resumes the run to errors of own code; records in config.json that the run is resumed with
+    changed code that the user has `accepted`.
+    """
+    if accepted and (folder / "config.json").is_file():
+        config = read_config(folder / "config.json")
+        entry = {"at": time.strftime("%FT%TZ", time.gmtime()), "code": accepted}
+        store.write_json(folder / "config.json", config | {"accepted_code": [*config.get("accepted_code", []), entry]})
+    try:
+        yield
+    except OwnCodeError as error:
+        again = f"{resume_command(folder)} --accept-changed-code"
+        raise AssayError(f"{str(error).rstrip('.')}. After fixing it, resume with: {again}") from error
+
+
+def try_rewards(task: Task) -> None:
+    """Scores a few demonstrations before anything is spent, and warns if the task's verifier is left out."""
+    if not isinstance(task, PromptTask | DialogueTask) or task.scorer is None:
+        return
+    check_scored(task)
+    if isinstance(task.scorer, OwnRewards) and VERIFIER not in task.scorer.weights:
+        names = ", ".join(task.scorer.weights)
+        warnings.warn(
+            f"rewards and held-out scores are {names}; the task's own verifier is not used (--reward verifier=1.0 "
+            "adds it)",
+            stacklevel=2,
+        )

@@ -1,0 +1,172 @@
+"""Methods and tasks from own code."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from assay.claims.claim import Method
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.slots import Task
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, TABLE, Defaults
+from assay.runs.own.addresses import Address
+from assay.runs.own.loading import load, value_of
+
+DEFAULT_TASKS = {
+    LANGUAGE.name: "countdown",
+    CONTROL.name: "cartpole",
+    CONTINUOUS.name: "pendulum",
+    TABLE.name: "gridworld",
+    PREFERENCES.name: "preferences",
+}
+"""The task of an own recipe that names none, by the first world that it works in."""
+
+
+# ---------------------------------------------------------------------------------------------------- methods
+def own_method(address: Address) -> Method:
+    """Returns the method of an address: the file's METHOD, its function `recipe`, a Recipe, one of these by its name,
+    or a variant of METHOD. The file's CLAIMS are added to its claims.
+
+    AssayError says what a file may hold if it holds no such thing.
+    """
+    module = load(address.source)
+    found = vars(module)
+    method = found.get("METHOD")
+    if address.name and address.name not in found and isinstance(method, Method):
+        return with_claims(variant(method, address), module)
+    if address.name:
+        return with_claims(method_of(value_of(address), address), module)
+    value = method if method is not None else found.get("recipe")
+    if value is None:
+        raise AssayError(
+            f"{address.source} has no method. Define METHOD, or a function recipe(defaults) that returns a Recipe, or "
+            f"name a value: {address.source}:NAME"
+        )
+    return with_claims(method_of(value, address), module)
+
+
+def variant(method: Method, address: Address) -> Method:
+    """Returns a variant of the file's METHOD."""
+    if address.name not in method.variants:
+        has = ", ".join(method.variants) or "none"
+        raise AssayError(f"{address.source} has no '{address.name}', and its METHOD has these variants: {has}.")
+    recipe = partial(renamed, address.name, method.variants[address.name])
+    return replace(method, recipe=recipe, base=method.recipe, aliases=(), variants={})
+
+
+def renamed(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe:
+    """Returns a recipe under another name."""
+    return replace(function(*arguments), name=name)
+
+
+def method_of(value: Any, address: Address) -> Method:
+    """Returns a METHOD as it is, and a recipe or a function that makes one as a method."""
+    if isinstance(value, Method):
+        return value
+    function = partial(given, value) if isinstance(value, Recipe) else value
+    if not callable(function) or isinstance(function, type):
+        raise AssayError(f"{address} is {value!r:.60}, not a METHOD, a Recipe, or a function that returns a Recipe.")
+    takes = inspect.signature(function).parameters if not isinstance(value, Recipe) else {"defaults": None}
+    made = partial(checked_recipe, function, bool(takes), address)
+    worlds, errors = [], []
+    for world in (LANGUAGE, CONTROL, CONTINUOUS, TABLE, PREFERENCES):
+        try:
+            made(world).check()
+            worlds.append(world)
+        except AssayError as error:
+            errors.append(str(error))
+    if not worlds:
+        raise AssayError(f"{address} works with no kind of task: {errors[0]}")
+    return Method("", made, tuple(worlds), DEFAULT_TASKS[worlds[0].name], family="own")
+
+
+def given(recipe: Recipe, defaults: Defaults) -> Recipe:
+    """Returns the recipe, whatever the defaults are."""
+    return recipe
+
+
+def checked_recipe(function: Callable[..., Any], takes_defaults: bool, address: Address, defaults: Defaults) -> Recipe:
+    """Returns what the function makes; AssayError if it raises or makes something else."""
+    try:
+        recipe = function(defaults) if takes_defaults else function()
+    except AssayError:
+        raise
+    except Exception as error:
+        raise AssayError(f"{address} raises {type(error).__name__} with {defaults.name} defaults: {error}") from error
+    if not isinstance(recipe, Recipe):
+        raise AssayError(f"{address} returned {type(recipe).__name__}. It must return a Recipe.")
+    return recipe
+
+
+def with_claims(method: Method, module: ModuleType) -> Method:
+    """Returns the method with the file's CLAIMS after its own."""
+    claims = tuple(vars(module).get("CLAIMS", ()))
+    return replace(method, claims=(*method.claims, *(one for one in claims if one not in method.claims)))
+
+
+# ---------------------------------------------------------------------------------------------------- tasks
+def task_maker(address: Address) -> Callable[..., Any]:
+    """Returns what makes the task or environment of an address: a class or a function, called without arguments or
+    with settings by name.
+
+    A value that is a task already takes no settings. AssayError for an address without a name.
+    """
+    if not address.name:
+        raise AssayError(f"{address.source} is a file. Name the environment in it: {address.source}:NAME")
+    value = value_of(address)
+    if is_task(value):
+        return partial(same, value)
+    if not callable(value):
+        raise AssayError(f"{address} is {value!r:.60}, not an environment, a task, or a function that returns one.")
+    function: Callable[..., Any] = value
+    return function
+
+
+def same(task: Any) -> Any:
+    """Returns the task."""
+    return task
+
+
+def is_task(value: Any) -> bool:
+    """Returns whether a value is a task; its class is not."""
+    return isinstance(value, Task) and not isinstance(value, type)
+
+
+def own_task(address: Address, make: Callable[[], Any]) -> Task:
+    """Returns the task that `make` returns, or the task of the Gymnasium environments that it makes."""
+    from assay.tasks.adapters.gymnasium import environment_task
+
+    try:
+        first = make()
+    except AssayError:
+        raise
+    except Exception as error:
+        raise AssayError(f"{address} raises {type(error).__name__} when it is called: {error}") from error
+    if is_task(first):
+        task: Task = first
+        return task
+    if not all(callable(getattr(first, name, None)) for name in ("reset", "step")):
+        raise AssayError(f"{address} returned {type(first).__name__}. It must return a gymnasium.Env or a task.")
+    return environment_task(address.name, make, time_limit(first, address))
+
+
+def time_limit(environment: Any, address: Address) -> int:
+    """Returns the maximum decisions per episode: of the environment's registration, of a TimeLimit wrapper, or its
+    attribute `max_episode_steps`. AssayError if it has none.
+    """
+    registered = getattr(getattr(environment, "spec", None), "max_episode_steps", None)
+    layers = [environment]
+    while (inner := vars(layers[-1]).get("env")) is not None:
+        layers.append(inner)
+    stated = [getattr(layer, name, None) for layer in layers for name in ("_max_episode_steps", "max_episode_steps")]
+    found = [limit for limit in (registered, *stated) if isinstance(limit, int) and limit > 0]
+    if not found:
+        raise AssayError(
+            f"{address} has no time limit. Set max_episode_steps = 500 in its class, the maximum decisions per episode."
+        )
+    return found[0]

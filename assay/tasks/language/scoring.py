@@ -1,0 +1,76 @@
+"""Scores of completions by something else than the task's verifier. Axes: B sequences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, Outcome, Score
+from assay.core.verifier import COMPONENT
+from assay.playing import text
+
+Table = Mapping[str, Sequence[float]]
+"""Numbers of the rows by component; NaN where a component does not apply to a row."""
+
+
+class Scorer(Protocol):
+    """Scores whole completions in place of the task's verifier, in training and on held-out prompts.
+
+    Law: a row's score does not depend on the other rows, unless they share its prompt.
+    """
+
+    def __call__(
+        self, rows: Sequence[dict[str, Any]], verified: Callable[[], Sequence[Outcome]]
+    ) -> tuple[Sequence[Outcome], Table]:
+        """Returns an outcome for each row (`prompt`, `completion`, `answer`, facts), and the numbers that it is made
+        of. `verified` runs the task's own verifier.
+        """
+
+
+def scored(
+    experience: Experience,
+    scorer: Scorer,
+    rows: Sequence[dict[str, Any]],
+    verified: Callable[[Sequence[int]], Sequence[Outcome]],
+) -> Experience:
+    """Returns the experience with the scorer's outcomes (see `text.with_outcomes`) and a column for each component.
+
+    Rows in which no episode ends are not scored. `verified` takes the numbers of rows.
+    """
+    ended = (experience.terminal | experience.truncated).any(1).tolist()
+    places = [place for place, is_over in enumerate(ended) if is_over]
+    found, table = scorer([rows[place] for place in places], lambda: verified(places))
+    outcomes: list[Outcome] = [Score(0.0)] * len(rows)
+    for place, outcome in zip(places, found, strict=True):
+        outcomes[place] = outcome
+    columns = {}
+    for name, values in table.items():
+        column = torch.full((len(rows),), math.nan)
+        column[places] = torch.tensor(list(values), dtype=column.dtype)
+        columns[COMPONENT + name] = column.to(experience.reward.device)
+    return text.with_outcomes(experience, outcomes).add(columns)
+
+
+def components(one: Experience) -> dict[str, float]:
+    """Returns the numbers that the score of one row is made of, as `reward/NAME`; those that do not apply are left
+    out.
+    """
+    found = {name.removeprefix(COMPONENT): float(one.extra[name]) for name in one.extra if name.startswith(COMPONENT)}
+    return {f"reward/{name}": round(value, 6) for name, value in found.items() if not math.isnan(value)}
+
+
+def check_scored(task: Any, num: int = 4) -> None:
+    """Scores the demonstrations of the first training prompts, so that a broken scorer fails before a run begins."""
+    scorer: Scorer | None = task.scorer
+    if scorer is None:
+        return
+    items = task.items_of(torch.arange(num), 0)
+    rows = [{**item.facts, "prompt": item.prompt, "completion": item.demonstration, "answer": item.answer, "cut": False}
+            for item in items]  # fmt: skip
+    outcomes, _ = scorer(rows, lambda: [Score(1.0)] * len(rows))
+    if len(outcomes) != len(rows):
+        raise AssayError(f"{type(scorer).__name__} returned {len(outcomes)} outcomes for {len(rows)} rows.")

@@ -1,0 +1,80 @@
+"""Calls of a user's reward function: what it gets, what it may return, and how failures are told."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from assay.core.calls import OwnCodeError, rewards_of
+from assay.core.errors import AssayError
+
+ROWS = [
+    {"prompt": "1+1=", "completion": "2", "answer": "2", "tests": [1, 2]},
+    {"prompt": "2+2=", "completion": "5", "answer": "4", "tests": []},
+]
+
+
+def by_rows(rows: list[dict[str, Any]]) -> list[float]:
+    return [float(row["completion"] == row["answer"]) for row in rows]
+
+
+def by_columns(prompts: list[str], completions: list[str], answer: list[str]) -> list[float]:
+    return [float(said == right) for said, right in zip(completions, answer, strict=True)]
+
+
+def by_everything(completions: list[str], **columns: Any) -> list[float]:
+    assert set(columns) == {"prompts", "answers", "tests"}
+    return [float(len(tests)) for tests in columns["tests"]]
+
+
+async def later(completions: list[str]) -> np.ndarray:
+    return np.array([len(one) for one in completions], dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (by_rows, [1.0, 0.0]),
+        (by_columns, [1.0, 0.0]),
+        (by_everything, [2.0, 0.0]),
+        (later, [1.0, 1.0]),
+        (lambda rows: torch.tensor([[0.5], [0.25]]), [0.5, 0.25]),
+        (lambda rows: [None, True], [None, 1.0]),
+    ],
+)
+def test_the_usual_signatures_and_results_are_accepted(function: Any, expected: list[float | None]) -> None:
+    assert rewards_of(function, ROWS, "reward mine") == expected
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda rows: [1.0], "reward mine returned 1 values for 2 rows"),
+        (lambda rows: 1.0, "reward mine returned float"),
+        (lambda rows: [1.0, float("nan")], "reward mine returned nan for row 1"),
+        (lambda rows: ["1", "2"], "returned '1' for row 0"),
+        (lambda rows: [1 / len(row["tests"]) for row in rows], "raised ZeroDivisionError.*on row 1.*2\\+2="),
+        (lambda rows: sys.exit(0), "raised SystemExit"),
+    ],
+)
+def test_failures_name_the_function_and_the_row(function: Any, words: str) -> None:
+    with pytest.raises(OwnCodeError, match=words):
+        rewards_of(function, ROWS, "reward mine")
+
+
+def test_a_missing_column_is_told_with_those_there_are() -> None:
+    def asks(completions: list[str], solution: list[str]) -> list[float]:
+        return [0.0] * len(completions)
+
+    with pytest.raises(AssayError, match=r"takes 'solution'.*They have: .*answer.*tests"):
+        rewards_of(asks, ROWS, "reward mine")
+
+
+def test_a_function_that_hangs_is_an_error_after_its_time() -> None:
+    with pytest.raises(OwnCodeError, match=r"did not return within 0\.05 s"):
+        rewards_of(lambda rows: time.sleep(1.0) or [0.0, 0.0], ROWS, "reward mine", seconds=0.05)

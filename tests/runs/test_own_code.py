@@ -1,0 +1,169 @@
+"""Own code: found without being imported, loaded without a trace, recorded with digests, loaded again only if equal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+import assay
+from assay.core.errors import AssayError
+from assay.recipes.defaults import TABLE
+from assay.runs import catalogue
+from assay.runs.comparison import parsed_arms, plain_name
+from assay.runs.jobs import Job, Result, run_jobs
+from assay.runs.own.addresses import parsed_address
+from assay.runs.own.files import digests
+from assay.runs.own.loading import load
+from assay.runs.plan import plan_of
+
+METHOD = """
+from dataclasses import replace
+from assay import recipes
+from beside import STEPS
+
+def recipe(defaults):
+    return replace(recipes.grpo(defaults), name="mine", steps=STEPS)
+
+def fewer(defaults):
+    return replace(recipe(defaults), name="fewer", steps=1)
+"""
+
+
+def written(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        path = folder / (name.replace("__", "/") + ".py")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def test_modules_beside_a_file_are_importable_and_leave_no_trace(tmp_path: Path) -> None:
+    first = written(tmp_path / "one", mine="import beside\nVALUE = beside.VALUE", beside="VALUE = 1")
+    second = written(tmp_path / "two", mine="import beside\nVALUE = beside.VALUE", beside="VALUE = 2")
+    path, known = list(sys.path), set(sys.modules)
+    assert [load(str(folder / "mine.py")).VALUE for folder in (first, second)] == [1, 2]
+    assert sys.path == path
+    assert all(name.startswith("own_mine_") for name in set(sys.modules) - known)
+    (first / "beside.py").write_text("VALUE = 3  # changed")
+    assert load(str(first / "mine.py")).VALUE == 3
+
+
+def test_digests_cover_what_is_imported_and_nothing_else(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        mine="import json\nfrom assay import recipes\nfrom pack.inner import value\n",
+        pack__inner="from . import deep\nvalue = 1\n",
+        pack__deep="import far\n",
+        far="",
+        unused="",
+    )
+    (folder / "pack" / "__init__.py").write_text("")
+    files = ["far.py", "mine.py", "pack/__init__.py", "pack/deep.py", "pack/inner.py"]
+    assert sorted(digests(str(folder / "mine.py"))) == files
+
+
+def test_an_import_path_is_found_without_importing_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path, loud__things="raise RuntimeError('imported')")
+    (tmp_path / "loud" / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    address = parsed_address("loud.things:reward")
+    assert address is not None
+    assert sorted(digests(address.source)) == ["loud/__init__.py", "loud/things.py"]
+    assert parsed_address("os:system") is parsed_address("no_such_package:x") is None
+    with pytest.raises(AssayError, match=r"module 'loud\.things' cannot be loaded: it raises RuntimeError"):
+        load("loud.things")
+
+
+def test_a_method_in_a_file_is_found_by_its_path_and_by_name(tmp_path: Path) -> None:
+    file = written(tmp_path, mine=METHOD, beside="STEPS = 2") / "mine.py"
+    name, method = catalogue.find_method(str(file))
+    assert name == str(file)
+    assert method.recipe(method.worlds[0]).steps == 2
+    assert catalogue.find_method(f"{file}:fewer")[1].recipe(method.worlds[0]).name == "fewer"
+    with pytest.raises(AssayError, match=r"has no 'other'\. It has: STEPS, recipe, fewer"):
+        catalogue.find_method(f"{file}:other")
+
+
+def test_an_arm_is_named_by_its_file_and_its_recipe_reaches_another_process(tmp_path: Path) -> None:
+    parts = "from assay.parts.credit.outcome import GroupMean\nclass Mine(GroupMean):\n    pass\n"
+    text = METHOD.replace("from beside import STEPS", "from beside import Mine\nSTEPS = 1").replace(
+        'name="mine"', 'name="mine", credit=(replace(recipes.grpo(defaults).credit[0], baseline=Mine()),)'
+    )
+    file = written(tmp_path, mine=text, beside=parts) / "mine.py"
+    arms = parsed_arms([f"{file}:fewer", f"{file}:steps=1", "grpo"])
+    assert [arm.name for arm in arms] == ["mine.py:fewer", "mine.py:steps=1", "grpo"]
+    assert plain_name(str(file)) == "mine"
+    recipe = catalogue.find_method(str(file))[1].recipe(TABLE)
+    (done,) = run_jobs([Job("mine", "bandit", 0, tmp_path / "run", recipe)], 1)
+    assert isinstance(done, Result), done
+
+
+# ---------------------------------------------------------------------------------------------------- run folders
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns the folder of a run of a method in a file; the file is in `code` beside it."""
+    place = tmp_path_factory.mktemp("own")
+    file = written(place / "code", mine=METHOD, beside="STEPS = 2") / "mine.py"
+    assay.train(str(file), "bandit", steps=2, out=place / "run")
+    return place / "run"
+
+
+def test_a_run_records_its_code_and_goes_on_from_any_folder(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = json.loads((run / "config.json").read_text())
+    assert list(config["code"][config["method"]]) == ["beside.py", "mine.py"]
+    assert assay.resume(run).recipe.name == "mine"
+
+
+def test_changed_code_is_refused_by_name_until_it_is_accepted(run: Path) -> None:
+    beside = run.parent / "code" / "beside.py"
+    before = beside.read_text()
+    beside.write_text(f"{before}\n")
+    with pytest.raises(AssayError, match=r"own code has changed since .*: beside\.py of .*--accept-changed-code"):
+        assay.resume(run)
+    assay.resume(run, accept_changed_code=True)
+    assert json.loads((run / "config.json").read_text())["accepted_code"][0]["code"]
+    assay.resume(run)  # what was accepted once is the recorded code
+    beside.write_text(before)
+    with pytest.raises(AssayError, match=r"beside\.py"):
+        assay.resume(run)
+    assay.resume(run, accept_changed_code=True)
+
+
+def received(run: Path, folder: Path, **changes: object) -> Path:
+    """Returns a copy of the run's config.json with other entries, as a received folder."""
+    folder.mkdir()
+    config = json.loads((run / "config.json").read_text()) | changes
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_a_received_folder_runs_no_code_that_it_does_not_record(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(tmp_path, evil_mod="open('touched', 'w').close()", evil_file="open('touched', 'w').close()")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    names = ["evil_mod:x/Env-v0", "evil_mod:Env", "evil_file.py:Env", str(tmp_path / "evil_file.py:Env")]
+    for number, name in enumerate(names):
+        with pytest.raises(AssayError, match="without recording its digests, so it is not loaded"):
+            plan_of(received(run, tmp_path / f"task-{number}", task=name))
+        options = {"reward": [name]}
+        with pytest.raises(AssayError, match="without recording its digests"):
+            plan_of(received(run, tmp_path / f"reward-{number}", task="addition-1", options=options))
+    inside = received(run, tmp_path / "inside")
+    (inside / "evil.py").write_text("open('touched', 'w').close()")
+    source = str(inside / "evil.py")
+    config = json.loads((inside / "config.json").read_text())
+    config |= {"task": f"{source}:Env", "code": config["code"] | {source: digests(source)}, "accepted_code": []}
+    (inside / "config.json").write_text(json.dumps(config))
+    with pytest.raises(AssayError, match="inside the run folder"):
+        plan_of(inside)
+    assert not (tmp_path / "touched").exists()
+    assert "evil_mod" not in sys.modules

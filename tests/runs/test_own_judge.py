@@ -1,0 +1,135 @@
+"""A judge behind a real local server: scores, both orders, retries, kept answers, faults that are no numbers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import assay
+from assay.core.errors import AssayError
+from assay.runs.options import OwnOptions, RunOptions
+from assay.runs.own import judge as judging
+from assay.runs.own.judge import PAIR, Judge, filled
+from assay.runs.plan import plan_of
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as `server.answer(prompt)` says: a text, or a number that is an HTTP status."""
+
+    def do_POST(self) -> None:
+        server: Any = self.server
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        server.seen.append((body["messages"][0]["content"], self.headers.get("Authorization")))
+        answer = server.answer(body["messages"][0]["content"])
+        self.send_response(answer if isinstance(answer, int) else 200)
+        self.end_headers()
+        message = {"choices": [{"message": {"content": answer}}]}
+        self.wfile.write(json.dumps(message if isinstance(answer, str) else {"error": "busy"}).encode())
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Prints nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at once as a judge opens, also on a busy machine."""
+
+    request_queue_size = 64
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Yields a server with `answer`, `seen` and `url`; answers are kept in a folder of the test."""
+    monkeypatch.setenv(judging.CACHE, str(tmp_path / "kept"))
+    monkeypatch.setattr(judging, "WAIT", 0.001)
+    made: Any = Server(("127.0.0.1", 0), Handler)
+    made.seen, made.answer = [], lambda prompt: "Score: 7"
+    made.url = f"http://127.0.0.1:{made.server_port}/v1"
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield made
+    made.shutdown()
+    made.server_close()
+    thread.join()
+
+
+def row(completion: str, answer: str = "right") -> dict[str, Any]:
+    return {"prompt": "1+1=", "completion": completion, "answer": answer}
+
+
+def test_scores_are_what_the_judge_said_and_each_text_is_judged_once(server: Any) -> None:
+    server.answer = lambda prompt: "It is short. 2/10" if "{x}" in prompt else '3 of 4. {"score": 7.5}'
+    judge = Judge(server.url, "small")
+    assert judge([row("{x}"), row("two"), row("two")]) == [0.2, 0.75, 0.75]
+    assert len(server.seen) == 2
+    assert replace(judge, known={})([row("two")]) == [0.75]  # read from the disk
+    assert len(server.seen) == 2
+    assert [json.loads(line).keys() for line in judge.file.read_text().splitlines()] == [{"key", "answer"}] * 2
+
+
+def test_pairs_are_judged_in_both_orders(server: Any) -> None:
+    judge = Judge(server.url, "small", PAIR, pairs=True)
+    server.answer = lambda prompt: "Better: A"  # prefers the first place, whatever stands there
+    assert judge([row("one")]) == [0.5]
+    server.answer = lambda prompt: "Better: A" if prompt.index("good") < prompt.index("right") else "Better: B"
+    assert judge([row("good")]) == [1.0]
+    assert filled("{completion} {other}", row("{prompt}")) == "{prompt} {other}"
+
+
+def test_a_busy_server_is_asked_again_and_a_broken_one_is_an_error(server: Any) -> None:
+    replies = iter([503, 429, "Score: 4"])
+    server.answer = lambda prompt: next(replies)
+    assert Judge(server.url, "small")([row("one")]) == [0.4]
+    server.answer = lambda prompt: "Score: 5" if "two" in prompt else 503
+    with pytest.raises(AssayError, match=rf"judge {server.url} did not answer 1 of 2 prompts after 5 tries \(HTTP 503"):
+        Judge(server.url, "small")([row("two"), row("three")])
+    seen = len(server.seen)
+    server.answer = lambda prompt: 401
+    with pytest.raises(AssayError, match="HTTP 401"):
+        Judge(server.url, "small")([row("four")])
+    assert len(server.seen) == seen + 1  # another try cannot change it
+
+
+@pytest.mark.parametrize("answer", ["fine", "Score: 11", "Score: -1"])
+def test_an_answer_without_a_score_is_never_a_number(server: Any, answer: str) -> None:
+    server.answer = lambda prompt: answer
+    with pytest.raises(AssayError, match="gave no score from 0 to 10"):
+        Judge(server.url, "small")([row("one")])
+
+
+def test_a_run_with_a_judge_records_no_key_and_sends_it_to_no_other_server(
+    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(judging.KEY, "secret-key")
+    rubric = tmp_path / "rubric.txt"
+    rubric.write_text("Rate {completion} for {prompt}")
+    options = RunOptions(own=OwnOptions(judge=server.url, judge_prompt=str(rubric)))
+    settings = {"rollout.num_starts": 2, "rollout.group_size": 2}
+    with pytest.warns(UserWarning, match="rewards and held-out scores are judge"):
+        run = assay.train(
+            "grpo", "addition-1", steps=1, warmup=0, settings=settings, options=options, out=tmp_path / "run"
+        )
+    assert run.curves[-1]["evaluation_reward/judge"] == pytest.approx(0.7)
+    assert {key for _, key in server.seen} == {"Bearer secret-key"}
+    assert "secret-key" not in "".join(path.read_text() for path in run.folder.glob("*.*") if path.suffix != ".png")
+    config = json.loads((run.folder / "config.json").read_text())
+    config["options"]["judge"] = "http://127.0.0.1:9/v1"
+    (tmp_path / "received").mkdir()
+    (tmp_path / "received" / "config.json").write_text(json.dumps(config))
+    with pytest.raises(AssayError, match=r"judge:http://127\.0\.0\.1:9/v1' without recording its digests"):
+        plan_of(tmp_path / "received")
+    rubric.write_text("Rate {completion}")
+    with pytest.raises(AssayError, match=r"own code has changed .*prompt of judge:"):
+        plan_of(run.folder)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "localhost:8000", "http://user:word@host/v1"])
+def test_an_address_that_is_no_server_is_refused(url: str) -> None:
+    with pytest.raises(AssayError, match="--judge is"):
+        OwnOptions(judge=url).check()

@@ -1,0 +1,161 @@
+"""Own tools: schemas from functions, calls in the policy's text, results as context, faults that are never rewards."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+
+from assay.core.errors import AssayError
+from assay.core.record import Experience, InfraFault, Score
+from assay.playing import text
+from assay.runs.own.tools import schema_of, tools_of
+from assay.tasks.adapters.pretrained import with_model
+from assay.tasks.language.addition import addition
+from assay.tasks.language.dialogue import DialogueTask, laid_out
+from assay.tasks.language.prompts import completion_ids
+from assay.tasks.language.textfile import textfile
+from assay.tasks.language.tools import Tool, ToolUse, with_tools
+from tests.models.test_conversations import TEMPLATES, save_chat_model
+
+
+def search(query: str, limit: int = 3, kinds: list[str] | None = None, how: Literal["fast", "full"] = "fast") -> str:
+    """Searches the notes.
+
+    Newest first.
+
+    Args:
+        query: what to look for
+        limit (int): the most results
+    """
+    if query == "boom":
+        raise ValueError("no such note")
+    if query == "slow":
+        time.sleep(1.0)
+    return f"{limit} notes about {query}"
+
+
+TOOL = Tool("search", search, schema_of(search, "search"))
+
+
+def test_the_schema_is_that_of_signature_and_docstring() -> None:
+    function: Any = TOOL.schema["function"]
+    assert function["description"] == "Searches the notes. Newest first."
+    assert function["parameters"] == {
+        "type": "object",
+        "properties": {
+            "query": {"type": "string", "description": "what to look for"},
+            "limit": {"type": "integer", "description": "the most results"},
+            "kinds": {"type": "array", "items": {"type": "string"}},
+            "how": {"enum": ["fast", "full"]},
+        },
+        "required": ["query"],
+    }
+    with pytest.raises(AssayError, match="'rest' has no name in a call"):
+        schema_of(lambda *rest: rest, "open")
+
+
+def call(**arguments: Any) -> str:
+    return f"<tool_call>{json.dumps({'name': 'search', 'arguments': arguments})}</tool_call>"
+
+
+@pytest.mark.parametrize(
+    ("said", "answered"),
+    [
+        (call(query="cats"), "3 notes about cats"),
+        (f"I look it up. {call(query='cats', limit=1)}", "1 notes about cats"),
+        (call(query="boom"), "error: ValueError: no such note"),
+        (call(), "error: TypeError"),
+        ("<tool_call>{</tool_call>", "error: a call must be"),
+        ('<tool_call>{"name": "fly"}</tool_call>', "error: there is no tool 'fly'. Tools: search"),
+        ("<tool_call>", "error: <tool_call> without </tool_call>"),
+    ],
+)
+def test_calls_are_answered_with_text_and_errors_are_text_for_the_policy(said: str, answered: str) -> None:
+    partner = ToolUse(addition(1).items, (TOOL,))
+    reply = partner.reply(partner.item(0, 0), [said])
+    assert reply.outcome is None
+    assert reply.text.startswith(f"<tool_response>\n{answered}")
+
+
+def test_an_utterance_without_a_call_is_the_answer() -> None:
+    partner = ToolUse(addition(1).items, (TOOL,))
+    item = partner.item(0, 0)
+    assert partner.reply(item, [call(query="cats"), item.answer]).outcome == Score(1.0)
+
+
+def test_a_call_that_hangs_is_a_fault_of_the_infrastructure_and_not_made_again() -> None:
+    partner = ToolUse(addition(1).items, (TOOL,), seconds=0.05)
+    begin = time.monotonic()
+    outcomes = [partner.reply(partner.item(0, 0), [call(query="slow")]).outcome for _ in range(3)]
+    assert outcomes == [InfraFault("tool timeout")] * 3
+    assert time.monotonic() - begin < 0.5
+
+
+def talk(task: DialogueTask, said: list[str]) -> Experience:
+    """Returns one conversation in which the policy says these utterances."""
+    item = task.partner.item(0, 0)
+    pieces = [([task.tokenizer.vocabulary.bos, *task.tokenizer.encode(item.prompt)], False, 0)]
+    for turn, words in enumerate(said):
+        ids = completion_ids(task.tokenizer, words, 200)
+        pieces.append((ids, True, turn))
+        reply = task.partner.reply(item, said[: turn + 1])
+        pieces += [(task.reply_ids(reply.text, ids[-1]), False, turn + 1)] if reply.outcome is None else []
+    return laid_out([pieces], torch.zeros(1, dtype=torch.int64), task.tokenizer.vocabulary.pad)
+
+
+def test_results_are_context_and_the_answer_is_rewarded(tmp_path: Path) -> None:
+    file = tmp_path / "notes.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"Note {k}?", "answer": f"yes {k}"}) + "\n" for k in range(30)))
+    task = with_tools(textfile(str(file)), [TOOL], max_calls=2, seconds=1.0)
+    assert task.num_training + task.num_testing == 30
+    item = task.partner.item(0, 0)
+    played = talk(task, [call(query="cats"), item.answer])
+    judged = task.judge(played, 0)
+    assert judged.column("score").tolist() == [1.0]
+    told = text.readable(task.tokenizer, judged.action[judged.mask].tolist())
+    assert "notes about cats" not in told
+    row = task.texts(played, 0)[0]
+    assert row["completion"] == item.answer
+    assert [message["role"] for message in row["messages"]] == ["user", "assistant", "user", "assistant"]
+
+
+@pytest.mark.parametrize("reads_tools", [True, False])
+def test_a_chat_template_that_reads_tools_gets_them_and_another_finds_them_in_the_prompt(
+    tmp_path: Path, reads_tools: bool
+) -> None:
+    pytest.importorskip("transformers")
+    shown = "{% if tools %}<|im_start|>tools\\n{{ tools | tojson }}<|im_end|>\\n{% endif %}" if reads_tools else ""
+    path = save_chat_model(tmp_path / "model", shown + TEMPLATES["chatml"])
+    task = with_model(with_tools(addition(1), [TOOL], max_calls=2, seconds=1.0), path)
+    prompt = task.begin(np.zeros(1, np.int64), 0)  # type: ignore[union-attr]
+    written = task.tokenizer.backend.decode(prompt.action[0].tolist())  # type: ignore[union-attr, attr-defined]
+    assert written.count("what to look for") == 1
+    assert written.startswith("<|im_start|>tools") is reads_tools
+    assert ("You may call tools" in written) is not reads_tools
+
+
+def test_tools_are_functions_by_name_each_once(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("def one(x: int) -> int:\n    return x\n\nTWO = 2\n")
+    assert [tool.name for tool in tools_of([f"{file}:one"])] == ["one"]
+    for words, message in (
+        ([f"{file}"], "Name the function in it"),
+        ([f"{file}:TWO"], "is not a function"),
+        ([f"{file}:one", f"{file}:one"], "names two tools 'one'"),
+    ):
+        with pytest.raises(AssayError, match=message):
+            tools_of(words)
+    with pytest.raises(AssayError, match="--tool needs prompts"):
+        with_tools(catalogue_task("cartpole"), [TOOL], 1, 1.0)
+
+
+def catalogue_task(name: str) -> Any:
+    from assay.runs import catalogue
+
+    return catalogue.find_task(name)
