@@ -198,9 +198,6 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of seeds (default: 3), or auto: a sequential test decides",
     )
-    one.add_argument(
-        "--decisions", type=int, metavar="N", help="environment steps per run, the same for all, instead of --steps"
-    )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
     one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
 
@@ -212,9 +209,6 @@ def add_ablate_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--task", required=True, help="task")
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
-    one.add_argument(
-        "--decisions", type=int, metavar="N", help="environment steps per run, the same for all, instead of --steps"
-    )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
     one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
     one.add_argument("--dry", action="store_true", help="only list the parts that would be swapped, and the runs")

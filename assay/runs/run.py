@@ -23,6 +23,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Certified, State
 from assay.core.slots import Task
 from assay.engine import evaluation
+from assay.engine.engine import Engine
 from assay.engine.guards import Alarm, Alarms, GuardError
 from assay.engine.loop import Loop, Step
 from assay.engine.machine import describe_machine, tuned
@@ -392,6 +393,6 @@ def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:
     checkpoint = store.load(folder / "checkpoints")
     if checkpoint is None:
         raise AssayError(f"{folder} has no checkpoint yet. Start it with: {resume_command(folder)}")
-    loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
-    loop.restore(checkpoint.tree["loop"])
-    return loop.policy, checkpoint.step
+    engine = Engine(plan.recipe, plan.task.spec, plan.seed, plan.placement)  # no simulation: only the policy is needed
+    engine.restore(checkpoint.tree["loop"]["engine"])
+    return plan.recipe.policy(engine.models), checkpoint.step
