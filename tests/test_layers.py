@@ -60,6 +60,8 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     "torch.distributed": {"engine"},
     **{name: {"tasks.adapters"} for name in ("gymnasium", "mujoco", "minari", "h5py", "reasoning_gym")},
     **{name: {"models.pretrained"} for name in ("transformers", "tokenizers", "peft", "accelerate", "gguf")},
+    **{name: {"tasks.adapters.video"} for name in ("imageio", "imageio_ffmpeg", "PIL")},
+    **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
     "huggingface_hub": {"models.pretrained"},
     **{name: {"runs.sinks"} for name in ("wandb", "tensorboard", "torch.utils.tensorboard")},
     **{name: set() for name in ("ray", "vllm")},

@@ -51,9 +51,15 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes)")
     one.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
     one.add_argument("--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)")
-    one = command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)")
+    one.add_argument(
+        "--video", type=int, default=0, metavar="N", help="film N held-out episodes (Gymnasium environments)"
+    )
+    text = "export a trained language model (transformers format), its LoRA adapter (peft format), or a control policy"
+    one = command("export", text)
     one.add_argument("folder", type=Path, help="run folder")
-    one.add_argument("target", type=Path, help="folder to create")
+    one.add_argument(
+        "target", type=Path, help="folder to create, or policy.pt, policy.pt2, policy.onnx for a control policy"
+    )
     one = command("check", "test your own loss, credit, reward, environment or other part against the laws of its kind")
     one.add_argument("file", type=Path, help="Python file that defines it")
     add_claim_options(command("claim", "test the claims of a method and write its verdict"))

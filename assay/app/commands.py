@@ -16,11 +16,13 @@ from assay.app.report import comparison as comparison_tables
 from assay.app.report import methods, page, tables
 from assay.app.report.watch import serve
 from assay.core.errors import AssayError
+from assay.core.spaces import Vocabulary
 from assay.engine import evaluation
 from assay.engine.placement import Placement
 from assay.evidence.intervals import formatted, mean_interval
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
+from assay.models.exported import export_policy
 from assay.proof import verdicts
 from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search
@@ -32,6 +34,7 @@ from assay.runs.run import execute, load
 from assay.runs.run import resume as resume_run
 
 DEFAULT_METHOD = "grpo"
+MOST_VIDEOS = 100
 UNCERTIFIED = 4
 """Exit code of a training run whose certificate does not hold."""
 DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
@@ -154,7 +157,10 @@ def evaluate(options: argparse.Namespace) -> int:
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
             raise AssayError(f"--{name} is {number}. Use at least 1.")
+    if not 0 <= options.video <= MOST_VIDEOS:
+        raise AssayError(f"--video is {options.video}. Use a number of episodes from 0 to {MOST_VIDEOS}.")
     policy, plan, step = load(options.folder)
+    films = filmed(policy, plan.task, options)
     values = evaluation.scores(
         policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
     )
@@ -166,14 +172,27 @@ def evaluate(options: argparse.Namespace) -> int:
             "step": step,
             "mean": estimate.value,
             "low": estimate.low,
-        }
+        } | ({"videos": films} if films else {})
         print(json.dumps(facts | {"high": estimate.high, "count": estimate.count}))
     else:
         print(
             f"{plan.recipe.name} on {plan.task.name} after {step} steps: {formatted(estimate)} over "
             f"{estimate.count} held-out episodes"
         )
+        for path, score in films.items():
+            print(f"video of a held-out episode with return {score:g}: {path}")
     return 0
+
+
+def filmed(policy: Any, task: Any, options: argparse.Namespace) -> dict[str, float]:
+    """Films the first held-out episodes into the run folder; returns their returns by file."""
+    from assay.tasks.adapters.video import film, write_video
+
+    found: dict[str, float] = {}
+    for start in range(options.video):
+        pictures, score, rate = film(task, policy, start)
+        found[str(write_video(pictures, options.folder / "video" / f"episode-{start}", rate))] = score
+    return found
 
 
 def export(options: argparse.Namespace) -> int:
@@ -181,7 +200,10 @@ def export(options: argparse.Namespace) -> int:
     from assay.models.pretrained.transformers import export as write
 
     policy, plan, step = load(options.folder)
-    write(policy, plan.recipe.actor, options.target)
+    if isinstance(plan.task.spec.action, Vocabulary):
+        write(policy, plan.recipe.actor, options.target)
+    else:
+        export_policy(policy, plan.task.spec, options.target)
     if options.json:
         print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
     else:

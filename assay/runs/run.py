@@ -31,6 +31,7 @@ from assay.engine.placement import Placement
 from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
 from assay.runs import plot
 from assay.runs.config import differing
+from assay.runs.deploy import with_predict
 from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
 from assay.runs.options import RunOptions
 from assay.runs.phases import before
@@ -64,8 +65,10 @@ class Run:
 
     @property
     def policy(self) -> Any:
-        """Returns the policy to deploy: the actor, or the recipe's wrapper around the models."""
-        return self.recipe.policy(self.models)
+        """Returns the policy to deploy: the actor, or the recipe's wrapper around the models. A control policy has
+        `predict(observation)`.
+        """
+        return with_predict(self.recipe.policy(self.models), self.task)
 
     @property
     def before(self) -> Estimate:
@@ -382,10 +385,10 @@ def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
 
 
 def load(folder: str | Path) -> tuple[Any, Plan, int]:
-    """Returns (policy, plan, step) of a run's newest checkpoint."""
+    """Returns (policy, plan, step) of a run's newest checkpoint; a control policy has `predict(observation)`."""
     plan = plan_of(folder)
     policy, step = loaded(plan, Path(folder))
-    return policy, plan, step
+    return with_predict(policy, plan.task), plan, step
 
 
 def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:

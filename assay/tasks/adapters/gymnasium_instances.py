@@ -164,6 +164,10 @@ class Instances:
                     "self.np_random and start a new run"
                 )
 
+    def environment(self, row: int) -> Any:
+        """Returns the environment of an instance."""
+        return self._environments[row]
+
     def close(self) -> None:
         """Closes every environment; what closing raises is of no consequence."""
         for environment in self._environments:
