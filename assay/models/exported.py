@@ -60,15 +60,14 @@ def export_policy(policy: Any, spec: Spec, target: Path) -> None:
         )
     if target.exists():
         raise AssayError(f"{target} exists already. Use a new file")
-    if target.suffix == ".onnx":
-        for package in ("onnx", "onnxscript"):
-            require(package, "export", "policies in ONNX")
     module, inputs = Acting(policy, spec).eval(), inputs_of(spec)
     write = {".pt": write_script, ".pt2": write_program, ".onnx": write_onnx}[target.suffix]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             write(module, inputs, target)
+    except AssayError:
+        raise
     except Exception as error:
         text = str(error).splitlines()[0] if str(error) else ""
         what = f"this policy cannot be exported to {target.suffix} ({type(error).__name__}: {text:.120})"
@@ -87,7 +86,9 @@ def write_program(module: nn.Module, inputs: dict[str, Tensor], target: Path) ->
 
 
 def write_onnx(module: nn.Module, inputs: dict[str, Tensor], target: Path) -> None:
-    """Writes ONNX."""
+    """Writes ONNX; AssayError without its packages."""
+    for package in ("onnx", "onnxscript"):
+        require(package, "export", "policies in ONNX")
     made: Any = torch.onnx.export(program_of(module, inputs), dynamo=True, input_names=list(inputs))
     made.save(str(target))
 

@@ -75,12 +75,14 @@ class Predictor:
     def plain(self, array: np.ndarray) -> tuple[Context, bool]:
         """Returns the context of arrays in the task's own space."""
         space = self.task.spec.observation
+        shape: tuple[int, ...]
+        kind: Any = np.float32
         if isinstance(space, Discrete):
             return {"state": torch.from_numpy(array.astype(np.int64).reshape(-1))}, array.ndim == 0
         if isinstance(space, Image) and not space.numbers:
             name, shape, kind = "image", (space.channels, space.height, space.width), np.uint8
         elif isinstance(space, Box):
-            name, shape, kind = "observation", (space.size,), np.float32
+            name, shape = "observation", (space.size,)
         else:
             raise AssayError(f"observations of task '{self.task.name}' have several parts. Pass a dict of its context")
         single = array.shape == shape

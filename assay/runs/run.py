@@ -65,9 +65,7 @@ class Run:
 
     @property
     def policy(self) -> Any:
-        """Returns the policy to deploy: the actor, or the recipe's wrapper around the models. A control policy has
-        `predict(observation)`.
-        """
+        """Returns the policy to deploy: the actor or its wrapper; a control policy has `predict(observation)`."""
         return with_predict(self.recipe.policy(self.models), self.task)
 
     @property

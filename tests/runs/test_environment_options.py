@@ -136,6 +136,16 @@ def test_keywords_wrappers_and_limits_reach_the_environment(tmp_path: Path) -> N
     assert [bool(terminal) for _, _, terminal, *_ in answers] == [False, False, True]
 
 
+def test_a_time_limit_replaces_the_registered_one() -> None:
+    options = RunOptions(environment=EnvironmentOptions(max_episode_steps=600))
+    task = make_plan("ppo", "Pendulum-v1", options=options).task
+    assert isinstance(task, EnvironmentTask)
+    assert task.spec.horizon == 600
+    assert task.build().spec.max_episode_steps == 600
+    kept = make_plan("ppo", walk(), options=RunOptions(environment=EnvironmentOptions(env_set=("width=3",)))).task
+    assert kept.spec.horizon == 12
+
+
 def test_decisions_become_steps_and_environments_keep_the_batch() -> None:
     options = RunOptions(environment=EnvironmentOptions(decisions=5000, num_envs=8))
     plan = make_plan("ppo", "cartpole", options=options)

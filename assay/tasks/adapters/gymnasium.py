@@ -64,6 +64,10 @@ class EnvironmentTask(SteppedTask):
 
     build: Callable[..., Any] = field(default=None, repr=False)  # type: ignore[assignment]
     port: Port = field(default=None, repr=False)  # type: ignore[assignment]
+    limit: int | None = field(default=None, repr=False)
+    """The time limit that was given with the task; None takes the environment's own."""
+    registered: bool = field(default=False, repr=False)
+    """Whether `build` takes the time limit as a keyword argument, as Gymnasium's `make` does."""
 
     def remake(
         self,
@@ -76,8 +80,10 @@ class EnvironmentTask(SteppedTask):
         """Returns the task of the same environment with keyword arguments, wrappers (by name, the first one innermost),
         a time limit, and one-hot vectors for numbered states; it is tried again.
         """
-        build = partial(build_wrapped, self.build, keywords, wrappers)
-        return environment_task(self.name, build, horizon, one_hot=one_hot)
+        limit = self.limit if horizon is None else horizon
+        limits = {"max_episode_steps": horizon} if self.registered and horizon is not None else {}
+        build = partial(build_wrapped, self.build, {**keywords, **limits}, wrappers)
+        return replace(environment_task(self.name, build, limit, one_hot=one_hot), registered=self.registered)
 
     def with_workers(self, num: int) -> EnvironmentTask:
         """Returns the task with its environments in this many processes; 0 steps them in this one."""
@@ -95,6 +101,7 @@ def gymnasium_task(id: str, *, vector: bool = False, horizon: int | None = None)
     known = gymnasium.registry.get(id)
     own = known is not None and isinstance(known.entry_point, str) and known.entry_point.startswith(OWN)
     task = environment_task(id, partial(make_environment, id, horizon), horizon, tried=not own)
+    task = replace(task, registered=True)
     if not vector:
         return task
     if gymnasium.spec(id).vector_entry_point is None:
@@ -129,7 +136,8 @@ def environment_task(
     preset = "mujoco" if isinstance(port.action, Box) and has_mujoco(environment) else "classic"
     closed(environment)
     spec = Spec(port.observation, port.action, limit or NO_LIMIT, num_costs=int("cost" in info))
-    return EnvironmentTask(name, spec, Simulated(make, spec, port), preset=preset, build=make, port=port)
+    simulated = Simulated(make, spec, port)
+    return EnvironmentTask(name, spec, simulated, preset=preset, build=make, port=port, limit=horizon)
 
 
 def build_wrapped(
@@ -157,7 +165,7 @@ def make_environment(id: str, horizon: int | None, **keywords: Any) -> Any:
     gymnasium = require("gymnasium", "control", f"task '{id}'")
     show_warnings_once()
     try:
-        return gymnasium.make(id, max_episode_steps=horizon, disable_env_checker=True, **keywords)
+        return gymnasium.make(id, **{"max_episode_steps": horizon, "disable_env_checker": True, **keywords})
     except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
         raise AssayError(f"task '{id}' needs a missing package ({error}): pip install 'assay[control]'") from error
     except gymnasium.error.Error as error:
