@@ -20,6 +20,10 @@ NO_LIMIT = 0
 """The horizon of an environment whose episodes have no known maximum; it is never simulated."""
 
 
+LIMITS = ("_max_episode_steps", "max_episode_steps")
+"""Attributes in which an environment or a TimeLimit wrapper has its time limit."""
+
+
 def reset_seed(seed: int, episode: int) -> int:
     """Returns 32 bits for `env.reset`: a hash of both with the last bit of `seed`, which separates the splits."""
     return 2 * int(hashed(Draw(seed), episode) >> np.uint64(33)) + (seed & 1)
@@ -229,9 +233,15 @@ def spaces_of(environment: Any) -> tuple[Any, Any]:
 
 
 def time_limit(environment: Any) -> int | None:
-    """Returns the maximum decisions per episode in the environment's registration, or None."""
-    spec = getattr(environment, "spec", None)
-    return None if spec is None else spec.max_episode_steps
+    """Returns the maximum decisions per episode: of the environment's registration, of a TimeLimit wrapper, or its
+    attribute `max_episode_steps`; None if it has none.
+    """
+    found = [getattr(getattr(environment, "spec", None), "max_episode_steps", None)]
+    layer = environment
+    while layer is not None:
+        found += [vars(type(layer)).get("max_episode_steps"), *map(vars(layer).get, LIMITS)]
+        layer = vars(layer).get("env")
+    return next((limit for limit in found if isinstance(limit, int) and limit > 0), None)
 
 
 def closed(environment: Any) -> None:

@@ -189,6 +189,16 @@ def test_spaces_limits_and_costs_are_read_from_the_environment() -> None:
     assert costs == [[[0.25], [0.25]], [[0.5], [0.5]], [[0.75], [0.0]], [[0.0], [0.25]]]
 
 
+def test_a_time_limit_is_found_in_a_wrapper_or_an_attribute() -> None:
+    class Limited(Counting):
+        max_episode_steps = 7
+
+    assert environment_task("counting", Limited).spec.horizon == 7
+    wrapped = environment_task("counting", lambda: gymnasium.wrappers.TimeLimit(Counting(), 2))
+    assert wrapped.spec.horizon == 2
+    assert environment_task("counting", Counting).spec.horizon == 0
+
+
 def test_discrete_observations_become_states() -> None:
     task = gymnasium_task("CliffWalking-v1", horizon=50)
     assert task.spec.observation == Discrete(48)
