@@ -65,7 +65,10 @@ class Predictor:
             array = np.asarray(first.of(observation))
             single = array.ndim == len(first.space.shape)
             rows = [observation] if single else [picked(observation, row) for row in range(len(array))]
-            return self.port.context([self.port.row(row) for row in rows]), single
+            found = [self.port.row(row) for row in rows]
+            for row in found:
+                self.port.check_finite(row)
+            return self.port.context(found), single
         if isinstance(observation, Mapping):
             columns = {name: torch.as_tensor(np.asarray(value)) for name, value in observation.items()}
             single = next(iter(columns.values())).dim() < 2

@@ -32,7 +32,7 @@ def reset_seed(seed: int, episode: int) -> int:
 def is_number(value: Any) -> bool:
     """Returns whether a value is one finite real number."""
     try:
-        if type(value) is not float and (np.ndim(value) != 0 or isinstance(value, str)):
+        if not isinstance(value, float) and (np.ndim(value) != 0 or isinstance(value, str)):
             return False
         return math.isfinite(value)
     except (TypeError, ValueError, OverflowError):
@@ -60,9 +60,10 @@ def step_answer(answer: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
     seen, reward, terminated, truncated, info = answer
     if not is_number(reward):
         raise AssayError(f"reward is {reward!r}. Return one finite number, float(reward)")
-    for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        if not isinstance(flag, bool | np.bool_):
-            raise AssayError(f"{name} is {flag!r}, a {type(flag).__name__}. Return bool({name})")
+    if terminated.__class__ is not bool or truncated.__class__ is not bool:  # the usual case costs no loop
+        for name, flag in (("terminated", terminated), ("truncated", truncated)):
+            if not isinstance(flag, bool | np.bool_):
+                raise AssayError(f"{name} is {flag!r}, a {type(flag).__name__}. Return bool({name})")
     if not isinstance(info, dict):
         raise AssayError(f"info is {info!r}. Return a dict")
     if "cost" in info and not is_number(info["cost"]):
@@ -111,14 +112,14 @@ class Instances:
         self._episode = np.zeros(self.num, np.int64)
         for row in range(self.num):
             self._begin(row)
-        return self.port.context(self._seen)
+        return self.context()
 
     def step(self, action: Tensor) -> tuple[Context, Tensor, Tensor, Tensor, Tensor | None]:
         """Takes one decision of every instance in an episode; starts the next episode of the others."""
         if len(action) != self.num:
             raise AssayError(f"{len(action)} actions for {self.num} instances. Give one action each")
         results = self.stepped(action.detach().cpu().numpy())
-        return self.port.context(self._seen), *answered(results, self.spec.num_costs)
+        return self.context(), *answered(results, self.spec.num_costs)
 
     def stepped(self, rows: np.ndarray) -> np.ndarray:
         """Takes one decision of every instance; returns (reward, terminal, truncated, cost) [4, N]."""
@@ -132,10 +133,16 @@ class Instances:
                 results[:, row] = self._advance(row, decided)
         return results
 
-    @property
-    def seen(self) -> list[dict[str, np.ndarray]]:
-        """Returns the current observation of every instance."""
-        return self._seen
+    def context(self) -> Context:
+        """Returns the current observations; AssayError names a number that is not finite."""
+        columns = self.port.stacked(self._seen)
+        if "observation" in columns and not np.isfinite(columns["observation"]).all():
+            for row, seen in enumerate(self._seen):
+                try:
+                    self.port.check_finite(seen)
+                except AssayError as error:
+                    raise self._fault(row, str(error)) from error
+        return {name: torch.from_numpy(column) for name, column in columns.items()}
 
     def snapshot(self) -> State:
         """Returns seeds, episode numbers, the actions since each reset, and the observations after them."""
@@ -143,7 +150,7 @@ class Instances:
             "seeds": torch.from_numpy(self._seeds.copy()),
             "episode": torch.from_numpy(self._episode.copy()),
             "taken": [torch.from_numpy(np.array(taken)) for taken in self._taken],
-            "seen": dict(self.port.context(self._seen)),
+            "seen": dict(self.context()),
         }
 
     def restore(self, state: State) -> None:
@@ -158,7 +165,7 @@ class Instances:
             for decided in taken.numpy():
                 self._taken[row].append(decided.copy())
                 self._advance(row, self.port.actions(decided[None])[0])
-        for name, seen in self.port.context(self._seen).items():
+        for name, seen in self.context().items():
             same = (seen == state["seen"][name].to(seen.dtype)).flatten(1).all(1) if len(seen) else torch.ones(0)
             if not bool(same.all()):
                 row = self.first + int((~same.bool()).nonzero()[0])

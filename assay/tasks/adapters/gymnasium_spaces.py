@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,13 @@ class Port:
 
     # ------------------------------------------------------------------------------------------------ observations
     def row(self, observation: Any) -> dict[str, np.ndarray]:
-        """Returns the context of one observation as arrays of its own memory; AssayError names a wrong value."""
+        """Returns the context of one observation as arrays of its own memory; AssayError names a wrong value. Whether
+        numbers are finite is left to `check_finite`, which is faster for many rows at once.
+        """
+        if self.is_plain:
+            array, space = np.asarray(observation), self.seen[0].space
+            if array.shape == space.shape and array.dtype.kind == "f":
+                return {"observation": array.astype(np.float32).reshape(-1)}
         parts = [(leaf, self.part(leaf, observation)) for leaf in self.seen]
         if isinstance(self.observation, Discrete):
             return {"state": np.asarray(int(parts[0][1]) - int(self.seen[0].first[0]), np.int64)}
@@ -159,11 +166,20 @@ class Port:
         found = {"image": image[0]} if image else {}
         if vectors:
             found["observation"] = np.array(vectors[0]) if len(vectors) == 1 else np.concatenate(vectors)
-            if not np.isfinite(found["observation"]).all():
-                place = int(np.flatnonzero(~np.isfinite(found["observation"]))[0])
-                value = found["observation"][place]
-                raise AssayError(f"observation{self.names()[place]} is {value}. Return finite numbers")
         return found
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Returns whether observations are one Box of fractions, without a name."""
+        leaf = self.seen[0]
+        return len(self.seen) == 1 and not leaf.keys and leaf.kind == "Box" and leaf.space.dtype.kind == "f"
+
+    def check_finite(self, row: Mapping[str, np.ndarray]) -> None:
+        """Raises AssayError for a number that is NaN or infinite, with its name."""
+        vector = row.get("observation", np.zeros(0))
+        if not np.isfinite(vector).all():
+            place = int(np.flatnonzero(~np.isfinite(vector))[0])
+            raise AssayError(f"observation{self.names()[place]} is {vector[place]}. Return finite numbers")
 
     def part(self, leaf: Leaf, observation: Any) -> Any:
         """Returns a leaf's value; AssayError if it is missing or has another shape, type or range."""
@@ -199,14 +215,20 @@ class Port:
 
     def context(self, rows: Sequence[Mapping[str, np.ndarray]]) -> Context:
         """Returns the context of N rows."""
-        return {name: torch.from_numpy(np.stack([row[name] for row in rows])) for name in rows[0]}
+        return {name: torch.from_numpy(column) for name, column in self.stacked(rows).items()}
+
+    def stacked(self, rows: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Returns N rows as columns."""
+        return {name: np.stack([row[name] for row in rows]) for name in rows[0]}
 
     # ------------------------------------------------------------------------------------------------ actions
     def actions(self, action: Tensor | np.ndarray) -> list[Any]:
         """Returns the environment's actions of N rows; continuous ones are clipped to their bounds."""
         rows = np.asarray(action.detach().cpu() if isinstance(action, Tensor) else action)
         if isinstance(self.action, Discrete) and len(self.taken) == 1 and self.taken[0].kind == "Discrete":
-            return [int(row) + int(self.taken[0].first[0]) for row in rows]
+            return (rows + int(self.taken[0].first[0])).tolist()
+        if len(self.taken) == 1 and self.taken[0].kind == "Box" and not self.taken[0].keys:
+            return list(decided(self.taken[0], rows.reshape(len(rows), *self.taken[0].space.shape)))
         if isinstance(self.action, Discrete):
             sizes = [size for leaf in self.taken for size in leaf.sizes]
             rows = np.stack(np.unravel_index(rows.reshape(-1), sizes), 1)
@@ -233,12 +255,12 @@ class Port:
 
 
 def decided(leaf: Leaf, numbers: np.ndarray) -> Any:
-    """Returns a leaf's part of an action."""
+    """Returns a leaf's part of an action; of N actions if the numbers of a Box have the shape of N values."""
     if leaf.kind == "Discrete":
         return int(numbers[0]) + int(leaf.first[0])
     if leaf.kind == "Box":
-        values = numbers.reshape(leaf.space.shape).clip(leaf.space.low, leaf.space.high)
-        return values.astype(leaf.space.dtype)
+        values = numbers if numbers.ndim > 1 else numbers.reshape(leaf.space.shape)
+        return values.clip(leaf.space.low, leaf.space.high).astype(leaf.space.dtype)
     return (numbers + leaf.first).reshape(leaf.space.shape).astype(leaf.space.dtype)
 
 

@@ -67,7 +67,7 @@ class Held:
     def step(self, rows: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """Takes one decision of every instance."""
         results = self.block.stepped(rows)
-        return results, arrays(self.block.port.context(self.block.seen))
+        return results, arrays(self.block.context())
 
     def snapshot(self) -> State:
         """Returns the snapshot of the block."""
