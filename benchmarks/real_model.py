@@ -2,13 +2,14 @@
 
     python -m benchmarks.real_model MODEL --device cuda --jobs 6 --out runs/real-model
 
-Tasks, both answered with a number: `addition` (two-digit numbers) and `smaller` (of two three-digit numbers that differ
-in their last two digits). Every method gets the same prompts, samples, steps and learning rate; none is tuned. `sft`
-sees the answers instead of sampling. Runs are started in the order seed, task, method, so that a budget that ends
-early leaves whole seeds.
+Tasks, both answered with a number: `addition` and `subtraction` of two-digit numbers. The model is right about some of
+them at the start, so that there is something to reinforce, and wrong about most, so that there is something to learn;
+the smaller of two numbers, tried before, was solved by every method within 30 steps. Every method gets the same
+prompts, samples, steps and learning rate; none is tuned. `sft` sees the answers instead of sampling. Runs are started
+in the order seed, task, method, so that a budget that ends early leaves whole seeds.
 
-A score is counted twice: `strict` as training rewards it (the number alone), `content` if the last number of the text
-is the answer. What `strict` gains beyond `content` is form.
+A score is counted twice, before and after: `strict` as training rewards it (the number alone), `content` if the last
+number of the text is the answer. What `strict` gains beyond `content` is form.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ import argparse
 import json
 import random
 import re
+import shutil
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 METHODS = ("grpo", "rloo", "dr_grpo", "dapo", "gspo", "cispo", "nft", "rec", "sft")
-TASKS = ("addition", "smaller")
+TASKS = ("addition", "subtraction")
+NUMBERS = ("start", "start_content", "strict", "content", "seconds")
+"""What the table has of each run."""
 NUMBER = re.compile(r"-?\d[\d,]*")
 
 
@@ -37,14 +42,11 @@ def problems(task: str, path: Path, count: int = 3_000) -> Path:
     draw = random.Random(0)
     rows: dict[str, str] = {}
     while len(rows) < count:
+        a, b = draw.randint(10, 99), draw.randint(10, 99)
         if task == "addition":
-            a, b = draw.randint(10, 99), draw.randint(10, 99)
             rows[f"What is {a} + {b}? Answer with the number only."] = str(a + b)
-        else:
-            hundreds, (a, b) = 100 * draw.randint(1, 9), draw.sample(range(100), 2)
-            first, second = hundreds + a, hundreds + b
-            question = f"Which number is smaller, {first} or {second}? Answer with the number only."
-            rows[question] = str(min(first, second))
+        elif a >= b:
+            rows[f"What is {a} - {b}? Answer with the number only."] = str(a - b)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps({"prompt": key, "answer": value}) + "\n" for key, value in rows.items()))
     return path
@@ -53,11 +55,15 @@ def problems(task: str, path: Path, count: int = 3_000) -> Path:
 # ---------------------------------------------------------------------------------------------------- one run
 def train_one(options: argparse.Namespace) -> None:
     """Trains one method on one task with one seed and writes result.json into its folder."""
-    import assay
+    import torch
+
+    from assay.engine.loop import Loop
     from assay.engine.placement import Placement
     from assay.models.pretrained.transformers import pinned
     from assay.recipes.defaults import LANGUAGE
     from assay.runs.catalogue import find_method, with_pretrained
+    from assay.runs.plan import make_plan
+    from assay.runs.run import execute
     from assay.tasks.adapters.pretrained import with_model
     from assay.tasks.language.textfile import textfile
 
@@ -67,15 +73,22 @@ def train_one(options: argparse.Namespace) -> None:
     task: Any = with_model(textfile(str(problems(name, folder / f"{name}.jsonl"))), options.model, max_tokens=24)
     recipe = with_pretrained(find_method(method)[1].recipe(LANGUAGE), pinned(options.model))
     recipe = recipe.set("learning_rate", options.rate)
+    placement = Placement(options.device, precision=torch.bfloat16 if options.device != "cpu" else None)
+    plan = make_plan(recipe, task, steps=options.steps, seed=int(seed), warmup=0, evaluations=6, placement=placement)
+    untrained = Loop(recipe, task, seed=int(seed), num_steps=1, placement=placement)
+    start_content = content(untrained.policy, task)
+    del untrained
     begin = time.perf_counter()
-    placement = Placement(options.device, micro_batch=128)
-    settings: dict[str, Any] = {"steps": options.steps, "seed": int(seed), "warmup": 0, "evaluations": 6}
-    run = assay.train(recipe, task, out=folder / "run", placement=placement, **settings)
+    run = execute(replace(plan, save_every=options.steps), folder / "run")
     seconds = time.perf_counter() - begin
     facts = {"method": method, "task": name, "seed": int(seed), "seconds": seconds, "steps": options.steps}
-    facts |= {"start": float(run.before.value), "strict": float(run.after.value), "content": content(run.policy, task)}
+    facts |= {"start": float(run.before.value), "start_content": start_content}
+    facts |= {"strict": float(run.after.value), "content": content(run.policy, task)}
     facts["curve"] = list(zip(*run.curve("evaluation"), strict=True))
+    clocks = [row.get("time", {}) for row in run.curves]
+    facts["time"] = {key: sum(one.get(key, 0.0) for one in clocks) for key in ("sample", "update", "evaluate", "save")}
     (folder / "result.json").write_text(json.dumps(facts))
+    shutil.rmtree(folder / "run")  # a checkpoint is gigabytes
 
 
 def content(policy: Any, task: Any, num: int = 256) -> float:
@@ -131,7 +144,7 @@ def table(out: Path) -> list[dict[str, Any]]:
         for method in METHODS:
             mine = [one for one in found if (one["task"], one["method"]) == (task, method)]
             if mine:
-                numbers = {key: [one[key] for one in mine] for key in ("start", "strict", "content", "seconds")}
+                numbers = {key: [one[key] for one in mine] for key in NUMBERS}
                 told = {key: vars(mean_interval(each, binary=False)) for key, each in numbers.items() if len(each) > 1}
                 rows.append({"task": task, "method": method, "seeds": len(mine), "values": numbers} | told)
     return rows

@@ -93,7 +93,8 @@ def show(facts: dict[str, Any], out: Console) -> None:
         table.add_column(heading)
     for row in facts["rows"]:
         numbers = (comparison_tables.coloured(row[name]) for name in ("share", "added", "removed", "interaction"))
-        table.add_row(Text(row["short"], style="bold"), *numbers)
+        needs = f" (with {', '.join(row['needs'])})" if "needs" in row else ""
+        table.add_row(Text(row["short"], style="bold").append(needs, style="not bold dim"), *numbers)
     table.add_row(Text("all", style="bold"), comparison_tables.coloured(facts["total"]))
     out.print(table)
     how = "over all orders of adding the parts" if facts["complete"] else "of added and removed"

@@ -8,13 +8,16 @@ all combinations if there are at most four, gives arms that are trained on the s
     share      mean of both, or over all orders of adding the factors (Shapley value) if all combinations were trained;
                then the shares add up to score(A) - score(B)
     interaction   removed - added: 0 if the factor works alike with and without the others
+
+A factor that needs another (a loss that reads a column which only the other's rollout writes) is added after it: orders
+that cannot be built are left out, and `added` is then on top of the fewest factors with which it can be built.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,9 +65,13 @@ def factors_of(first: Recipe, second: Recipe) -> list[Factor]:
     changes = [one for one in differences(second, first) if one.path[0] not in BUDGET]
     if not changes:
         raise AssayError(f"{first.name} and {second.name} differ in no part. Name two different methods.")
-    found = joined([grouped(some) for some in by_place(changes)], first, second)
+    separate = [grouped(some) for some in by_place(changes)]
+    if len(separate) <= MOST and orders(buildable(first, second, separate), len(separate)):
+        found = separate
+    else:
+        found = joined(separate, first, second)
     if len(found) == 1:
-        reason = broken(first, second, [grouped(some) for some in by_place(changes)]) or "there is only one"
+        reason = broken(first, second, separate) or "there is only one"
         raise AssayError(
             f"the differences between {first.name} and {second.name} cannot be swapped one at a time: {reason}. "
             "Use assay compare."
@@ -89,6 +96,24 @@ def grouped(changes: Sequence[Change]) -> Factor:
     paths = [one.path for one in changes] if len(changes) == 1 else list(dict.fromkeys(short))
     mine, theirs = (", ".join(brief(getattr(one, side)) for one in changes) for side in ("after", "before"))
     return Factor(tuple(paths), mine, theirs)
+
+
+def buildable(first: Recipe, second: Recipe, found: Sequence[Factor]) -> list[Chosen]:
+    """Returns the combinations of factors that make a recipe whose parts fit together."""
+    possible = []
+    for chosen in designs(len(found)):
+        try:
+            swapped(second, first, [found[place] for place in sorted(chosen)]).check()
+        except (AssayError, TypeError, AttributeError, ValueError, IndexError):
+            continue
+        possible.append(chosen)
+    return possible
+
+
+def orders(possible: Collection[Chosen], num: int) -> list[tuple[int, ...]]:
+    """Returns the orders of adding factors in which every step can be built."""
+    every = itertools.permutations(range(num))
+    return [one for one in every if all(frozenset(one[:size]) in possible for size in range(num + 1))]
 
 
 def joined(found: list[Factor], first: Recipe, second: Recipe) -> list[Factor]:
@@ -141,15 +166,14 @@ def designs(num: int) -> list[Chosen]:
 
 def arms_of(first: Recipe, second: Recipe, found: Sequence[Factor]) -> dict[Chosen, Arm]:
     """Returns the arm of each combination: the second recipe with factors of the first."""
-    short, arms = numbered([one.short for one in found]), {}
-    for chosen in designs(len(found)):
-        recipe = swapped(second, first, [found[place] for place in sorted(chosen)])
-        name = arm_name(first.name, second.name, short, chosen)
-        try:
-            recipe.check()
-        except AssayError as error:
-            raise AssayError(f"{name} cannot be built: {error}") from error
-        arms[chosen] = Arm(name, replace(recipe, name=name))
+    short = numbered([one.short for one in found])
+    chosen = buildable(first, second, found)
+    if len(found) > MOST and (missing := [some for some in designs(len(found)) if some not in chosen]):
+        raise AssayError(f"{arm_name(first.name, second.name, short, missing[0])} cannot be built. Use assay compare.")
+    arms = {}
+    for some in chosen:
+        name = arm_name(first.name, second.name, short, some)
+        arms[some] = Arm(name, replace(swapped(second, first, [found[place] for place in sorted(some)]), name=name))
     return arms
 
 
@@ -175,12 +199,13 @@ def facts(found: Sequence[Factor], arms: Mapping[Chosen, Arm], outcome: Outcome)
     everything, short = frozenset(range(len(found))), numbered([one.short for one in found])
     rows = []
     for place, factor in enumerate(found):
-        added = scores[frozenset({place})] - scores[frozenset()]
-        removed = scores[everything] - scores[everything - {place}]
-        share = shapley(scores, place, len(found)) if len(found) <= MOST else (added + removed) / 2
-        numbers = {"added": added, "removed": removed, "share": share, "interaction": removed - added}
+        under = [some for some in arms if place not in some and some | {place} in arms]
+        steps = [scores[some | {place}] - scores[some] for some in (under[0], under[-1])]  # fewest factors, most
+        share = shapley(scores, place, len(found)) if len(found) <= MOST else (steps[0] + steps[1]) / 2
+        numbers = {"added": steps[0], "removed": steps[1], "share": share, "interaction": steps[1] - steps[0]}
         told = {"factor": factor.name, "short": short[place], "first": factor.first, "second": factor.second}
-        rows.append(told | {name: estimated(values) for name, values in numbers.items()})
+        needs = {"needs": [short[other] for other in sorted(under[0])]} if under[0] else {}
+        rows.append(told | needs | {name: estimated(values) for name, values in numbers.items()})
     total = estimated(scores[everything] - scores[frozenset()])
     means = {arms[chosen].name: estimated(values) for chosen, values in scores.items()}
     return {"rows": rows, "total": total, "scores": means, "seeds": seeds, "complete": len(found) <= MOST}
@@ -188,13 +213,11 @@ def facts(found: Sequence[Factor], arms: Mapping[Chosen, Arm], outcome: Outcome)
 
 def shapley(scores: Scores, place: int, num: int) -> np.ndarray:
     """Returns the mean effect of adding a factor over all orders in which factors can be added, per seed."""
-    total = np.zeros_like(scores[frozenset()])
-    others = [other for other in range(num) if other != place]
-    for size in range(num):
-        weight = math.factorial(size) * math.factorial(num - size - 1) / math.factorial(num)
-        for some in itertools.combinations(others, size):
-            total = total + weight * (scores[frozenset({*some, place})] - scores[frozenset(some)])
-    return total
+    steps = []
+    for order in orders(scores.keys(), num):
+        earlier = frozenset(order[: order.index(place)])
+        steps.append(scores[earlier | {place}] - scores[earlier])
+    return np.mean(steps, axis=0)
 
 
 def estimated(values: np.ndarray) -> dict[str, Any]:

@@ -14,7 +14,8 @@ from assay import recipes
 from assay.app.cli import main
 from assay.core.errors import AssayError
 from assay.parts.curricula.in_order import InOrder
-from assay.runs import ablation
+from assay.recipes.defaults import LANGUAGE
+from assay.runs import ablation, catalogue
 
 
 def test_factors_are_the_differences_of_the_recipes() -> None:
@@ -39,6 +40,17 @@ def test_parts_that_need_each_other_are_one_factor() -> None:
     ppo, grpo = recipes.ppo(), recipes.grpo()
     for one in ablation.factors_of(ppo, grpo):
         assert ablation.broken(ppo, grpo, [one]) is None
+
+
+def test_a_part_that_needs_another_is_added_after_it() -> None:
+    rl_plus, grpo = catalogue.find_method("rl-plus")[1].recipe(LANGUAGE), recipes.grpo()
+    found = ablation.factors_of(rl_plus, grpo)
+    assert [one.short for one in found] == ["objective", "rollout"]
+    arms = ablation.arms_of(rl_plus, grpo, found)
+    assert [arm.name for arm in arms.values()] == ["grpo", "grpo + rollout", "rl-plus"]
+    assert ablation.orders(arms.keys(), 2) == [(1, 0)]
+    scores = {chosen: np.array([float(3 ** len(chosen))]) for chosen in arms}
+    assert [float(ablation.shapley(scores, place, 2)[0]) for place in (0, 1)] == [6.0, 2.0]
 
 
 def test_equal_recipes_and_one_difference_are_refused() -> None:
