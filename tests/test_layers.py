@@ -58,7 +58,7 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     "triton": {"sampling", "ops"},
     "optuna": {"evidence.tuning"},
     "torch.distributed": {"engine"},
-    **{name: {"tasks.adapters"} for name in ("gymnasium", "mujoco", "minari", "h5py", "reasoning_gym")},
+    **{name: {"tasks.adapters"} for name in ("gymnasium", "pettingzoo", "mujoco", "minari", "h5py", "reasoning_gym")},
     **{name: {"models.pretrained"} for name in ("transformers", "tokenizers", "peft", "accelerate", "gguf")},
     **{name: {"tasks.adapters.video"} for name in ("imageio", "imageio_ffmpeg", "PIL")},
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},

@@ -143,8 +143,8 @@ def named(name: str, function: Callable[..., Recipe], *arguments: Any) -> Recipe
 
 def find_task(name: str) -> Task:
     """Returns a task by name: built in, with some of its numbers set (NAME:SETTING=NUMBER,SETTING=NUMBER), a Gymnasium
-    id such as HalfCheetah-v5, reasoning-gym:NAME, a file of prompts or pairs (.jsonl), or TRAIN.jsonl,TEST.jsonl: two
-    files of prompts, the second held out.
+    id such as HalfCheetah-v5, reasoning-gym:NAME, pettingzoo:FAMILY.GAME, a file of prompts or pairs (.jsonl), or
+    TRAIN.jsonl,TEST.jsonl: two files of prompts, the second held out.
     """
     if name in tasks():
         return tasks()[name]()
@@ -157,6 +157,10 @@ def find_task(name: str) -> Task:
         from assay.tasks.adapters.reasoning_gym import reasoning_gym_task
 
         return reasoning_gym_task(name)
+    if name.startswith("pettingzoo:"):
+        from assay.tasks.adapters.pettingzoo import pettingzoo_task
+
+        return pettingzoo_task(name)
     if re.fullmatch(r"([\w:/-]+/)?\w[\w-]*-v\d+", name):
         from assay.tasks.adapters.gymnasium import gymnasium_task
 
