@@ -138,7 +138,7 @@ class Process:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # forks beside threads: see the module's text
                 self.process.start()
-        except (AttributeError, TypeError, OSError) as error:
+        except (AttributeError, TypeError, OSError, AssertionError) as error:  # not picklable, or a daemon's child
             raise AssayError(f"{who} could not be started ({error}). Use --env-workers 0") from error
         theirs.close()
         weakref.finalize(self, end, self.pipe, self.process)
