@@ -39,3 +39,12 @@ def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
     for block in blocks:
         (tmp_path / "snippet.py").write_text(block)
         assert output_of(tmp_path, tmp_path / "snippet.py")
+
+
+def test_the_python_of_the_page_on_environments_runs(tmp_path: Path) -> None:
+    pytest.importorskip("gymnasium")
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "environments.md").read_text(), flags=re.S)
+    (tmp_path / "first.py").write_text(blocks[0])
+    subprocess.run([sys.executable, "first.py"], cwd=tmp_path, check=True, timeout=60)
+    (tmp_path / "rest.py").write_text("\n".join(blocks[1:]))
+    assert "(3, 2)" in output_of(tmp_path, tmp_path / "rest.py")

@@ -26,6 +26,10 @@ REASONS = {
     "ByLabel": "a combination of rewards by hand, docs/design.md: a table by a column of the user's file; alphaalign",
     "ModelJudge": "what `runs.judging` trains and writes to a file: the judge that users give to arenarl",
     "Hinted": "failed groups again with a hint, docs/design.md: the rollout that users put around their own hint",
+    "Convolution": "the default body of tasks with images",
+    "Factored": "the default head of tasks with several discrete choices",
+    "Standardised": "--normalize obs, docs/environments.md",
+    "Standardising": "--normalize, docs/environments.md",
     "Narrowed": "temperature, top-k and top-p of a rollout, docs/one_gpu.md: users put it around any rollout",
 }
 """Shared parts that no base recipe names and fewer than two methods use: who else uses each."""

@@ -37,7 +37,7 @@ def ablate(options: argparse.Namespace) -> int:
         return 0
     name = f"ablate-{first.name}-{second.name}-{comparison.plain_name(options.task)}"
     folder = options.out or Path("runs") / name
-    steps = options.steps if options.steps is not None else second.steps
+    steps = second.steps if options.steps is None and options.decisions is None else options.steps
     setup = comparison.Setup(
         tuple(arms.values()),
         (options.task,),
@@ -46,7 +46,6 @@ def ablate(options: argparse.Namespace) -> int:
         kept | {"steps": steps},
         options.budget,
         options.jobs,
-        decisions=options.decisions,
     )
     with comparison_tables.Board(setup, out, quiet=options.json) as board:
         outcome = comparison.run(setup, board)

@@ -48,9 +48,10 @@ def parser() -> argparse.ArgumentParser:
     one = command("resume", "resume an interrupted run")
     one.add_argument("folder", type=Path, help="run folder")
     add_code_option(one)
+    text = "export a trained language model (transformers format), its LoRA adapter (peft format), or a control policy"
     add_policy_commands(
         command("evaluate", "score a trained policy on held-out starts"),
-        command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)"),
+        command("export", text),
     )
     one = command("check", "test your own loss, credit, reward, environment or other part against the laws of its kind")
     one.add_argument("file", type=Path, help="Python file that defines it")
@@ -122,9 +123,12 @@ def add_policy_commands(evaluate: argparse.ArgumentParser, export: argparse.Argu
     text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
     evaluate.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)
     evaluate.add_argument("--data", metavar="FILE", help="infer it from this dataset instead of the run's own")
+    text = "film N held-out episodes (Gymnasium environments)"
+    evaluate.add_argument("--video", type=int, default=0, metavar="N", help=text)
     add_checkpoint_option(evaluate)
     export.add_argument("folder", type=Path, help="run folder")
-    export.add_argument("target", type=Path, help="folder to create")
+    text = "folder to create, or policy.pt, policy.pt2, policy.onnx for a control policy"
+    export.add_argument("target", type=Path, help=text)
     add_checkpoint_option(export)
     export.add_argument("--merge", action="store_true", help="merge a LoRA adapter into its base model")
     for one in (evaluate, export):
@@ -258,9 +262,6 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of seeds (default: 3), or auto: a sequential test decides",
     )
-    one.add_argument(
-        "--decisions", type=int, metavar="N", help="environment steps per run, the same for all, instead of --steps"
-    )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
     one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
 
@@ -272,9 +273,6 @@ def add_ablate_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--task", required=True, help="task")
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
-    one.add_argument(
-        "--decisions", type=int, metavar="N", help="environment steps per run, the same for all, instead of --steps"
-    )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
     one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
     one.add_argument("--dry", action="store_true", help="only list the parts that would be swapped, and the runs")

@@ -79,7 +79,6 @@ def compare(options: argparse.Namespace) -> int:
         | {"options": run_options(vars(options))},
         options.budget,
         options.jobs,
-        decisions=options.decisions,
     )
     out = tables.console()
     with comparison_tables.Board(setup, out, quiet=options.json) as board:

@@ -13,18 +13,22 @@ import numpy as np
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.slots import Task, TextTask
+from assay.core.spaces import Vocabulary
 from assay.engine import evaluation
 from assay.evidence.intervals import Estimate, cluster_interval, formatted, is_binary, mean_interval
 from assay.evidence.passk import majority_at_k, pass_at_k, pass_at_k_intervals
+from assay.models.exported import export_policy
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
-from assay.runs.run import load, restored
+from assay.runs.run import load, loaded
 from assay.tasks.language.arithmetic import final_answer
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.tasks.language.textfile import Rows, TextFile
+
+MOST_VIDEOS = 100
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,7 @@ def evaluate(options: argparse.Namespace) -> int:
     if (ks or options.majority) and not isinstance(task, TextTask):
         raise AssayError(f"--passk and --majority need answers to prompts; '{task.name}' has none. Remove them.")
     found, step = scored(options, plan, task)
+    films = filmed(options, plan)
     estimate = cluster_interval(found.values, np.repeat(found.labels, found.values.shape[1]), bounds=task.spec.scores)
     extra = {f"pass@{k}": one for k, one in zip(ks, passed(found, ks), strict=True)} if ks else {}
     if options.majority:
@@ -58,6 +63,7 @@ def evaluate(options: argparse.Namespace) -> int:
     if options.json:
         facts: dict[str, Any] = {"folder": str(options.folder), "task": task.name, "step": step}
         facts |= {"mean": estimate.value, "low": estimate.low, "high": estimate.high, "count": estimate.count}
+        facts |= {"videos": films} if films else {}
         facts |= {"samples": found.values.shape[1], **found.more, **{name: vars(one) for name, one in extra.items()}}
         print(json.dumps(facts))
         return 0
@@ -69,7 +75,21 @@ def evaluate(options: argparse.Namespace) -> int:
         print(f"{name}: {formatted(one)}")
     for name, value in found.more.items():
         print(f"{name}: {value:.4g}")
+    for path, score in films.items():
+        print(f"video of a held-out episode with return {score:g}: {path}")
     return 0
+
+
+def filmed(options: argparse.Namespace, plan: Plan) -> dict[str, float]:
+    """Films the first held-out episodes into the run folder; returns their returns by file."""
+    from assay.tasks.adapters.video import film, write_video
+
+    found: dict[str, float] = {}
+    policy = loaded(plan, options.folder, options.checkpoint).policy if options.video else None
+    for start in range(options.video):
+        pictures, score, rate = film(plan.task, policy, start)
+        found[str(write_video(pictures, options.folder / "video" / f"episode-{start}", rate))] = score
+    return found
 
 
 def evaluate_reward(options: argparse.Namespace) -> int:
@@ -96,6 +116,8 @@ def checked_ks(options: argparse.Namespace) -> list[int]:
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
             raise AssayError(f"--{name} is {number}. Use at least 1.")
+    if not 0 <= options.video <= MOST_VIDEOS:
+        raise AssayError(f"--video is {options.video}. Use a number of episodes from 0 to {MOST_VIDEOS}.")
     if options.greedy and (options.passk or options.majority or options.temperature is not None):
         raise AssayError("--greedy always gives the same answer. Remove it, or --temperature, --passk and --majority.")
     words = (options.passk or "").split(",") if options.passk else []
@@ -127,8 +149,8 @@ def all_held_out(task: Any) -> Any:
 
 def scored(options: argparse.Namespace, plan: Plan, task: Task) -> tuple[Scored, int]:
     """Returns the policy's scores on a task, and the step of its checkpoint."""
-    loop, step = restored(plan, options.folder, options.checkpoint)
-    policy = loop.policy
+    loop = loaded(plan, options.folder, options.checkpoint)
+    policy, step = loop.policy, loop.step
     if options.temperature is not None:
         if not isinstance(policy, Decodes):
             raise AssayError(
@@ -190,7 +212,12 @@ def export(options: argparse.Namespace) -> int:
     from assay.models.pretrained.transformers import export as write
 
     policy, plan, step = load(options.folder, options.checkpoint, accept_changed_code=options.accept_changed_code)
-    write(policy, plan.recipe.actor, options.target, merge=options.merge)
+    if isinstance(plan.task.spec.action, Vocabulary):
+        write(policy, plan.recipe.actor, options.target, merge=options.merge)
+    elif options.merge:
+        raise AssayError("--merge merges the LoRA adapter of a language model; a control policy has none. Remove it.")
+    else:
+        export_policy(policy, plan.task.spec, options.target)
     if options.json:
         print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
     else:

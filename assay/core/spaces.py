@@ -34,6 +34,32 @@ class Box:
 
 
 @dataclass(frozen=True)
+class MultiDiscrete:
+    """Several choices at once: choice i is one of `sizes[i]`, numbered from 0."""
+
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Image:
+    """Pixels as bytes, [channels, height, width], from 0 to `top`; `numbers` more numbers beside them.
+
+    Contexts have the key `image`, and `observation` for the numbers, if there are any.
+    """
+
+    channels: int
+    height: int
+    width: int
+    top: int = 255
+    numbers: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of bytes of the pixels."""
+        return self.channels * self.height * self.width
+
+
+@dataclass(frozen=True)
 class Vocabulary:
     """Tokens 0 to `size` - 1, three of them special."""
 
@@ -43,7 +69,7 @@ class Vocabulary:
     eos: int
 
 
-Space = Discrete | Box | Vocabulary
+Space = Discrete | Box | Vocabulary | MultiDiscrete | Image
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from assay.core.optimizers import widened
 from assay.core.record import Fit, State
-from assay.core.slots import Grown
+from assay.core.slots import Grown, Keeping
 
 
 class Flat:
@@ -31,6 +31,7 @@ class Flat:
         self.piece_of = [kinds.index(tensor.dtype) for tensor in self.tensors]
         self.pieces = [joined([own.detach() for own in self.tensors if own.dtype == kind], device) for kind in kinds]
         self.grown = {name: module for name, module in model.named_modules() if isinstance(module, Grown)}
+        self.keeping = {name: module for name, module in model.named_modules() if isinstance(module, Keeping)}
         for tensor, place in zip(self.tensors, self.split(*self.pieces), strict=True):
             tensor.data = place  # through .data the parameter stays the same leaf for modules and autograd
 
@@ -48,16 +49,19 @@ class Flat:
         return [next(rest[place]).view_as(own) for own, place in zip(self.tensors, self.piece_of, strict=True)]
 
     def snapshot(self) -> State:
-        """Returns parameters and growth by name."""
+        """Returns parameters, growth and kept numbers by name."""
         growth = {name: module.growth() for name, module in self.grown.items()}
+        growth |= {name: module.kept() for name, module in self.keeping.items()}
         return {**dict(zip(self.names, self.split(*self.pieces), strict=True)), **growth}
 
     def restore(self, state: State) -> None:
-        """Overwrites the parameters in place and restores the growth."""
+        """Overwrites the parameters in place and restores growth and kept numbers."""
         for name, place in zip(self.names, self.split(*self.pieces), strict=True):
             place.copy_(state[name])
         for name, module in self.grown.items():
             module.regrow(state[name])
+        for name, keeper in self.keeping.items():
+            keeper.keep(state[name])
 
     def follow(self, other: Flat, rate: float) -> None:
         """Updates this model towards another of the same kind: values <- values + rate * (other - values)."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from assay.core.errors import AssayError
 from assay.core.settings import children
-from assay.core.spaces import Box, Space, Spec, Vocabulary
+from assay.core.spaces import Box, Image, MultiDiscrete, Space, Spec, Vocabulary
 
 ROWS = ("num_envs", "num_starts", "group_size", "slots")
 """Settings of a rollout whose product is the number of rows that it records."""
@@ -116,13 +116,22 @@ def num_weights(sizes: dict[str, Any], spec: Spec) -> int:
 # ---------------------------------------------------------------------------------------------------- bytes
 def numbers(space: Space) -> int:
     """Returns how many numbers a value of the space has."""
-    return space.size if isinstance(space, Box) else 1
+    return space.size if isinstance(space, Box | Image) else 1
 
 
 def column_bytes(spec: Spec) -> int:
-    """Returns the bytes of one decision in a record: float32 vectors, int64 actions, reward, logp and flags."""
+    """Returns the bytes of one decision in a record: its context and action, reward, logp and flags."""
     spaces = [spec.observation, spec.action] + ([spec.goal, spec.goal] if spec.goal is not None else [])
-    return FLAGS + sum(4 * space.size if isinstance(space, Box) else 8 for space in spaces)
+    return FLAGS + sum(map(space_bytes, spaces))
+
+
+def space_bytes(space: Space) -> int:
+    """Returns the bytes of one value in a record: images as bytes, vectors as float32, choices as int64."""
+    if isinstance(space, Image):
+        return space.size + 4 * space.numbers
+    if isinstance(space, MultiDiscrete):
+        return 8 * len(space.sizes)
+    return 4 * space.size if isinstance(space, Box) else 8
 
 
 def gib(count: int) -> str:

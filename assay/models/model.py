@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from assay.core.slots import ActorHead, ActorSpec, Body, CriticHead, CriticSpec
 from assay.core.spaces import Spec
+from assay.models.bodies.convolution import Convolution
 from assay.models.bodies.normalised import Normalised
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
@@ -24,6 +25,7 @@ from assay.models.heads.score import TextScore
 from assay.models.heads.value import ActionValue, Greedy, Value
 
 SMALL, FEW = Transformer(16, 1, 2), Bins(-1.0, 1.0, 11)
+EYE = Convolution((4,), (3,), (1,), 8)
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Policy(ActorSpec):
         {"body": Perceptron((256, 256)), "head": SquashedGaussian()},
         {"body": Normalised((64, 64)), "head": SquashedGaussian()},
         {"head": Deterministic()},
+        {"body": EYE},
+        {"body": EYE, "head": SquashedGaussian()},
     )
 
     def build(self, spec: Spec) -> nn.Module:
@@ -65,6 +69,7 @@ class Critic(CriticSpec):
         {"head": ActionValue(bins=FEW)},
         {"body": Table(), "head": ActionValue()},
         {"body": Normalised((64, 64)), "head": ActionValue(10)},
+        {"body": EYE, "head": ActionValue()},
     )
 
     def build(self, spec: Spec) -> nn.Module:

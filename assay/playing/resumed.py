@@ -14,7 +14,7 @@ from torch import Tensor
 
 from assay.core.record import Draw, Experience
 from assay.core.slots import Simulation
-from assay.core.spaces import Box, Context, Spec
+from assay.core.spaces import Box, Context, MultiDiscrete, Spec
 from assay.playing.episodes import played
 
 
@@ -22,10 +22,11 @@ def nothing_done(context: Context, spec: Spec, starts: np.ndarray) -> Experience
     """Returns a record of one column, the first context, without a decision."""
     num, start = len(starts), torch.from_numpy(np.asarray(starts, dtype=np.int64))
     size = (spec.action.size,) if isinstance(spec.action, Box) else ()
+    several = (len(spec.action.sizes),) if isinstance(spec.action, MultiDiscrete) else ()
     nothing = torch.zeros(num, 1, dtype=torch.bool)
     return Experience(
         context={name: value.unsqueeze(1) for name, value in context.items()},
-        action=torch.zeros(num, 1, *size) if size else torch.zeros(num, 1, dtype=torch.long),
+        action=torch.zeros(num, 1, *size) if size else torch.zeros(num, 1, *several, dtype=torch.long),
         mask=nothing,
         logp=torch.zeros(num, 1),
         reward=torch.zeros(num, 1),

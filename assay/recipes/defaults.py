@@ -17,7 +17,8 @@ from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.schedules import Linear
 from assay.core.slots import Body, ModelSpec, PairedTask, PresetTask, Rollout, Source, Task
-from assay.core.spaces import Box, Discrete, Spec, Vocabulary
+from assay.core.spaces import Box, Discrete, Image, Spec, Vocabulary
+from assay.models.bodies.convolution import convolution_for
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.token_table import TokenTable
@@ -277,7 +278,27 @@ def defaults_for(spec: Spec) -> Defaults:
         return LANGUAGE
     if isinstance(spec.observation, Discrete):
         return TABLE
-    return CONTINUOUS if isinstance(spec.action, Box) else CONTROL
+    vectors = CONTINUOUS if isinstance(spec.action, Box) else CONTROL
+    return on_images(vectors, spec.observation) if isinstance(spec.observation, Image) else vectors
+
+
+def on_images(defaults: Defaults, space: Image) -> Defaults:
+    """Returns the defaults with convolutions as bodies and PPO's settings for Atari (arXiv:1707.06347, table 5): 8 x
+    128 decisions, Adam 2.5e-4 that falls to 0, discount 0.99, entropy bonus 0.01; four epochs, a million decisions.
+    """
+    body = convolution_for(space)
+    return replace(
+        defaults,
+        actor=Policy(body),
+        value=Critic(body),
+        fragments=Fragments(num_envs=8, steps=128),
+        reuse=FreshDecisions(epochs=4, minibatches=4),
+        gae=Gae(discount=0.99, gae_lambda=0.95),
+        optimizer=Adam(learning_rate=Linear(2.5e-4, 0.0), epsilon=1e-5, clip_norm=0.5),
+        steps=976,
+        entropy=0.01,
+        off_policy=replace(defaults.off_policy, body=body),
+    )
 
 
 def defaults_of(task: Task, preset: str | None = None) -> Defaults:

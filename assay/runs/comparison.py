@@ -29,12 +29,10 @@ from assay.evidence.intervals import Estimate, difference_interval, mean_interva
 from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
-from assay.parts.rollouts.episodes import Fragments
 from assay.runs import catalogue
 from assay.runs.code import code_of, modules_of
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
 from assay.runs.own.running import try_rewards
-from assay.runs.plan import Plan, make_plan
 
 AUTO = SequentialTest(size=5, interims=4)
 """Seeds per interim analysis, and the maximum of interim analyses: between 5 and 20 seeds per arm."""
@@ -79,8 +77,8 @@ def arm_name(word: str) -> str:
 @dataclass(frozen=True)
 class Setup:
     """A comparison to run. If `seeds` is None, the sequential test decides. `options` go to the `make_plan` of every
-    run; after `minutes` no further run starts. `decisions` gives every run the same number of decisions instead of the
-    same number of steps, which gather different amounts of data in different methods.
+    run; after `minutes` no further run starts. The run option `decisions` gives every run the same number of decisions
+    instead of the same number of steps, which gather different amounts of data in different methods.
     """
 
     arms: tuple[Arm, ...]
@@ -91,7 +89,6 @@ class Setup:
     minutes: float | None = None
     workers: int | None = None
     test: SequentialTest = AUTO
-    decisions: int | None = None
 
     def check(self) -> None:
         """Refuses an impossible comparison before compute is spent."""
@@ -112,22 +109,7 @@ class Setup:
         folder = self.folder / plain_name(arm.name) / plain_name(task) / f"seed-{seed}"
         shared = dict(self.options.get("settings") or {})
         options = {**self.options, "settings": shared | dict(arm.settings)}
-        if self.decisions is not None:
-            options["steps"] = steps_for(self.decisions, make_plan(arm.method, task, **options))
         return Job(arm.name, task, seed, folder, arm.method, options)
-
-
-def steps_for(decisions: int, plan: Plan) -> int:
-    """Returns the steps that gather this many decisions, rounded up; refuses rollouts without a fixed length."""
-    rollout = plan.recipe.rollout
-    if not isinstance(rollout, Fragments):
-        raise AssayError(
-            f"--decisions needs rollouts of fixed length, but {plan.recipe.name} on {plan.task.name} gathers whole "
-            "episodes. Use --steps."
-        )
-    if decisions < 1:
-        raise AssayError(f"--decisions is {decisions}. Use at least 1.")
-    return -(-decisions // (rollout.num_envs * rollout.steps))
 
 
 def plain_name(text: str) -> str:

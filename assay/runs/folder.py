@@ -43,6 +43,7 @@ CONTENTS = {
     "checkpoints": "everything needed to resume the run; verified when read",
     PICTURE: "the learning curve",
     "learning_curve.svg": "the learning curve, for print",
+    "video": "held-out episodes, filmed by `assay evaluate --video`",
     "handed.json": "hashes of the states that phases handed on",
     "run.lock": "held while a process works on this folder",
 }

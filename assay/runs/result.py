@@ -18,6 +18,7 @@ from assay.engine import evaluation
 from assay.engine.guards import Alarm, Alarms
 from assay.evidence.intervals import Change, Estimate, measured_change
 from assay.runs import plot
+from assay.runs.deploy import with_predict
 from assay.runs.progress import Noted
 
 
@@ -41,8 +42,8 @@ class Run:
 
     @property
     def policy(self) -> Any:
-        """Returns the policy to deploy: the actor, or the recipe's wrapper around the models."""
-        return self.recipe.policy(self.models)
+        """Returns the policy to deploy: the actor or its wrapper; a control policy has `predict(observation)`."""
+        return with_predict(self.recipe.policy(self.models), self.task)
 
     @property
     def before(self) -> Estimate:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,12 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
 from assay.engine import evaluation
+from assay.engine.engine import Engine
 from assay.engine.loop import Loop
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.runs.checks import checked_steps
+from assay.runs.deploy import with_predict
 from assay.runs.folder import CONTENTS, README, Journal
 from assay.runs.options import RunOptions
 from assay.runs.own.running import own_code
@@ -35,7 +37,7 @@ from assay.runs.signals import Stopped, resume_command, stop_signals
 from assay.runs.sinks import Sink
 from assay.runs.starts import chosen, weights_from
 from assay.runs.versions import check_base
-from assay.runs.worker import Callback, Listeners, Worker, restore
+from assay.runs.worker import Callback, Listeners, Worker, fitting, restore
 
 PHASE = "phase-1-" + WARMUP
 """The folder of the supervised phase inside a run's; the k-th phase NAME is in phase-k-NAME."""
@@ -194,21 +196,41 @@ def extended(plan: Plan, folder: Path, more_steps: int) -> Plan:
     return replace(plan, more_steps=there.step + steps - plan.steps)
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """The models of a checkpoint, without the simulations, data and states that only training needs."""
+
+    policy: Any
+    reference: Any
+    step: int
+
+
 def load(
     folder: str | Path, checkpoint: str | int | None = None, *, accept_changed_code: bool = False
 ) -> tuple[Any, Plan, int]:
     """Returns (policy, plan, step) of a checkpoint: the newest, that of a step, or "best", the one with the best
-    held-out score of those that are kept.
+    held-out score of those that are kept. A control policy has `predict(observation)`.
     """
     plan = plan_of(folder, accept_changed_code=accept_changed_code)
-    loop, step = restored(plan, Path(folder), checkpoint)
-    return loop.policy, plan, step
+    found = loaded(plan, Path(folder), checkpoint)
+    return with_predict(found.policy, plan.task), plan, found.step
+
+
+def loaded(plan: Plan, folder: Path, which: str | int | None = None) -> Loaded:
+    """Returns the policies of a checkpoint of a plan's run; see `load`."""
+    checkpoint = chosen(folder, which)
+    engine = Engine(plan.recipe, plan.task.spec, plan.seed, plan.placement)
+    check_base(folder, plan, engine)
+    with fitting(checkpoint, folder):
+        engine.restore(checkpoint.tree["loop"]["engine"])
+    reference = engine.models["reference"] if "reference" in plan.recipe.copies else None
+    return Loaded(plan.recipe.policy(engine.models), reference, checkpoint.step)
 
 
 def restored(plan: Plan, folder: Path, which: str | int | None = None) -> tuple[Loop, int]:
-    """Returns (loop, step) of a checkpoint of a plan's run; see `load`."""
+    """Returns (loop, step) of a checkpoint of a plan's run, with the states of its parts; see `load`."""
     checkpoint = chosen(folder, which)
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
-    check_base(folder, plan, loop)
+    check_base(folder, plan, loop.engine)
     restore(loop, checkpoint, folder)
     return loop, checkpoint.step

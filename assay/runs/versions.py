@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from assay.core.errors import AssayError
-from assay.engine.loop import Loop
+from assay.engine.engine import Engine
 from assay.runs.plan import Plan
 from assay.version import __version__
 
@@ -19,15 +19,15 @@ BASE = "base_files"
 """Entry of config.json: size, time and sha256 of the files of a frozen base model, which checkpoints do not hold."""
 
 
-def base_files(plan: Plan, loop: Loop) -> dict[str, Any]:
+def base_files(plan: Plan, engine: Engine) -> dict[str, Any]:
     """Returns the entry for config.json; empty if every weight is trained, and so is in the checkpoints."""
-    files = files_of(plan, loop)
+    files = files_of(plan, engine)
     return {BASE: {path.name: facts_of(path) for path in files}} if files else {}
 
 
-def files_of(plan: Plan, loop: Loop) -> list[Path]:
+def files_of(plan: Plan, engine: Engine) -> list[Path]:
     """Returns the weight files of the pretrained base if some of its weights are frozen."""
-    flats = loop.engine.flats.values()
+    flats = engine.flats.values()
     if plan.model is None or all(flat.num_parameters == sum(map(torch.numel, flat.tensors)) for flat in flats):
         return []
     from assay.models.pretrained.transformers import folder_of, pinned
@@ -42,7 +42,7 @@ def facts_of(path: Path) -> dict[str, Any]:
     return {"size": path.stat().st_size, "time": path.stat().st_mtime_ns, "sha256": digest}
 
 
-def check_base(folder: Path, plan: Plan, loop: Loop) -> None:
+def check_base(folder: Path, plan: Plan, engine: Engine) -> None:
     """Raises AssayError naming the file of the base model that has changed since the run was started.
 
     A file of the same size and time is not read again.
@@ -50,7 +50,7 @@ def check_base(folder: Path, plan: Plan, loop: Loop) -> None:
     recorded = json.loads((folder / "config.json").read_text()).get(BASE)
     if not recorded:
         return
-    there = {path.name: path for path in files_of(plan, loop)}
+    there = {path.name: path for path in files_of(plan, engine)}
     for name, before in recorded.items():
         path = there.get(name)
         if path is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -77,7 +78,7 @@ class Worker:
         """Creates a new folder, after own rewards were tried."""
         try_rewards(self.plan.task)
         machine = {"machine": describe_machine()}
-        store.write_json(self.folder / "config.json", self.config | machine | base_files(self.plan, self.loop))
+        store.write_json(self.folder / "config.json", self.config | machine | base_files(self.plan, self.loop.engine))
         self.journal.truncate({})
 
     def go_on(self, checkpoint: store.Checkpoint) -> None:
@@ -88,7 +89,7 @@ class Worker:
                 f"{self.folder} holds a run with other settings ({differing(self.folder, self.config)}). Use another "
                 "--out, or resume with the settings it was started with."
             )
-        check_base(self.folder, self.plan, self.loop)
+        check_base(self.folder, self.plan, self.loop.engine)
         tree = checkpoint.tree
         restore(self.loop, checkpoint, self.folder)
         self.scores, self.seconds = tree["scores"], tree["seconds"]
@@ -328,21 +329,29 @@ class Worker:
         return run
 
 
-def restore(loop: Loop, checkpoint: store.Checkpoint, folder: Path) -> None:
-    """Restores a loop; AssayError if the checkpoint lacks a state that this version of a part or guard saves."""
-    saved, by = checkpoint.tree["loop"], checkpoint.manifest["facts"].get("assay", "another version")
+@contextmanager
+def fitting(checkpoint: store.Checkpoint, folder: Path) -> Iterator[None]:
+    """Turns errors of restoring into one that names the version that saved the checkpoint."""
+    by = checkpoint.manifest["facts"].get("assay", "another version")
     try:
-        mine, theirs = loop.states["guards"], saved["states"]["guards"]
-        lacking = [name for own, other in zip(mine, theirs, strict=True) for name in own if name not in other]
-        if lacking:
-            raise KeyError(lacking[0])
-        loop.restore(saved)
+        yield
     except (KeyError, ValueError, IndexError, RuntimeError) as error:
         raise AssayError(
             f"the checkpoint of step {checkpoint.step} in {folder} does not fit this version of its parts "
             f"({type(error).__name__}: {error}); it was saved by assay {by}, this is {__version__}. Resume it with the "
             "version that saved it, or start a new run"
         ) from error
+
+
+def restore(loop: Loop, checkpoint: store.Checkpoint, folder: Path) -> None:
+    """Restores a loop; AssayError if the checkpoint lacks a state that this version of a part or guard saves."""
+    saved = checkpoint.tree["loop"]
+    with fitting(checkpoint, folder):
+        mine, theirs = loop.states["guards"], saved["states"]["guards"]
+        lacking = [name for own, other in zip(mine, theirs, strict=True) for name in own if name not in other]
+        if lacking:
+            raise KeyError(lacking[0])
+        loop.restore(saved)
 
 
 def check_not_lost(folder: Path) -> None:

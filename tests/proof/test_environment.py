@@ -117,3 +117,22 @@ def test_a_declared_limit_that_is_none_is_stale() -> None:
         breaks: ClassVar[dict[str, str]] = {"time limit": "a game of twelve moves"}
 
     assert ["stale" in one.detail for one in check_environment(Stale) if not one.held] == [True]
+
+
+class Named(Walk):
+    terminated = False
+    observation_space = gymnasium.spaces.Dict({"place": Walk.observation_space, "phase": gymnasium.spaces.Discrete(2)})
+
+    def seen(self) -> Any:
+        return {"place": super().seen(), "phase": self.time % 2}
+
+
+class Unnamed(Named):
+    def seen(self) -> Any:
+        return {"place": super().seen()["place"]}
+
+
+def test_named_observations_are_checked_entry_by_entry() -> None:
+    assert [one for one in check_environment(Named) if not one.held] == []
+    (broken,) = [one for one in check_environment(Unnamed) if not one.held]
+    assert "['phase'] is missing" in broken.detail

@@ -19,6 +19,7 @@ from assay.evidence.sequential import SequentialTest
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
 from assay.runs.jobs import Failure, Job, Result, result_of, run_jobs
+from assay.runs.options import EnvironmentOptions, RunOptions
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 QUICK = {"steps": 2}
@@ -66,6 +67,10 @@ def test_names_of_folders_stay_inside() -> None:
     assert plain_name("...") == "arm"
 
 
+def of_decisions(num: int) -> dict[str, object]:
+    return {"options": RunOptions(environment=EnvironmentOptions(decisions=num))}
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -75,8 +80,8 @@ def test_names_of_folders_stay_inside() -> None:
         ({"tasks": ("bandyt",)}, "no task 'bandyt'"),
         ({"options": {"settings": {"nothing": 1}}}, "no setting 'nothing'"),
         ({"seeds": None, "words": ("rloo",)}, "Name at least two methods"),
-        ({"decisions": 100}, "--decisions needs rollouts of fixed length"),
-        ({"decisions": 0, "words": ("ppo",)}, "--decisions is 0"),
+        ({"options": of_decisions(100)}, "--decisions needs rollouts of fixed length"),
+        ({"options": of_decisions(0), "words": ("ppo",)}, "--decisions is 0"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_a_run_starts(
@@ -274,8 +279,8 @@ def test_an_unfinished_run_has_no_result(tmp_path: Path) -> None:
 
 
 def test_as_many_decisions_are_as_many_steps_as_each_needs(tmp_path: Path) -> None:
-    plan = setup(tmp_path, ("ppo", "a2c"), options={}, decisions=1000)
-    assert [plan.job(arm, "bandit", 0).options["steps"] for arm in plan.arms] == [4, 8]
+    plan = setup(tmp_path, ("ppo", "a2c"), options=of_decisions(1000))
+    assert [plan.job(arm, "bandit", 0).plan().steps for arm in plan.arms] == [4, 8]
     rows = [{"task": "t", "decisions": value} for value in (100.0, 121.0)]
     assert shown.is_uneven(rows)
     assert not shown.is_uneven([rows[0], {"task": "u", "decisions": 900.0}, {"task": "t", "decisions": None}])

@@ -118,6 +118,7 @@ def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch
     if isinstance(spec.observation, Discrete):
         context = {"state": torch.randint(0, spec.observation.n, (num, 2), generator=draw)}
     else:
+        assert isinstance(spec.observation, Box)
         context = {"observation": torch.randn(num, 2, spec.observation.size, generator=draw, dtype=dtype)}
     reward = torch.randn(num, 2, generator=draw, dtype=dtype)
     logp = -torch.rand(num, 2, generator=draw, dtype=dtype)
@@ -144,6 +145,7 @@ def random_actions(spec: Spec, draw: torch.Generator, num: int, dtype: torch.dty
         return torch.randint(
             0, spec.action.n if isinstance(spec.action, Discrete) else spec.action.size, (num, 2), generator=draw
         )
+    assert isinstance(spec.action, Box)
     low, high = (torch.tensor(side, dtype=dtype) for side in (spec.action.low, spec.action.high))
     return low + (high - low) * (0.05 + 0.9 * torch.rand(num, 2, len(low), generator=draw, dtype=dtype))
 

@@ -184,6 +184,20 @@ class Grown(Protocol):
 
 
 @runtime_checkable
+class Keeping(Protocol):
+    """A module with numbers that no optimizer moves and that are saved with the model: moments of its inputs.
+
+    Law: `keep(kept())` changes nothing.
+    """
+
+    def kept(self) -> State:
+        """Returns the numbers, as tensors by name."""
+
+    def keep(self, state: State) -> None:
+        """Sets the numbers."""
+
+
+@runtime_checkable
 class Layered(Protocol):
     """A model with equal modules that run one after the other: a placement may compile them or apply gradient
     checkpointing. Many modules have an attribute `layers`; `has_layers_in_a_row` declares that this meaning is

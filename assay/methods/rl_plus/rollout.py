@@ -12,7 +12,7 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.record import Experience, Origin, State, concatenate
 from assay.core.slots import DemonstratedTask, Rollout, Scene
-from assay.core.spaces import Box, Space, Vocabulary
+from assay.core.spaces import Box, Discrete, MultiDiscrete, Space, Vocabulary
 from assay.parts.rollouts.episodes import Around, Episodes
 from assay.playing.narrowing import LOGP_MODEL
 
@@ -57,4 +57,7 @@ def uniform_probability(actions: Space) -> float:
     """Returns the probability, or the density, of each action under the uniform policy."""
     if isinstance(actions, Box):
         return 1.0 / math.prod(high - low for low, high in zip(actions.low, actions.high, strict=True))
+    if isinstance(actions, MultiDiscrete):
+        return 1.0 / math.prod(actions.sizes)
+    assert isinstance(actions, Discrete | Vocabulary)
     return 1.0 / (actions.size if isinstance(actions, Vocabulary) else actions.n)

@@ -22,13 +22,14 @@ def feature_size(spec: Spec) -> int:
     if isinstance(spec.observation, Box):
         return spec.observation.size + (0 if spec.goal is None else spec.goal.size)
     raise AssayError(
-        f"a perceptron cannot read {spec.observation}. Use Table() for numbered states, Transformer() for tokens"
+        f"a perceptron cannot read {spec.observation}. Use Table() for numbered states, Convolution() for images, "
+        "Transformer() for tokens"
     )
 
 
 def features(context: Context) -> Tensor:
     """Returns the observation vector, followed by the goal if there is one."""
-    if "observation" in context:
+    if "observation" in context and "image" not in context:
         seen = context["observation"]
         return torch.cat((seen, context["goal"]), -1) if "goal" in context else seen
     raise AssayError(

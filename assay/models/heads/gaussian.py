@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
-from assay.core.spaces import Box, Context, Spec
+from assay.core.spaces import Box, Context, MultiDiscrete, Spec
 from assay.models.heads.categorical import Categorical
+from assay.models.heads.factored import Factored
 from assay.models.heads.spaces import need_box
 from assay.ops import distributions
 
@@ -58,11 +59,12 @@ class Gaussian(ActorHead):
 
 @dataclass(frozen=True)
 class Distribution(ActorHead):
-    """`Gaussian` for continuous actions, else `Categorical`."""
+    """`Gaussian` for continuous actions, `Factored` for several choices, else `Categorical`."""
 
     initial_log_std: float = 0.0
 
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the policy for this task."""
-        head = Gaussian(self.initial_log_std) if isinstance(spec.action, Box) else Categorical()
-        return head.on(body, spec)
+        if isinstance(spec.action, Box):
+            return Gaussian(self.initial_log_std).on(body, spec)
+        return (Factored() if isinstance(spec.action, MultiDiscrete) else Categorical()).on(body, spec)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.core.spaces import Box, Discrete, Spec
+from assay.core.spaces import Box, Discrete, MultiDiscrete, Spec
 
 
 def need_box(spec: Spec, who: str) -> Box:
@@ -21,7 +21,8 @@ def need_box(spec: Spec, who: str) -> Box:
 def need_discrete(spec: Spec, who: str) -> Discrete:
     """Returns the task's action space as a Discrete."""
     if not isinstance(spec.action, Discrete):
-        raise AssayError(f"{who} needs discrete actions, the task has {spec.action}. Try sac or td3")
+        fix = "ppo or a2c" if isinstance(spec.action, MultiDiscrete) else "sac or td3"
+        raise AssayError(f"{who} needs discrete actions, the task has {spec.action}. Try {fix}")
     return spec.action
 
 

@@ -13,10 +13,19 @@ from torch import Tensor, nn
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Need, pad
-from assay.core.spaces import Discrete, Spec, Vocabulary
+from assay.core.spaces import Box, Discrete, MultiDiscrete, Spec, Vocabulary
 from assay.ops import random
 from assay.playing.completions import complete
-from assay.proof.laws.cases import CONTROL_LAYOUTS, SPECS, TOKEN_LAYOUTS, build, normal, with_dtype, with_path
+from assay.proof.laws.cases import (
+    CONTROL_LAYOUTS,
+    RARE_SPECS,
+    SPECS,
+    TOKEN_LAYOUTS,
+    build,
+    normal,
+    with_dtype,
+    with_path,
+)
 from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown, suited
 
 LOGP = frozenset({Need.LOGP})
@@ -69,9 +78,14 @@ def named(spec: Spec) -> str:
 
 
 def actor_cases(part: Any, spec: Spec | None = None) -> list[ActorCase] | list[Unsuited]:
-    """Returns the given spaces, or every kind of spaces that the actor can be built for."""
-    cases = [ActorCase(named(one), one) for one in (SPECS if spec is None else (spec,))]
-    return suited(cases, lambda case: case.actor(part), REFUSES)
+    """Returns the given spaces, or every kind of spaces that the actor can be built for; rare ones if no other fits."""
+    kinds = (SPECS, RARE_SPECS) if spec is None else ((spec,),)
+    found: list[ActorCase] | list[Unsuited] = []
+    for specs in kinds:
+        found = suited([ActorCase(named(one), one) for one in specs], lambda case: case.actor(part), REFUSES)
+        if isinstance(found[0], ActorCase):
+            break
+    return found
 
 
 def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
@@ -114,7 +128,11 @@ def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
         ), torch.ones(space.size)
     if isinstance(space, Discrete):
         grid, volume = torch.arange(space.n), torch.ones(space.n)
+    elif isinstance(space, MultiDiscrete):
+        grid = torch.cartesian_prod(*[torch.arange(size) for size in space.sizes])
+        volume = torch.ones(len(grid))
     else:
+        assert isinstance(space, Box)
         axes = [points(low, high, is_squashed(actor)) for low, high in zip(space.low, space.high, strict=True)]
         grid = torch.cartesian_prod(*[places for places, _ in axes]).reshape(-1, space.size)
         volume = torch.cartesian_prod(*[widths for _, widths in axes]).reshape(-1, space.size).prod(-1)

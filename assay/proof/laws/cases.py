@@ -18,7 +18,7 @@ from torch import Tensor
 
 from assay.core.record import Draw, Experience
 from assay.core.slots import PathActor
-from assay.core.spaces import Box, Discrete, Spec, Vocabulary
+from assay.core.spaces import Box, Discrete, Image, MultiDiscrete, Spec, Vocabulary
 from assay.ops import distributions, random
 
 TOKENS = Spec(Vocabulary(7, pad=0, bos=1, eos=2), Vocabulary(7, pad=0, bos=1, eos=2), horizon=10)
@@ -29,6 +29,11 @@ GOALS = Spec(Box((-3.0,) * 3, (3.0,) * 3), Discrete(3), horizon=9, goal=Box((-3.
 REACHING = Spec(Box((-3.0,) * 3, (3.0,) * 3), Box((-1.0,) * 2, (1.0,) * 2), horizon=9, goal=Box((-3.0,), (3.0,)))
 SPECS = (TOKENS, TORQUES, CHOICES, NUMBERED, GOALS, REACHING)
 """Every kind of task."""
+PIXELS = Spec(Image(1, 36, 36, top=9, numbers=3), Discrete(3), horizon=9)
+STEERED = Spec(Image(1, 36, 36), Box((-1.0,) * 2, (1.0,) * 2), horizon=9)
+SEVERAL = Spec(Box((-3.0,) * 3, (3.0,) * 3), MultiDiscrete((2, 3)), horizon=9)
+RARE_SPECS = (PIXELS, STEERED, SEVERAL)
+"""Images and several choices at once, for models that can be built for no other kind of task."""
 
 DECISIONS = "dECB"
 
@@ -131,6 +136,12 @@ def context_and_action(spec: Spec, layout: Layout) -> tuple[dict[str, Tensor], T
         half = spec.observation.n // 2
         after = is_one_of(layout, "f").long() * half
         context = {"state": whole(layout.name, 0, half, shape) + after}
+    elif isinstance(spec.observation, Image):
+        space = spec.observation
+        size = (*shape, space.channels, space.height, space.width)
+        context = {"image": whole(layout.name + "pixels", 0, space.top + 1, size).to(torch.uint8)}
+        if space.numbers:
+            context["observation"] = normal(layout.name + "seen", (*shape, space.numbers))
     else:
         assert isinstance(spec.observation, Box)
         context = {"observation": normal(layout.name + "seen", (*shape, spec.observation.size))}
@@ -138,6 +149,10 @@ def context_and_action(spec: Spec, layout: Layout) -> tuple[dict[str, Tensor], T
             context |= {name: normal(layout.name + name, (*shape, spec.goal.size)) for name in ("goal", "achieved")}
     if isinstance(spec.action, Discrete):
         return context, whole(layout.name + "done", 0, spec.action.n, shape)
+    if isinstance(spec.action, MultiDiscrete):
+        each = [whole(f"{layout.name}done{i}", 0, size, shape) for i, size in enumerate(spec.action.sizes)]
+        return context, torch.stack(each, -1)
+    assert isinstance(spec.action, Box)
     low, high = torch.tensor(spec.action.low).double(), torch.tensor(spec.action.high).double()
     inside = normal(layout.name + "done", (*shape, spec.action.size)).tanh() * 0.45 + 0.5
     return context, low + (high - low) * inside

@@ -15,7 +15,7 @@ from assay.core.record import Experience, pad
 from assay.core.spaces import Context, Discrete, Spec
 from assay.proof.laws.actor import REFUSES, learnable, named
 from assay.proof.laws.bench import STANDARD, Bench, TermCase, carried, evaluate
-from assay.proof.laws.cases import CONTROL_LAYOUTS, SPECS, TOKEN_LAYOUTS, TOKENS, build, with_dtype
+from assay.proof.laws.cases import CONTROL_LAYOUTS, RARE_SPECS, SPECS, TOKEN_LAYOUTS, TOKENS, build, with_dtype
 from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown, suited
 from assay.proof.laws.term import COMMON, cases_on
 
@@ -115,10 +115,15 @@ class CriticCase:
 
 
 def critic_cases(part: Any) -> list[CriticCase] | list[Unsuited]:
-    """Returns the tasks that the critic can be built for."""
-    layouts = [(spec, (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0]) for spec in SPECS]
-    cases = [CriticCase(f"{named(spec)}: {layout.name}", spec, build(spec, layout)) for spec, layout in layouts]
-    return suited(cases, lambda case: case.model(part), REFUSES)
+    """Returns the tasks that the critic can be built for; rare ones if it can be built for no other."""
+    found: list[CriticCase] | list[Unsuited] = []
+    for specs in (SPECS, RARE_SPECS):
+        layouts = [(spec, (TOKEN_LAYOUTS if spec is TOKENS else CONTROL_LAYOUTS)[0]) for spec in specs]
+        cases = [CriticCase(f"{named(spec)}: {layout.name}", spec, build(spec, layout)) for spec, layout in layouts]
+        found = suited(cases, lambda case: case.model(part), REFUSES)
+        if isinstance(found[0], CriticCase):
+            break
+    return found
 
 
 def judgement(model: nn.Module, context: Context, action: Tensor) -> Tensor:

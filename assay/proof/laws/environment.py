@@ -10,10 +10,11 @@ import numpy as np
 from assay.core.errors import AssayError
 from assay.proof.laws.laws import Broke, Finding, Law, judged, raised, runs
 from assay.tasks.adapters import gymnasium
+from assay.tasks.adapters.gymnasium_checks import shown_of
 
 RULES = {
     "make": "it can be made",
-    "spaces": "its spaces are Discrete or Box",
+    "spaces": "its spaces can be read: Box, Discrete, MultiDiscrete, MultiBinary, Dict, Tuple",
     "reset": "reset returns (observation, info)",
     "step": "step returns five values",
     "observation": "observations lie in their space",
@@ -60,16 +61,17 @@ def hidden_limit(make: Callable[[], Any]) -> str:
     if it ended there by itself. Episodes of one decision are never wrong.
     """
     environment = make()
+    space = environment.observation_space
     before: list[np.ndarray] = []
     last: list[np.ndarray] = []
     lengths: set[int] = set()
     for seed in range(EPISODES):
-        seen = [numbers(environment.reset(seed=seed)[0])]
+        seen = [numbers(space, environment.reset(seed=seed)[0])]
         environment.action_space.seed(seed)
         terminated = truncated = False
         while not (terminated or truncated) and len(seen) <= LONGEST:
             observation, _, terminated, truncated, _ = environment.step(environment.action_space.sample())
-            seen.append(numbers(observation))
+            seen.append(numbers(space, observation))
         lengths.add(len(seen) - 1)
         if not terminated or len(lengths) > 1 or lengths == {1}:
             return ""
@@ -85,6 +87,6 @@ def hidden_limit(make: Callable[[], Any]) -> str:
     )
 
 
-def numbers(observation: Any) -> np.ndarray:
+def numbers(space: Any, observation: Any) -> np.ndarray:
     """Returns an observation as a vector."""
-    return np.asarray(observation, np.float64).reshape(-1)
+    return np.concatenate([np.reshape(np.asarray(one, np.float64), -1) for one in shown_of(space, observation)])

@@ -138,9 +138,14 @@ def is_task(value: Any) -> bool:
 
 
 def own_task(address: Address, make: Callable[[], Any]) -> Task:
-    """Returns the task that `make` returns, or the task of the Gymnasium environments that it makes."""
+    """Returns the task that `make` returns, or the task of the Gymnasium environments that it makes.
+
+    A class of environments is not called here: it is tried in another process first, which it may crash.
+    """
     from assay.tasks.adapters.gymnasium import environment_task
 
+    if is_environment_class(make):
+        return environment_task(address.name, make)
     try:
         first = make()
     except AssayError:
@@ -152,21 +157,10 @@ def own_task(address: Address, make: Callable[[], Any]) -> Task:
         return task
     if not all(callable(getattr(first, name, None)) for name in ("reset", "step")):
         raise AssayError(f"{address} returned {type(first).__name__}. It must return a gymnasium.Env or a task.")
-    return environment_task(address.name, make, time_limit(first, address))
+    return environment_task(address.name, make)
 
 
-def time_limit(environment: Any, address: Address) -> int:
-    """Returns the maximum decisions per episode: of the environment's registration, of a TimeLimit wrapper, or its
-    attribute `max_episode_steps`. AssayError if it has none.
-    """
-    registered = getattr(getattr(environment, "spec", None), "max_episode_steps", None)
-    layers = [environment]
-    while (inner := vars(layers[-1]).get("env")) is not None:
-        layers.append(inner)
-    stated = [getattr(layer, name, None) for layer in layers for name in ("_max_episode_steps", "max_episode_steps")]
-    found = [limit for limit in (registered, *stated) if isinstance(limit, int) and limit > 0]
-    if not found:
-        raise AssayError(
-            f"{address} has no time limit. Set max_episode_steps = 500 in its class, the maximum decisions per episode."
-        )
-    return found[0]
+def is_environment_class(make: Callable[..., Any]) -> bool:
+    """Returns whether it is a class with `reset` and `step`, possibly with settings."""
+    inner = make.func if isinstance(make, partial) else make
+    return isinstance(inner, type) and all(callable(getattr(inner, name, None)) for name in ("reset", "step"))

@@ -1,0 +1,112 @@
+"""A short trial of an environment before anything is trained on it, in a process of its own.
+
+Random actions are played from one seed three times, twice in one environment and once in a fresh one. What would stop
+training is refused in one sentence; what costs exact resume, or lies outside of its space, is a warning. A crash, an
+exit or an endless loop costs the trial's process alone.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from assay.core.errors import AssayError
+from assay.core.spaces import Box, Discrete, MultiDiscrete, Space, Spec
+from assay.tasks.adapters.gymnasium_instances import spaces_of, time_limit
+from assay.tasks.adapters.gymnasium_spaces import Port, port_of
+from assay.tasks.adapters.gymnasium_workers import Process
+
+STEPS, SECONDS = 64, 2.0
+"""Decisions of each of the three runs, and the time after which a run of a slow environment stops."""
+PATIENCE = 120.0
+"""Seconds that one call of an environment may take in the trial."""
+
+Played = list[tuple[bytes, ...]]
+"""What was seen and answered in each decision, as bytes."""
+
+
+def facts_of(environment: Any) -> tuple[Any, Any, int | None]:
+    """Returns the spaces and the time limit of an environment."""
+    return *spaces_of(environment), time_limit(environment)
+
+
+def try_environment(name: str, make: Callable[[], Any], patience: float = PATIENCE) -> None:
+    """Raises AssayError for an environment that would stop training; warns of one that does not repeat itself under a
+    seed, and of observations outside of their space.
+    """
+    process = Process(f"task '{name}'", make)
+    observation, action, limit = named(name, lambda: process.call("facts", facts_of, seconds=patience))
+    port = port_of(observation, action, name)
+    spec = Spec(port.observation, port.action, limit or STEPS, num_costs=1)
+    runs: list[Played] = []
+    for fresh in (True, False, True):
+        if fresh:
+            named(name, lambda: process.call("begin", spec, port, 1, 0, seconds=patience))
+        runs.append(named(name, lambda: played(process, port, patience, warn=not runs)))
+    for run, where in ((runs[1], "after a reset"), (runs[2], "in a fresh environment")):
+        different = [step for step, (one, other) in enumerate(zip(runs[0], run, strict=False)) if one != other]
+        if different:
+            warnings.warn(
+                f"task '{name}' is not deterministic: under equal seed and actions it differs at step {different[0]} "
+                f"{where}. This run cannot be resumed exactly; draw all random numbers from self.np_random, seeded by "
+                "super().reset(seed=seed).",
+                stacklevel=2,
+            )
+            return
+
+
+def named(name: str, call: Callable[[], Any]) -> Any:
+    """Returns the result of a call; an error names the task."""
+    try:
+        return call()
+    except AssayError as error:
+        text = str(error)
+        raise AssayError(text if text.startswith("task '") else f"task '{name}': {text}") from error
+
+
+def played(process: Process, port: Port, patience: float, *, warn: bool) -> Played:
+    """Plays seeded random actions from one seed; later episodes follow the first."""
+    generator, begin = np.random.default_rng(0), time.perf_counter()
+    seen = process.call("reset", np.array([0]), seconds=patience)
+    record: Played = [tuple(column.tobytes() for column in seen.values())]
+    while len(record) <= STEPS and time.perf_counter() - begin < SECONDS:
+        rows = some_action(port.action, generator)[None]
+        results, seen = process.call("step", rows, seconds=patience)
+        record.append((results.tobytes(), *(column.tobytes() for column in seen.values())))
+        if warn and isinstance(port.observation, Box) and outside(port, seen["observation"][0]):
+            warn = False
+    return record
+
+
+def some_action(space: Space, generator: np.random.Generator) -> np.ndarray:
+    """Returns a random action of the policy's space; unbounded numbers are normal."""
+    if isinstance(space, Discrete):
+        return np.asarray(generator.integers(space.n))
+    if isinstance(space, MultiDiscrete):
+        return generator.integers(space.sizes)
+    assert isinstance(space, Box)
+    low, high = np.array(space.low), np.array(space.high)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    drawn = generator.uniform(np.where(bounded, low, 0.0), np.where(bounded, high, 1.0))
+    return np.where(bounded, drawn, generator.normal(size=len(low))).astype(np.float32)
+
+
+def outside(port: Port, vector: np.ndarray) -> bool:
+    """Returns whether an observation lies outside of its bounds, beyond rounding; warns if it does."""
+    assert isinstance(port.observation, Box)
+    low, high = np.array(port.observation.low), np.array(port.observation.high)
+    slack = 1e-5 * np.maximum(1.0, np.abs(vector))
+    places = np.flatnonzero((vector < low - slack) | (vector > high + slack))
+    if not len(places):
+        return False
+    place = int(places[0])
+    warnings.warn(
+        f"task '{port.name}': observation{port.names()[place]} is {vector[place]:g}, outside its space "
+        f"({low[place]:g} to {high[place]:g}). Widen observation_space, or clip the observation.",
+        stacklevel=2,
+    )
+    return True
