@@ -1,0 +1,54 @@
+"""Makes the pages of the site that are not written by hand, and moves links: a hook of MkDocs (see mkdocs.yml).
+
+    make docs
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from typing import Any
+
+from tools import docs_api, docs_links, docs_methods
+
+SHIM = re.compile(r"https://[\w.]+/iframe-worker/shim")
+"""Where the theme loads the worker for pages on the disk from."""
+MADE = "<!-- made: laws -->"
+"""Where a written page has the generated table of laws."""
+
+
+def generated() -> dict[str, str]:
+    """Returns every generated page by its path on the site."""
+    return {**docs_links.source_pages(), **docs_links.top_pages(), **docs_methods.pages(), **docs_api.pages()}
+
+
+def on_config(config: Any) -> Any:
+    """Puts the generated pages into the navigation."""
+    filled = {"methods/": docs_methods.navigation, "api/": docs_api.navigation}
+    for entry in config["nav"]:
+        for title, value in entry.items():
+            entry[title] = filled[value]() if isinstance(value, str) and value in filled else value
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the generated pages."""
+    from mkdocs.structure.files import File
+
+    for path, text in generated().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Moves the links of a written page from the checkout to the site."""
+    if page.file.generated_by is not None:
+        return markdown
+    if MADE in markdown:
+        markdown = markdown.replace(MADE, docs_api.laws_table())
+    return docs_links.for_site(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Replaces the theme's address of its worker for pages on the disk by a script of the site."""
+    return SHIM.sub(posixpath.relpath("assets/worker.js", posixpath.dirname(page.url) or "."), output)
