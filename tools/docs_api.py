@@ -84,7 +84,8 @@ def head(name: str) -> list[str]:
 def modules_page(title: str, names: tuple[str, ...] | list[str]) -> str:
     """Returns the page of whole modules, without the names that the first page has."""
     shown = "|".join(assay.HOMES)
-    options = f"    options:\n      show_root_full_path: true\n      show_source: false\n      filters: ['!^_', '!^({shown})$']"
+    lines = ("show_root_full_path: true", "show_source: false", f"filters: ['!^_', '!^({shown})$']")
+    options = "\n".join(["    options:", *(f"      {line}" for line in lines)])
     return "\n\n".join([f"# {title}", *(f"::: assay.{name}\n{options}" for name in names)]) + "\n"
 
 

@@ -48,7 +48,10 @@ def interval_figure(claim: Mapping[str, Any]) -> str:
             f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{AXIS}" y2="{AXIS}"/>',
             *marks,
             f'<line class="interval" x1="{x(low)}" x2="{x(high)}" y1="{LINE}" y2="{LINE}"/>',
-            *(f'<line class="interval" x1="{x(at)}" x2="{x(at)}" y1="{LINE - 6}" y2="{LINE + 6}"/>' for at in (low, high)),
+            *(
+                f'<line class="interval" x1="{x(at)}" x2="{x(at)}" y1="{LINE - 6}" y2="{LINE + 6}"/>'
+                for at in (low, high)
+            ),
             f'<circle class="estimate" cx="{x(value)}" cy="{LINE}" r="5"/>',
             *labels,
             "</svg>",

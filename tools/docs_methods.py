@@ -29,8 +29,12 @@ NEEDS = {
     "zero-shot-rl": "a task with goals",
 }
 """Methods that need more of a task than prompts, an environment or a dataset have."""
-FIELDS = {"alphaalign": "label", "dump": "source", "salu": "label"}
-"""Fields that a method reads in every line of a file."""
+FIELDS = {
+    "alphaalign": ("label", ("harmful", "benign")),
+    "dump": ("source", ()),
+    "salu": ("label", ("answerable", "unanswerable")),
+}
+"""The field that a method reads in every line of a file, and its values if they are fixed."""
 COSTS = {"fisor", "hc-rlhf", "safe-rl-review"}
 """Methods that need costs."""
 EXPERTS = {"prefixrl", "rl-plus"}
@@ -48,7 +52,7 @@ def plain(text: Any) -> str:
 
 def capital(text: str) -> str:
     """Returns a sentence as text of HTML, with a capital."""
-    return escape(text[:1].upper() + text[1:], quote=False)
+    return escape(text[:1].upper() + text[1:], quote=False).replace("|", "&#124;")
 
 
 def code(text: Any) -> str:
@@ -174,8 +178,8 @@ def own_commands(key: str, method: Method) -> list[tuple[str, str]]:
         return []
     found, worlds = [], {world.name: world for world in method.worlds}
     if LANGUAGE.name in worlds and key not in COSTS:
-        fields = f" with a field `{FIELDS[key]}` in every line" if key in FIELDS else ""
-        words = f"On a file of prompts and answers{fields}, with a pretrained model from a folder ([formats](../data.md)):"
+        fields = field_words(*FIELDS[key]) if key in FIELDS else ""
+        words = f"On a file of prompts and answers{fields}, with a pretrained model ([formats](../data.md)):"
         found.append((words, f"assay train {key} --task your.jsonl --model FOLDER"))
     if PREFERENCES.name in worlds:
         words = "On a file of preference pairs ([format](../preferences.md)):"
@@ -186,19 +190,23 @@ def own_commands(key: str, method: Method) -> list[tuple[str, str]]:
     return found
 
 
+def field_words(name: str, values: Sequence[str]) -> str:
+    """Returns which field a file needs."""
+    known = f" ({' or '.join(values)})" if values else ""
+    return f" with a field `{name}`{known} in every line"
+
+
 def control_commands(key: str, method: Method, worlds: Sequence[Defaults]) -> list[tuple[str, str]]:
-    """Returns the commands on an offline dataset and on an environment, as far as the method takes them."""
+    """Returns the command on an offline dataset, or on an environment for a method that learns from none."""
     kind = "" if len(worlds) > 1 else f" with {'discrete' if worlds[0].discrete else 'continuous'} actions"
-    kind += ", with costs" if key in COSTS else ""
-    number, found = num_datasets(method, worlds[0]), []
-    if number:
-        words = f"On an offline dataset of an environment{kind} ([formats](../data.md)):"
-        files = ["file.hdf5"] if number == 1 else [f"file{place}.hdf5" for place in range(1, number + 1)]
-        found.append((words, f"assay train {key} --task YourEnv-v0 " + " ".join(f"--data {file}" for file in files)))
-    else:
+    number = num_datasets(method, worlds[0])
+    if not number:
         costs = " that reports `info['cost']`" if key in COSTS else ""
-        found.append((f"On a Gymnasium environment{kind.replace(', with costs', '')}{costs}:", f"assay train {key} --task YourEnv-v0"))
-    return found
+        return [(f"On a Gymnasium environment{kind}{costs}:", f"assay train {key} --task YourEnv-v0")]
+    costs = ", with costs" if key in COSTS else ""
+    words = f"On an offline dataset of an environment{kind}{costs} ([formats](../data.md)):"
+    files = ["file.hdf5"] if number == 1 else [f"file{place}.hdf5" for place in range(1, number + 1)]
+    return [(words, f"assay train {key} --task YourEnv-v0 {' '.join(f'--data {file}' for file in files)}")]
 
 
 def num_datasets(method: Method, world: Defaults) -> int:
@@ -227,7 +235,8 @@ def claims_text(facts: Mapping[str, Any]) -> str:
     told = [f"Measured {verdict['made']} on {place}. [How claims are decided](../claims.md)."]
     stale = [one for one, state in facts["states"].items() if state == stamps.STALE]
     if stale:
-        told.append('!!! warning "Stale"\n    ' + methods.WORDS["stale"].capitalize() + ". They are to be measured again.")
+        words = f"{capital(methods.WORDS['stale'])}: `assay claim {facts['name']}` measures again."
+        told.append(f'!!! warning "Stale"\n    {words}')
     told.append(table(("verdict", "claim", "found", "expected"), rows))
     told += [figure(one) for one in verdict["claims"] if one["kind"] == "measured" and "estimate" in one]
     return "\n\n".join(told)
@@ -235,8 +244,9 @@ def claims_text(facts: Mapping[str, Any]) -> str:
 
 def figure(claim: Mapping[str, Any]) -> str:
     """Returns the figure of a measured claim with its caption."""
-    caption = f"{plain(claim['name'])}. <span class='rule'>{plain(claim['rule'])}; task {code(claim['task'])}.</span>"
-    return f'<figure class="claim" markdown="0">\n{interval_figure(claim)}\n<figcaption>{caption}</figcaption>\n</figure>'
+    rule = f'<span class="rule">{capital(claim["rule"])}; task {code(claim["task"])}.</span>'
+    caption = f"<figcaption>{capital(claim['name'])}. {rule}</figcaption>"
+    return f'<figure class="claim" markdown="0">\n{interval_figure(claim)}\n{caption}\n</figure>'
 
 
 def mutants_text(key: str, kept: Mapping[str, Any] | None) -> str:
@@ -247,8 +257,8 @@ def mutants_text(key: str, kept: Mapping[str, Any] | None) -> str:
     named = {"made": kept["made"], trial.CAUGHT: kept["caught"], trial.SURVIVED: kept["survived"]}
     named |= {name: counts.get(name, 0) for name in (trial.EQUIVALENT, trial.STOPPED, trial.NO_EFFECT)}
     words = (
-        "Wrong versions of the method, on which its exact claims were run ([rules](../claims.md#mutants)). One that is not "
-        "caught survived if it changes a short run, was stopped if that run ends with an error, and else has no effect."
+        "Wrong versions of the method, on which its exact claims were run ([rules](../claims.md#mutants)). One that is "
+        "not caught survived if it changes a short run, was stopped if that run ends with an error, and else has no effect."
     )
     text = f"{words}\n\n{table(list(named), [[str(count) for count in named.values()]])}"
     equivalent = catalogue.find_method(key)[1].equivalent
@@ -266,7 +276,8 @@ def settings_text(facts: Mapping[str, Any]) -> str:
         if value not in (None, [], {})
     ]
     head = f'??? note "{len(rows)} settings and their defaults"\n\n    | setting | default |\n    | --- | --- |\n'
-    words = f"Change one with `--set PATH=VALUE`. Defaults are those of {facts['worlds'][0]}; a preset or a task may have others."
+    world = facts["worlds"][0]
+    words = f"Change one with `--set PATH=VALUE`. Defaults are those of {world}; a preset or a task may have others."
     return f"{words}\n\n{head}" + "\n".join(rows)
 
 
@@ -287,9 +298,10 @@ def family_table(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         verdict = badge(row["verdict"]["verdict"], row["state"]) if row["verdict"] else badge("no verdict")
         letters = "".join(methods.LETTERS[world] for world in methods.LETTERS if world in row["worlds"])
-        name = f"[{row['name']}]({row['name']}.md)"
-        lines.append((name, letters, verdict, methods.mutants_of(row).plain, plain(methods.summary(row).plain)))
-    return table(("method", "worlds", "verdict", "mutants", "what it is"), lines)
+        name, text = f"[{row['name']}]({row['name']}.md)", methods.summary(row).plain
+        told = f'<span class="wide">{capital(text)}</span>'
+        lines.append((name, told, verdict, letters, methods.mutants_of(row).plain))
+    return table(("method", "what it is", "verdict", "worlds", "mutants"), lines)
 
 
 def legend(rows: Sequence[Mapping[str, Any]]) -> str:

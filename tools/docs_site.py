@@ -1,6 +1,6 @@
 """Makes the pages of the site that are not written by hand, and moves links: a hook of MkDocs (see mkdocs.yml).
 
-    make docs
+make docs
 """
 
 from __future__ import annotations

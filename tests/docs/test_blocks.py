@@ -1,0 +1,98 @@
+"""Commands and snippets of the documentation work as they are written."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from assay.app import cli
+from assay.engine import evaluation
+from tests.docs.blocks import PAGES, ROOT, SHELL, Block, blocks_of, python_of
+from tests.docs.dry import check
+from tests.docs.exempt import EXEMPT
+from tests.models.test_conversations import TEMPLATES, save_chat_model
+
+names = pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
+    """Makes a tiny pretrained model when a command first needs one."""
+    return cache(lambda: Path(save_chat_model(tmp_path_factory.mktemp("model") / "chat", TEMPLATES["chatml"])))
+
+
+@pytest.fixture(autouse=True)
+def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs in an empty folder, with held-out scores of few starts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evaluation, "PROMPTS", 4)
+    monkeypatch.setattr(evaluation, "EPISODES", 4)
+
+
+def reason(text: str) -> str | None:
+    """Why a command or block is left out, if it is."""
+    return next((why for words, why in EXEMPT.items() if words in text), None)
+
+
+def write_titled(block: Block) -> None:
+    """Writes a block with a title to the file of that name."""
+    if block.title:
+        Path(block.title).write_text(block.text)
+
+
+@names
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of made-up files
+def test_every_command_can_be_planned(
+    page: str, monkeypatch: pytest.MonkeyPatch, model: Callable[[], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    for block in blocks_of(ROOT / page):
+        write_titled(block)
+        for command in [] if block.is_run else block.commands():
+            if reason(command) is None:
+                try:
+                    check(command, monkeypatch, model)
+                except (Exception, SystemExit) as error:
+                    printed = capsys.readouterr().err
+                    raise AssertionError(f"{block.page}:{block.line}: {command}: {error} {printed}") from error
+
+
+@pytest.mark.parametrize(
+    "block",
+    [block for path in PAGES for block in blocks_of(path) if block.is_run],
+    ids=lambda one: f"{one.page}:{one.line}",
+)
+def test_marked_commands_run(block: Block) -> None:
+    assert block.language in SHELL, "a marker belongs to a block of a shell: Python is always run"
+    for before in blocks_of(ROOT / block.page):
+        write_titled(before)
+    for command in block.commands():
+        program, *words = command.split()
+        assert program == "assay"
+        assert cli.main([*words, *block.more]) == block.exit_code
+
+
+@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES if python_of(path)])
+def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("snippet")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look up annotations
+    for block in python_of(ROOT / page):
+        write_titled(block)
+        if reason(block.text) is None:
+            exec(compile(block.text, f"{page}:{block.line}", "exec", dont_inherit=True), vars(module))
+
+
+def test_every_exemption_is_used() -> None:
+    every = [block for path in PAGES for block in blocks_of(path)]
+    texts = [command for block in every for command in block.commands()]
+    texts += [block.text for block in every if block.language == "python"]
+    assert [words for words in EXEMPT if not any(words in text for text in texts)] == []
+
+
+def test_blocks_say_their_language() -> None:
+    unnamed = [f"{block.page}:{block.line}" for path in PAGES for block in blocks_of(path) if not block.language]
+    assert [one for one in unnamed if not one.startswith("CONTRIBUTING")] == []
