@@ -258,7 +258,7 @@ def mutants_text(key: str, kept: Mapping[str, Any] | None) -> str:
     named |= {name: counts.get(name, 0) for name in (trial.EQUIVALENT, trial.STOPPED, trial.NO_EFFECT)}
     words = (
         "Wrong versions of the method, on which its exact claims were run ([rules](../claims.md#mutants)). One that is "
-        "not caught survived if it changes a short run, was stopped if that run ends with an error, and else has no effect."
+        "not caught survived if it changes a short run, was stopped if that run ends with an error, else has no effect."
     )
     text = f"{words}\n\n{table(list(named), [[str(count) for count in named.values()]])}"
     equivalent = catalogue.find_method(key)[1].equivalent

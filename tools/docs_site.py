@@ -1,12 +1,13 @@
 """Makes the pages of the site that are not written by hand, and moves links: a hook of MkDocs (see mkdocs.yml).
 
-make docs
+`make docs` builds the site.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tools import docs_api, docs_links, docs_methods
@@ -23,12 +24,17 @@ def generated() -> dict[str, str]:
 
 
 def on_config(config: Any) -> Any:
-    """Puts the generated pages into the navigation."""
-    filled = {"methods/": docs_methods.navigation, "api/": docs_api.navigation}
+    """Puts the generated pages into the navigation, and leaves out pages that are not written yet."""
+    filled = {"methods/": docs_methods.navigation(), "api/": docs_api.navigation()}
     for entry in config["nav"]:
         for title, value in entry.items():
-            entry[title] = filled[value]() if isinstance(value, str) and value in filled else value
+            entry[title] = filled.get(value, value) if isinstance(value, str) else list(filter(is_written, value))
     return config
+
+
+def is_written(entry: Mapping[str, str]) -> bool:
+    """Returns whether the page of an entry exists: as a file of docs/, or made from one of the root."""
+    return all((docs_links.DOCS / page).is_file() or page in docs_links.TOP.values() for page in entry.values())
 
 
 def on_files(files: Any, config: Any) -> Any:
