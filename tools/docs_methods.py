@@ -51,8 +51,9 @@ def plain(text: Any) -> str:
 
 
 def capital(text: str) -> str:
-    """Returns a sentence as text of HTML, with a capital."""
-    return escape(text[:1].upper() + text[1:], quote=False).replace("|", "&#124;")
+    """Returns a sentence as text of HTML, with a capital unless it begins with the name of a method."""
+    begins = re.split(r"[\s:,']", text, maxsplit=1)[0] in catalogue.names()
+    return escape(text if begins else text[:1].upper() + text[1:], quote=False).replace("|", "&#124;")
 
 
 def code(text: Any) -> str:
@@ -79,7 +80,7 @@ def prose(text: str) -> str:
         lines = block.split("\n")
         if lines[0].startswith("    "):
             formula = "\n".join(line.removeprefix("    ") for line in lines)
-            done.append(f"```text\n{formula}\n```")
+            done.append(f"``` {{ .text .formula }}\n{formula}\n```")
         elif lines[0].startswith("- "):
             done.append("\n".join(f"- {plain(line[2:])}" if line.startswith("- ") else plain(line) for line in lines))
         else:
