@@ -80,7 +80,7 @@ def blocks_of(path: Path) -> list[Block]:
     for match in INDENTED.finditer(rest):
         body = "\n".join(line[4:] for line in match[0].splitlines())
         if re.match(r"(assay|make|pip|python) ", body):
-            found.append(Block(name, rest.count("\n", 0, match.start()) + 1, "", "", "", body))
+            found.append(Block(name, rest.count("\n", 0, match.start()) + 1, "sh", "", "", body))
     return sorted(found, key=lambda block: block.line)
 
 

@@ -52,7 +52,7 @@ def write_files(options: argparse.Namespace, model: Callable[[], Path]) -> None:
     named = vars(options)
     tasks = named.get("task") or []
     for task in [tasks] if isinstance(tasks, str) else tasks:
-        for name in task.split(","):
+        for name in (one.partition("=")[0] for one in task.split(",")):
             if name.endswith(".jsonl") and not Path(name).exists():
                 write_prompts(Path(name))
     for name in named.get("data") or []:

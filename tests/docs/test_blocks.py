@@ -28,8 +28,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Path]:
 
 @pytest.fixture(autouse=True)
 def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs in an empty folder, with held-out scores of few starts."""
+    """Runs in an empty folder that modules are found in, with held-out scores of few starts."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(evaluation, "PROMPTS", 4)
     monkeypatch.setattr(evaluation, "EPISODES", 4)
 
@@ -39,10 +40,13 @@ def reason(text: str) -> str | None:
     return next((why for words, why in EXEMPT.items() if words in text), None)
 
 
-def write_titled(block: Block) -> None:
-    """Writes a block with a title to the file of that name."""
-    if block.title:
-        Path(block.title).write_text(block.text)
+def write_titled(page: str) -> list[Block]:
+    """Writes every block with a title to the file of that name; returns all blocks of the page."""
+    found = blocks_of(ROOT / page)
+    for block in found:
+        if block.title:
+            Path(block.title).write_text(block.text)
+    return found
 
 
 @names
@@ -50,8 +54,7 @@ def write_titled(block: Block) -> None:
 def test_every_command_can_be_planned(
     page: str, monkeypatch: pytest.MonkeyPatch, model: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for block in blocks_of(ROOT / page):
-        write_titled(block)
+    for block in write_titled(page):
         for command in [] if block.is_run else block.commands():
             if reason(command) is None:
                 try:
@@ -68,8 +71,7 @@ def test_every_command_can_be_planned(
 )
 def test_marked_commands_run(block: Block) -> None:
     assert block.language in SHELL, "a marker belongs to a block of a shell: Python is always run"
-    for before in blocks_of(ROOT / block.page):
-        write_titled(before)
+    write_titled(block.page)
     for command in block.commands():
         program, *words = command.split()
         assert program == "assay"
@@ -80,8 +82,8 @@ def test_marked_commands_run(block: Block) -> None:
 def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("snippet")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look up annotations
+    write_titled(page)
     for block in python_of(ROOT / page):
-        write_titled(block)
         if reason(block.text) is None:
             exec(compile(block.text, f"{page}:{block.line}", "exec", dont_inherit=True), vars(module))
 
@@ -94,5 +96,4 @@ def test_every_exemption_is_used() -> None:
 
 
 def test_blocks_say_their_language() -> None:
-    unnamed = [f"{block.page}:{block.line}" for path in PAGES for block in blocks_of(path) if not block.language]
-    assert [one for one in unnamed if not one.startswith("CONTRIBUTING")] == []
+    assert [f"{block.page}:{block.line}" for path in PAGES for block in blocks_of(path) if not block.language] == []
