@@ -11,7 +11,9 @@ from types import ModuleType
 import pytest
 
 from assay.app import cli
+from assay.core.errors import AssayError
 from assay.engine import evaluation
+from tests.docs import blocks
 from tests.docs.blocks import PAGES, ROOT, SHELL, Block, blocks_of, python_of
 from tests.docs.dry import check
 from tests.docs.exempt import EXEMPT
@@ -97,3 +99,33 @@ def test_every_exemption_is_used() -> None:
 
 def test_blocks_say_their_language() -> None:
     assert [f"{block.page}:{block.line}" for path in PAGES for block in blocks_of(path) if not block.language] == []
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "assay train grpo --tsk countdown",
+        "assay train grpo --task nowhere",
+        "assay train ppo --task cartpole --set policy.rate=1",
+        "assay compare ppo dqn --task pendulum",
+        "assay list --family none",
+        "make nothing",
+        "pip install '.[nothing]'",
+        "python -m assay.nothing",
+        "curl somewhere",
+    ],
+)
+def test_a_wrong_command_is_found(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises((AssayError, AssertionError, ModuleNotFoundError, SystemExit)):
+        check(command, monkeypatch, Path)
+
+
+def test_markers_comments_and_continued_lines_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "page.md"
+    text = "<!-- test: run with --steps 2, exit code 1 -->\n"
+    text += "```bash\nassay train \\\n  grpo  # why\n```\n\n    assay list\n"
+    page.write_text(text)
+    monkeypatch.setattr(blocks, "ROOT", tmp_path)
+    run, indented = blocks.blocks_of(page)
+    assert (run.commands(), run.more, run.exit_code, run.is_run) == (["assay train grpo"], ["--steps", "2"], 1, True)
+    assert (indented.commands(), indented.line, indented.is_run) == (["assay list"], 7, False)

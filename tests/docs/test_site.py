@@ -131,7 +131,8 @@ def test_index_has_the_rows_of_the_list() -> None:
 def test_a_formula_is_a_code_block_and_prose_is_escaped() -> None:
     text = "A *star*, a_b and x < y | z:\n\n    loss = a * b\n      + c\n\n- one *b*\n- two"
     assert docs_methods.prose(text) == (
-        "A \\*star\\*, a\\_b and x &lt; y &#124; z:\n\n``` { .text .formula }\nloss = a * b\n  + c\n```\n\n- one \\*b\\*\n- two"
+        "A \\*star\\*, a\\_b and x &lt; y &#124; z:\n\n"
+        "``` { .text .formula }\nloss = a * b\n  + c\n```\n\n- one \\*b\\*\n- two"
     )
 
 
