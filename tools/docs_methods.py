@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay.app.report import claims, methods
@@ -19,6 +18,7 @@ from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, D
 from assay.runs import catalogue
 from tools.docs_figures import interval_figure
 from tools.docs_links import ROOT, source_block
+from tools.docs_text import bullets, capital, code, plain, prose, table
 
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
 NEEDS = {
@@ -39,53 +39,6 @@ COSTS = {"fisor", "hc-rlhf", "safe-rl-review"}
 """Methods that need costs."""
 EXPERTS = {"prefixrl", "rl-plus"}
 """Methods that need demonstrations: answers of a file, or a scripted expert, which Gymnasium environments lack."""
-BREAKS = re.compile(r"(?<=[.,(=])(?=\w)")
-"""Where long code in a table may be broken."""
-SPECIAL = re.compile(r"([*_`\[\]\\])")
-
-
-# ---------------------------------------------------------------------------------------------------- Markdown
-def plain(text: Any) -> str:
-    """Returns a text whose characters mean nothing to Markdown, to HTML or to a table."""
-    return SPECIAL.sub(r"\\\1", escape(str(text), quote=False)).replace("|", "&#124;").replace("\n", " ")
-
-
-def capital(text: str) -> str:
-    """Returns a sentence as text of HTML, with a capital unless it begins with the name of a method."""
-    begins = re.split(r"[\s:,']", text, maxsplit=1)[0] in catalogue.names()
-    return escape(text if begins else text[:1].upper() + text[1:], quote=False).replace("|", "&#124;")
-
-
-def code(text: Any) -> str:
-    """Returns a text as code inside a line or a table; - if there is none."""
-    words = escape(str(text), quote=False).replace("|", "&#124;").replace("*", "&#42;").replace("_", "&#95;")
-    return f"<code>{BREAKS.sub('<wbr>', words)}</code>" if words else "-"
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Returns a table whose cells are Markdown."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def bullets(lines: Iterable[str]) -> str:
-    """Returns a list."""
-    return "\n".join(f"- {plain(line)}" for line in lines)
-
-
-def prose(text: str) -> str:
-    """Returns a docstring as Markdown: indented paragraphs are formulas, thus code; lists stay lists."""
-    done = []
-    for block in text.strip("\n").split("\n\n"):
-        lines = block.split("\n")
-        if lines[0].startswith("    "):
-            formula = "\n".join(line.removeprefix("    ") for line in lines)
-            done.append(f"``` {{ .text .formula }}\n{formula}\n```")
-        elif lines[0].startswith("- "):
-            done.append("\n".join(f"- {plain(line[2:])}" if line.startswith("- ") else plain(line) for line in lines))
-        else:
-            done.append("\n".join(map(plain, lines)))
-    return "\n\n".join(done)
 
 
 def badge(verdict: str, state: str | None = None) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tools import docs_api, docs_links, docs_methods
+from tools import docs_api, docs_commands, docs_links, docs_methods
 
 SHIM = re.compile(r"https://[\w.]+/iframe-worker/shim")
 """Where the theme loads the worker for pages on the disk from."""
@@ -20,7 +20,8 @@ MADE = "<!-- made: laws -->"
 
 def generated() -> dict[str, str]:
     """Returns every generated page by its path on the site."""
-    return {**docs_links.source_pages(), **docs_links.top_pages(), **docs_methods.pages(), **docs_api.pages()}
+    made = (docs_links.source_pages, docs_links.top_pages, docs_methods.pages, docs_api.pages, docs_commands.pages)
+    return {page: text for pages in made for page, text in pages().items()}
 
 
 def on_config(config: Any) -> Any:
@@ -33,8 +34,9 @@ def on_config(config: Any) -> Any:
 
 
 def is_written(entry: Mapping[str, str]) -> bool:
-    """Returns whether the page of an entry exists: as a file of docs/, or made from one of the root."""
-    return all((docs_links.DOCS / page).is_file() or page in docs_links.TOP.values() for page in entry.values())
+    """Returns whether the page of an entry exists: as a file of docs/, or as a generated page."""
+    made = {*docs_links.TOP.values(), docs_commands.PAGE}
+    return all((docs_links.DOCS / page).is_file() or page in made for page in entry.values())
 
 
 def on_files(files: Any, config: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from assay.app import cli
 from assay.app.report import methods
 from assay.core.errors import AssayError
 from assay.core.slots import ALONE
@@ -16,7 +17,7 @@ from assay.runs import catalogue
 from assay.runs.plan import make_plan
 from tests.docs.blocks import ROOT
 from tests.docs.dry import rows, write_prompts
-from tools import docs_api, docs_figures, docs_links, docs_methods, docs_site
+from tools import docs_api, docs_commands, docs_figures, docs_links, docs_methods, docs_site, docs_text
 
 yaml = pytest.importorskip("yaml")
 OWN = {
@@ -107,7 +108,7 @@ def test_every_method_has_a_page_in_the_navigation(pages: dict[str, str]) -> Non
 def test_a_page_holds_what_the_package_says(pages: dict[str, str]) -> None:
     for key, method in catalogue.methods().items():
         page = pages[f"methods/{key}.md"]
-        assert [one for one in method.departures if docs_methods.plain(one) not in page] == []
+        assert [one for one in method.departures if docs_text.plain(one) not in page] == []
         verdict = catalogue.verdict(key)
         measured = [one for one in (verdict or {"claims": []})["claims"] if "estimate" in one]
         assert page.count("<svg") == len(measured)
@@ -130,7 +131,7 @@ def test_index_has_the_rows_of_the_list() -> None:
 
 def test_a_formula_is_a_code_block_and_prose_is_escaped() -> None:
     text = "A *star*, a_b and x < y | z:\n\n    loss = a * b\n      + c\n\n- one *b*\n- two"
-    assert docs_methods.prose(text) == (
+    assert docs_text.prose(text) == (
         "A \\*star\\*, a\\_b and x &lt; y &#124; z:\n\n"
         "``` { .text .formula }\nloss = a * b\n  + c\n```\n\n- one \\*b\\*\n- two"
     )
@@ -197,6 +198,13 @@ def test_api_names_exist_once() -> None:
     blocks = [line for text in texts.values() for line in text.splitlines() if line.startswith("::: ")]
     assert len(set(blocks)) == len(blocks)
     assert set(leaves(docs_api.navigation())) == set(texts)
+
+
+def test_every_command_and_option_is_on_the_page() -> None:
+    (page,) = docs_commands.pages().values()
+    assert {"assay train", "assay data make", "assay watch"} <= set(re.findall(r"^## (.*)$", page, flags=re.M))
+    assert "<code>--set PART.<wbr>FIELD=<wbr>VALUE</code>" in page
+    assert page.count("<code>--json</code>") == len(list(docs_commands.commands(cli.parser())))
 
 
 def test_laws_of_every_slot_are_on_the_page() -> None:
