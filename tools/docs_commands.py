@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 
 from assay.app import cli
-from tools.docs_text import code, plain, table
+from tools.docs_text import capital, code, plain, table
 
 PAGE = "commands.md"
 
@@ -29,7 +29,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 def section(parser: argparse.ArgumentParser) -> str:
     """Returns a command: what it does, then its arguments and options by group."""
-    told = [f"## {parser.prog}", plain(parser.description or "").capitalize() + "."]
+    told = [f"## {parser.prog}", f"{capital(parser.description or parser.prog)}."]
     for group in parser._action_groups:
         shown = [action for action in group._group_actions if not isinstance(action, argparse._HelpAction)]
         if shown:
