@@ -1,7 +1,8 @@
-"""The examples run as they are written, with held-out scores of few starts. Snippets: tests/docs."""
+"""The examples and the README's snippet run as they are written, with held-out scores of few starts."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -30,3 +31,11 @@ def output_of(folder: Path, *words: object) -> str:
 @pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "examples").glob("*.py")))
 def test_example_runs(name: str, tmp_path: Path) -> None:
     assert len(output_of(tmp_path, ROOT / "examples" / name, 2).splitlines()) >= 2
+
+
+def test_the_python_of_the_readme_runs(tmp_path: Path) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.S)
+    assert blocks
+    for block in blocks:
+        (tmp_path / "snippet.py").write_text(block)
+        assert output_of(tmp_path, tmp_path / "snippet.py")

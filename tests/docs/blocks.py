@@ -5,7 +5,8 @@ A block of a shell is checked line by line without running it (`dry.py`), unless
     <!-- test: run with --steps 2, exit code 1 -->
 
 `with` adds words to each command, `exit code` is what each returns, if not 0. Blocks of Python are all run, those of a
-page one after another in one namespace. One with a title is a file of that name, and what follows may use it.
+page one after another in one namespace. One that has a title, begins with `# NAME.py` or writes `Path("NAME.py")` is a
+file of that name for all commands of its page.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md", ROOT / "CONT
 FENCED = re.compile(
     r"^(?:<!-- test: (?P<marker>[^>]*) -->\n+)?^```(?P<language>\w*)(?P<info>[^\n]*)\n(?P<text>.*?)^```$", re.M | re.S
 )
+TITLE = re.compile(r'title="([^"]*)"')
+NAMED = re.compile(r"\A# (\w+\.py)\n")
+WRITTEN = re.compile(r'Path\("(\w+\.py)"\)\.write_text\(\'\'\'\n(.*?)\'\'\'\)', re.S)
 INDENTED = re.compile(r"(?<=\n\n)(?: {4}[^\n]*\n)+")
 MARKER = re.compile(r"run(?: with (?P<words>[^,]*))?(?:, exit code (?P<code>\d+))?")
 SHELL = ("bash", "sh", "")
@@ -27,14 +31,20 @@ SHELL = ("bash", "sh", "")
 
 @dataclass(frozen=True)
 class Block:
-    """One code block: its page, first line, language, title, marker and text."""
+    """One code block: its page, first line, language, what follows the language, marker and text."""
 
     page: str
     line: int
     language: str
-    title: str
+    info: str
     marker: str
     text: str
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The files that it is or writes, by name."""
+        titles = [found[1] for found in (TITLE.search(self.info), NAMED.match(self.text)) if found]
+        return dict.fromkeys(titles, self.text) | dict(WRITTEN.findall(self.text))
 
     @property
     def is_run(self) -> bool:
@@ -71,11 +81,8 @@ def blocks_of(path: Path) -> list[Block]:
     text, name = path.read_text(), path.relative_to(ROOT).as_posix()
     found = []
     for match in FENCED.finditer(text):
-        title = re.search(r'title="([^"]*)"', match["info"])
         line = text.count("\n", 0, match.start()) + 1
-        found.append(
-            Block(name, line, match["language"], title[1] if title else "", match["marker"] or "", match["text"])
-        )
+        found.append(Block(name, line, match["language"], match["info"], match["marker"] or "", match["text"]))
     rest = FENCED.sub(lambda match: "\n" * match[0].count("\n"), text)
     for match in INDENTED.finditer(rest):
         body = "\n".join(line[4:] for line in match[0].splitlines())

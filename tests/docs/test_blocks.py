@@ -16,9 +16,14 @@ from assay.engine import evaluation
 from tests.docs import blocks
 from tests.docs.blocks import PAGES, ROOT, SHELL, Block, blocks_of, python_of
 from tests.docs.dry import check
-from tests.docs.exempt import EXEMPT
+from tests.docs.exempt import ELSEWHERE, EXEMPT
 from tests.models.test_conversations import TEMPLATES, save_chat_model
 
+SNIPPETS = [
+    page
+    for path in PAGES
+    if python_of(path) and "python" not in ELSEWHERE.get(page := path.relative_to(ROOT).as_posix(), {})
+]
 names = pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES])
 
 
@@ -42,13 +47,18 @@ def reason(text: str) -> str | None:
     return next((why for words, why in EXEMPT.items() if words in text), None)
 
 
-def write_titled(page: str) -> list[Block]:
-    """Writes every block with a title to the file of that name; returns all blocks of the page."""
+def write_files_of(page: str) -> list[Block]:
+    """Writes the files that the blocks of a page are; returns all of its blocks."""
     found = blocks_of(ROOT / page)
     for block in found:
-        if block.title:
-            Path(block.title).write_text(block.text)
+        for name, text in block.files.items():
+            Path(name).write_text(text)
     return found
+
+
+def run_elsewhere(page: str, kind: str) -> bool:
+    """Returns whether another test runs the blocks of this kind."""
+    return kind in ELSEWHERE.get(page, {})
 
 
 @names
@@ -56,7 +66,7 @@ def write_titled(page: str) -> list[Block]:
 def test_every_command_can_be_planned(
     page: str, monkeypatch: pytest.MonkeyPatch, model: Callable[[], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for block in write_titled(page):
+    for block in [] if run_elsewhere(page, "shell") else write_files_of(page):
         for command in [] if block.is_run else block.commands():
             if reason(command) is None:
                 try:
@@ -73,18 +83,18 @@ def test_every_command_can_be_planned(
 )
 def test_marked_commands_run(block: Block) -> None:
     assert block.language in SHELL, "a marker belongs to a block of a shell: Python is always run"
-    write_titled(block.page)
+    write_files_of(block.page)
     for command in block.commands():
         program, *words = command.split()
         assert program == "assay"
         assert cli.main([*words, *block.more]) == block.exit_code
 
 
-@pytest.mark.parametrize("page", [path.relative_to(ROOT).as_posix() for path in PAGES if python_of(path)])
+@pytest.mark.parametrize("page", SNIPPETS)
 def test_python_runs(page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = ModuleType("snippet")
     monkeypatch.setitem(sys.modules, module.__name__, module)  # where dataclasses look up annotations
-    write_titled(page)
+    write_files_of(page)
     for block in python_of(ROOT / page):
         if reason(block.text) is None:
             exec(compile(block.text, f"{page}:{block.line}", "exec", dont_inherit=True), vars(module))
@@ -95,6 +105,12 @@ def test_every_exemption_is_used() -> None:
     texts = [command for block in every for command in block.commands()]
     texts += [block.text for block in every if block.language == "python"]
     assert [words for words in EXEMPT if not any(words in text for text in texts)] == []
+
+
+def test_tests_that_run_pages_exist_and_read_them() -> None:
+    for page in [page for page in ELSEWHERE if (ROOT / page).is_file()]:
+        for test in ELSEWHERE[page].values():
+            assert Path(page).name in (ROOT / test).read_text()
 
 
 def test_blocks_say_their_language() -> None:
