@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from assay.app import cli, commands, data_commands
+from assay.app.options import parsed_settings
 from assay.app.report import methods
 from assay.datasets import files, made
-from assay.runs import catalogue, comparison
+from assay.runs import catalogue, jobs, run
 from tests.docs.blocks import ROOT
 
 SMALL = 12
@@ -72,14 +73,13 @@ def check_assay(words: list[str], monkeypatch: pytest.MonkeyPatch, model: Callab
     if reads_run(words):
         return
     if options.command in ("train", "compare", "tune"):
-        monkeypatch.setattr(commands, "execute", stop)
-        monkeypatch.setattr(comparison, "run_jobs", stop)
-        monkeypatch.setattr(commands, "run_search", stop)
+        monkeypatch.setattr(run, "Loop", stop)
+        monkeypatch.setattr(jobs, "start", stop)
         with pytest.raises(Planned):
             commands.COMMANDS[options.command](options)
     elif options.command == "ablate":
         options.dry = True
-        assert commands.ablate(options) == 0
+        assert commands.COMMANDS["ablate"](options) == 0
     elif options.command in ("show", "diff"):
         assert commands.COMMANDS[options.command](options) == 0
     elif options.command == "list":
@@ -88,7 +88,7 @@ def check_assay(words: list[str], monkeypatch: pytest.MonkeyPatch, model: Callab
         catalogue.find_method(options.name)
     elif options.command == "data" and options.data_command == "make":
         task = catalogue.find_task(options.task)
-        options.settings = commands.parsed_settings(options.set)
+        options.settings = parsed_settings(options.set)
         assert [data_commands.kind_of(kind, task, options) for kind in options.kinds]
 
 
