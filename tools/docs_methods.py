@@ -189,7 +189,7 @@ def claims_text(facts: Mapping[str, Any]) -> str:
     told = [f"Measured {verdict['made']} on {place}. [How claims are decided](../claims.md)."]
     stale = [one for one, state in facts["states"].items() if state == stamps.STALE]
     if stale:
-        words = f"{capital(methods.WORDS['stale'])}: `assay claim {facts['name']}` measures again."
+        words = f"{capital(claims.MEANINGS['stale'])}: `assay claim {facts['name']}` measures again."
         told.append(f'!!! warning "Stale"\n    {words}')
     told.append(table(("verdict", "claim", "found", "expected"), rows))
     told += [figure(one) for one in verdict["claims"] if one["kind"] == "measured" and "estimate" in one]
@@ -253,7 +253,7 @@ def family_table(rows: Sequence[Mapping[str, Any]]) -> str:
         verdict = badge(row["verdict"]["verdict"], row["state"]) if row["verdict"] else badge("no verdict")
         letters = "".join(methods.LETTERS[world] for world in methods.LETTERS if world in row["worlds"])
         name, text = f"[{row['name']}]({row['name']}.md)", methods.summary(row).plain
-        told = f'<span class="wide">{capital(text)}</span>'
+        told = f'<span class="wide">{capital(text).replace(chr(10), "<br>")}</span>'
         lines.append((name, told, verdict, letters, methods.mutants_of(row).plain))
     return table(("method", "what it is", "verdict", "worlds", "mutants"), lines)
 
@@ -262,7 +262,7 @@ def legend(rows: Sequence[Mapping[str, Any]]) -> str:
     """Returns the meaning of letters, verdicts and counts."""
     counts = Counter(row["verdict"]["verdict"] if row["verdict"] else "no verdict" for row in rows)
     counts["stale"] = sum(row["state"] == stamps.STALE for row in rows)
-    lines = [(badge(word), str(counts[word]), text) for word, text in methods.WORDS.items() if counts[word]]
+    lines = [(badge(word), str(counts[word]), text) for word, text in claims.MEANINGS.items() if counts[word]]
     letters = f"**worlds**: {methods.LETTERS_IN_WORDS}."
     mutants = "**mutants**: wrong versions of the method that its exact claims reject, of those that change a run."
     return "\n\n".join([table(("verdict", "methods", "meaning"), lines), letters, mutants])
