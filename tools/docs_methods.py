@@ -17,7 +17,7 @@ from assay.proof.mutants import trial
 from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Defaults
 from assay.runs import catalogue
 from tools.docs_figures import interval_figure
-from tools.docs_links import ROOT, source_block
+from tools.docs_links import DOCS, ROOT, source_block
 from tools.docs_text import bullets, capital, code, plain, prose, table
 
 ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
@@ -35,6 +35,8 @@ FIELDS = {
     "salu": ("label", ("answerable", "unanswerable")),
 }
 """The field that a method reads in every line of a file, and its values if they are fixed."""
+FORMATS = "language.md" if (DOCS / "language.md").is_file() else "data.md"
+"""The page of formats of prompts."""
 COSTS = {"fisor", "hc-rlhf", "safe-rl-review"}
 """Methods that need costs."""
 EXPERTS = {"prefixrl", "rl-plus"}
@@ -133,7 +135,7 @@ def own_commands(key: str, method: Method) -> list[tuple[str, str]]:
     found, worlds = [], {world.name: world for world in method.worlds}
     if LANGUAGE.name in worlds and key not in COSTS:
         fields = field_words(*FIELDS[key]) if key in FIELDS else ""
-        words = f"On a file of prompts and answers{fields}, with a pretrained model ([formats](../data.md)):"
+        words = f"On a file of prompts and answers{fields}, with a pretrained model ([formats](../{FORMATS})):"
         found.append((words, f"assay train {key} --task your.jsonl --model FOLDER"))
     if PREFERENCES.name in worlds:
         words = "On a file of preference pairs ([format](../preferences.md)):"
@@ -264,8 +266,9 @@ def legend(rows: Sequence[Mapping[str, Any]]) -> str:
     counts["stale"] = sum(row["state"] == stamps.STALE for row in rows)
     lines = [(badge(word), str(counts[word]), text) for word, text in claims.MEANINGS.items() if counts[word]]
     letters = f"**worlds**: {methods.LETTERS_IN_WORDS}."
+    effect = "**effect**: ours minus theirs of the first measured claim, 95 % interval; points are percentage points."
     mutants = "**mutants**: wrong versions of the method that its exact claims reject, of those that change a run."
-    return "\n\n".join([table(("verdict", "methods", "meaning"), lines), letters, mutants])
+    return "\n\n".join([table(("verdict", "methods", "meaning"), lines), letters, effect, mutants])
 
 
 # ---------------------------------------------------------------------------------------------------- all of them
