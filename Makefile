@@ -25,7 +25,7 @@ ISA_PARTS := obeys and (credit- or objective-PolicyGradient or regularizer-)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help train test test-all test-isa lint bench clean
+.PHONY: help train test test-all test-isa lint bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## */  make \1\t/p' Makefile | expand -t 18
@@ -51,8 +51,11 @@ lint: $(VENV)/.ready-test  ## ruff on everything, mypy on the package
 bench: $(VENV)/.ready-test  ## install, then print our speed as ratios to the peers'
 	$(BIN)/python -m benchmarks $(ARGS)
 
+docs: $(VENV)/.ready-docs  ## install, then build the documentation into site/
+	$(TEST_ENV) NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict $(ARGS)
+
 clean:  ## remove everything that make made; runs/ stays
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Each stamp says: what this step installs was installed from the present pyproject.toml and constraints.txt.
@@ -83,3 +86,8 @@ $(VENV)/.ready-test: $(SOURCES) $(PINS)
 	@$(PIP) --constraint $(PINS) --editable '.[tasks]' || \
 		echo 'reasoning-gym could not be installed (it needs a C compiler): its tests will be skipped'
 	@touch $@ $(VENV)/.ready-train
+
+$(VENV)/.ready-docs: $(SOURCES) $(PINS)
+	@echo 'Installing assay with what the documentation needs into $(VENV) (once)'
+	@$(PIP) --constraint $(PINS) --editable '.[docs]'
+	@touch $@

@@ -17,7 +17,9 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-EXTRAS = {"control", "data", "language", "scale", "plots", "tasks", "peers", "dev", "all", "video", "export", "games"}
+EXTRAS = {
+    "control", "data", "language", "scale", "plots", "tasks", "peers", "docs", "dev", "all", "video", "export", "games",
+}  # fmt: skip
 HARD = {"torch", "numpy", "safetensors", "rich"}
 IMPORT_SECONDS = 2.5
 OPTIONAL = (

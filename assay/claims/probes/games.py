@@ -59,7 +59,7 @@ class AllGames:
 
 
 def all_games(payoff: Sequence[Sequence[float]], rounds: int) -> AllGames:
-    """Returns all 4^rounds histories of a symmetric game; `payoff`[own move][opponent's] is a player's round reward."""
+    """Returns all 4^rounds histories of a symmetric game; `payoff[own][other]` is a round's reward for two moves."""
     moves = torch.tensor(list(itertools.product(range(4), repeat=rounds)))
     action = torch.stack([moves // 2, moves % 2], 1)
     remembered = 1 + 2 * action + action.flip(1)

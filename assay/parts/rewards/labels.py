@@ -21,7 +21,7 @@ NUM_CHECKED = 32
 
 @dataclass(frozen=True)
 class ByLabel(Reward):
-    """reward = table[label][outcome], on the last decision: the reward of an outcome depends on the prompt's label.
+    """reward = `table[label][outcome]`, on the last decision: the reward of an outcome depends on the prompt's label.
 
     The label is the fact `label` of the prompt (a column of the user's file); the outcome is whether the total of
     `reward` is above `threshold`. `table` maps a label to (reward if not, reward if so). A label without an entry

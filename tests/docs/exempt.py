@@ -1,0 +1,15 @@
+"""What of the documentation is not checked here, each with the reason or with the test that runs it."""
+
+EXEMPT = {
+    "--device cuda": "needs a GPU",
+    "assay --version": "ends the process; tests/test_package.py runs the command",
+}
+"""A part of a command, or the first words of a block of Python, and why it is left out."""
+
+ELSEWHERE = {
+    "README.md": {"python": "tests/test_examples.py"},
+    "docs/environments.md": {"python": "tests/test_examples.py"},
+    "docs/language.md": {"python": "tests/test_docs.py", "shell": "tests/test_docs.py"},
+    "docs/own.md": {"python": "tests/users/test_own_docs.py", "shell": "tests/users/test_own_docs.py"},
+}
+"""Pages whose blocks of Python or of a shell another test runs in full, and that test."""

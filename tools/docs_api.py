@@ -1,0 +1,107 @@
+"""Writes the pages of the API reference: which names stand on which page. mkdocstrings fills in the docstrings."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import assay
+import assay.core.slots
+import assay.evidence
+import assay.parts
+import assay.recipes
+
+MEMBERS = {
+    "api/record.md": ("The record", ("core.record", "core.columns", "core.spaces")),
+    "api/probes.md": ("Probes", ("claims.probes", "claims.claim")),
+    "api/errors.md": ("Schedules and settings", ("core.schedules", "core.settings")),
+}
+"""Pages that show whole modules: title and modules of `assay`."""
+
+
+def pages() -> dict[str, str]:
+    """Returns the pages by their path on the site."""
+    made = {
+        "api/index.md": public_page(),
+        "api/slots.md": exported_page("Slots", assay.core.slots),
+        "api/recipes.md": exported_page("Recipes", assay.recipes),
+        "api/evidence.md": exported_page("Statistics", assay.evidence),
+    }
+    made |= {path: modules_page(title, names) for path, (title, names) in MEMBERS.items()}
+    return made | {f"api/parts/{name}.md": modules_page(title_of(name), names) for name, names in parts().items()}
+
+
+def navigation() -> list[Any]:
+    """Returns the entries of the navigation."""
+    fixed = ["slots", "recipes", "record", "evidence", "probes", "errors"]
+    titles = {"slots": "Slots", "recipes": "Recipes", "evidence": "Statistics"}
+    titles |= {Path(path).stem: title for path, (title, _) in MEMBERS.items()}
+    named = [{titles[name]: f"api/{name}.md"} for name in fixed]
+    return ["api/index.md", *named, {"Parts": [{title_of(name): f"api/parts/{name}.md"} for name in parts()]}]
+
+
+def title_of(name: str) -> str:
+    """Returns the title of a folder of parts."""
+    return name.capitalize()
+
+
+def parts() -> dict[str, list[str]]:
+    """Returns the modules of `assay.parts` by folder; modules directly in it stand for themselves."""
+    found = {}
+    for info in pkgutil.iter_modules(assay.parts.__path__):
+        inner = importlib.import_module(f"assay.parts.{info.name}")
+        below = [one.name for one in pkgutil.iter_modules(inner.__path__)] if info.ispkg else []
+        found[info.name] = [f"parts.{info.name}.{name}" for name in below] or [f"parts.{info.name}"]
+    return found
+
+
+def public_page() -> str:
+    """Returns the page of the names that `import assay` has."""
+    blocks = [f"::: assay.{home}.{name}" for name, home in assay.HOMES.items()]
+    modules = "\n".join(f"| `assay.{name}` | `assay.{home}` |" for name, home in assay.MODULES.items())
+    text = "Names of `import assay`. Each is imported on first use, so `import assay` itself is fast."
+    table = f"| module | is |\n| --- | --- |\n{modules}"
+    return "\n\n".join(["# assay", text, "Modules that are reached the same way:", table, *blocks]) + "\n"
+
+
+def exported_page(title: str, module: ModuleType) -> str:
+    """Returns the page of the names that a package exports, after the package's own docstring."""
+    names = [name for name in module.__all__ if hasattr(getattr(module, name), "__module__")]
+    homes = {name: getattr(module, name).__module__ for name in names}
+    blocks = [f"::: {homes[name]}.{name}" for name in names if homes[name].startswith("assay.")]
+    return "\n\n".join([f"# {title}", *head(module.__name__), *blocks]) + "\n"
+
+
+def head(name: str) -> list[str]:
+    """Returns the block that shows the docstring of a module alone."""
+    options = ("members: false", "show_root_heading: false", "show_root_toc_entry: false", "show_source: false")
+    return ["\n".join([f"::: {name}", "    options:", *(f"      {one}" for one in options)])]
+
+
+def modules_page(title: str, names: tuple[str, ...] | list[str]) -> str:
+    """Returns the page of whole modules, without the names that the first page has."""
+    shown = "|".join(assay.HOMES)
+    lines = ("show_root_full_path: true", "show_source: false", f"filters: ['!^_', '!^({shown})$']")
+    options = "\n".join(["    options:", *(f"      {line}" for line in lines)])
+    return "\n\n".join([f"# {title}", *(f"::: assay.{name}\n{options}" for name in names)]) + "\n"
+
+
+def laws_table() -> str:
+    """Returns the laws of each slot, from the docstrings of the slots."""
+    every = laws_of(assay.core.slots.__doc__ or "", "Laws of every part:")
+    rows = [f"| every part | {every} |"]
+    for name in assay.core.slots.__all__:
+        cls = getattr(assay.core.slots, name)
+        text = laws_of(cls.__doc__ or "", "Laws:") if isinstance(cls, type) else ""
+        if text:
+            rows.append(f"| `{name}` | {text} |")
+    return "| slot | laws |\n| --- | --- |\n" + "\n".join(rows)
+
+
+def laws_of(text: str, word: str) -> str:
+    """Returns the sentence after `word` in one line, "" if there is none."""
+    _, found, rest = " ".join(text.split()).partition(word)
+    return rest.strip().replace("|", "&#124;") if found else ""

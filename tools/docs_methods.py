@@ -1,0 +1,295 @@
+"""Writes a page for each method, and their index, from the same facts as `assay show` and `assay list`."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from assay.app.report import claims, methods
+from assay.claims.claim import FAMILIES, Method
+from assay.core.difference import ABSENT, Change, brief
+from assay.datasets.recorded import sources_of
+from assay.proof import stamps
+from assay.proof.mutants import trial
+from assay.recipes.defaults import CONTINUOUS, CONTROL, LANGUAGE, PREFERENCES, Defaults
+from assay.runs import catalogue
+from tools.docs_figures import interval_figure
+from tools.docs_links import DOCS, ROOT, source_block
+from tools.docs_text import bullets, capital, code, plain, prose, table
+
+ARXIV = re.compile(r"arXiv:(\d{4}\.\d{4,5})")
+NEEDS = {
+    "advantage-alignment-llm": "a game of at least two players",
+    "iwocs": "a task with a range of dynamics",
+    "ota": "a task with goals",
+    "self-redteam": "a game of several roles",
+    "zero-shot-rl": "a task with goals",
+}
+"""Methods that need more of a task than prompts, an environment or a dataset have."""
+FIELDS = {
+    "alphaalign": ("label", ("harmful", "benign")),
+    "dump": ("source", ()),
+    "salu": ("label", ("answerable", "unanswerable")),
+}
+"""The field that a method reads in every line of a file, and its values if they are fixed."""
+FORMATS = "language.md" if (DOCS / "language.md").is_file() else "data.md"
+"""The page of formats of prompts."""
+COSTS = {"fisor", "hc-rlhf", "safe-rl-review"}
+"""Methods that need costs."""
+EXPERTS = {"prefixrl", "rl-plus"}
+"""Methods that need demonstrations: answers of a file, or a scripted expert, which Gymnasium environments lack."""
+
+
+def badge(verdict: str, state: str | None = None) -> str:
+    """Returns a verdict as a coloured word, marked if it is stale or its state is unknown."""
+    return f'<span class="verdict {verdict.replace(" ", "-")}">{claims.with_state(verdict, state).plain}</span>'
+
+
+# ---------------------------------------------------------------------------------------------------- one method
+def method_page(key: str) -> str:
+    """Returns the page of a method."""
+    facts, method = methods.method_facts(key), catalogue.find_method(key)[1]
+    first, _, rest = facts["text"].partition("\n")
+    sections = {
+        "Formula": prose(rest.strip("\n")),
+        "What it changes": changes_table(methods.changes_of(method), facts["base"]),
+        "Run it": run_text(key, method),
+        "Claims": claims_text(facts),
+        "Departures from the paper": bullets(facts["departs"]) or "None.",
+        "Variants": variants_text(key, method),
+        "Mutants": mutants_text(key, facts["mutants"]),
+        "Settings": settings_text(facts),
+    }
+    head = [f"# {key}", f"<p class='lead'>{capital(first.partition(': ')[2])}</p>", facts_table(facts)]
+    body = [f"## {title}\n\n{text}" for title, text in sections.items() if text]
+    return "\n\n".join([*head, *body]) + "\n"
+
+
+def facts_table(facts: Mapping[str, Any]) -> str:
+    """Returns paper, family, worlds, default task, names and source of a method."""
+    found = ARXIV.fullmatch(facts["paper"])
+    folder = catalogue.folder_of(facts["name"]).name
+    rows = {
+        "paper": f"[{facts['paper']}](https://arxiv.org/abs/{found[1]})" if found else plain(facts["paper"]),
+        "family": f"[{facts['family']}](index.md#{anchor(facts['family'])})",
+        "worlds": ", ".join(facts["worlds"]),
+        "default task": code(facts["task"]),
+        "also called": ", ".join(map(code, facts["aliases"])),
+        "source": f"[assay/methods/{folder}](../source/assay/methods/{folder}.md)",
+    }
+    return table(("", ""), [(f"**{name}**", text) for name, text in rows.items() if text])
+
+
+def anchor(title: str) -> str:
+    """Returns the id of a heading."""
+    return re.sub(r"[^\w]+", "-", title.lower()).strip("-")
+
+
+def changes_table(changes: Sequence[Change] | None, base: str | None) -> str:
+    """Returns the difference to the base."""
+    if changes is None:
+        return "A base: derived from no other recipe."
+    if not changes:
+        return f"Nothing: the recipe is that of {code(base)}."
+    rows = []
+    for change in changes:
+        cells = ("" if one in (ABSENT, None) else brief(one) for one in (change.before, change.after))
+        rows.append((code(change.place), *map(code, cells)))
+    title = base_link(base)
+    return f"Compared with {title}:\n\n" + table(("where", "before", "after"), rows)
+
+
+def base_link(base: str | None) -> str:
+    """Returns the name of a recipe, linked if it is a method."""
+    known = catalogue.names().get(str(base).replace("_", "-"))
+    return f"[{base}]({known.partition(':')[0]}.md)" if known else code(base)
+
+
+def variants_text(key: str, method: Method) -> str:
+    """Returns what each variant changes in the method."""
+    told = []
+    for name in method.variants:
+        _, variant = catalogue.find_method(f"{key}:{name}")
+        told.append(f"### {key}:{name}\n\n{changes_table(methods.changes_of(variant), key)}")
+    return "\n\n".join(told)
+
+
+# ---------------------------------------------------------------------------------------------------- running it
+def run_text(key: str, method: Method) -> str:
+    """Returns commands: on the default task, then on data of the user, for each kind of task."""
+    commands = ["\n".join(("```bash", f"assay train {key}", "```"))]
+    for words, command in own_commands(key, method):
+        commands.append(f"{words}\n\n```bash\n{command}\n```")
+    if key in NEEDS:
+        commands.append(f"It needs {NEEDS[key]}, as its default task is.")
+    return "\n\n".join(commands)
+
+
+def own_commands(key: str, method: Method) -> list[tuple[str, str]]:
+    """Returns, for each kind of task that a method works on, what is needed and the command."""
+    if key in NEEDS:
+        return []
+    found, worlds = [], {world.name: world for world in method.worlds}
+    if LANGUAGE.name in worlds and key not in COSTS:
+        fields = field_words(*FIELDS[key]) if key in FIELDS else ""
+        words = f"On a file of prompts and answers{fields}, with a pretrained model ([formats](../{FORMATS})):"
+        found.append((words, f"assay train {key} --task your.jsonl --model FOLDER"))
+    if PREFERENCES.name in worlds:
+        words = "On a file of preference pairs ([format](../preferences.md)):"
+        found.append((words, f"assay train {key} --task pairs.jsonl --model FOLDER"))
+    control = [worlds[name] for name in (CONTROL.name, CONTINUOUS.name) if name in worlds]
+    if control and key not in EXPERTS:
+        found += control_commands(key, method, control)
+    return found
+
+
+def field_words(name: str, values: Sequence[str]) -> str:
+    """Returns which field a file needs."""
+    known = f" ({' or '.join(values)})" if values else ""
+    return f" with a field `{name}`{known} in every line"
+
+
+def control_commands(key: str, method: Method, worlds: Sequence[Defaults]) -> list[tuple[str, str]]:
+    """Returns the command on an offline dataset, or on an environment for a method that learns from none."""
+    kind = "" if len(worlds) > 1 else f" with {'discrete' if worlds[0].discrete else 'continuous'} actions"
+    number = num_datasets(method, worlds[0])
+    if not number:
+        costs = " that reports `info['cost']`" if key in COSTS else ""
+        return [(f"On a Gymnasium environment{kind}{costs}:", f"assay train {key} --task YourEnv-v0")]
+    costs = ", with costs" if key in COSTS else ""
+    words = f"On an offline dataset of an environment{kind}{costs} ([formats](../data.md)):"
+    files = ["file.hdf5"] if number == 1 else [f"file{place}.hdf5" for place in range(1, number + 1)]
+    return [(words, f"assay train {key} --task YourEnv-v0 {' '.join(f'--data {file}' for file in files)}")]
+
+
+def num_datasets(method: Method, world: Defaults) -> int:
+    """Returns how many offline datasets the recipe of a world learns from."""
+    places = sources_of(method.recipe(world))
+    return max((len(getattr(source, "logs", (1,))) for _, source in places), default=0)
+
+
+# ---------------------------------------------------------------------------------------------------- claims
+def claims_text(facts: Mapping[str, Any]) -> str:
+    """Returns the claims with their verdicts and numbers, and a figure for each measured one."""
+    verdict = facts["verdict"]
+    if verdict is None:
+        return "Not measured yet.\n\n" + bullets(f"{one['name']} ({one['kind']})" for one in facts["claims"])
+    rows = [
+        (
+            badge(one["verdict"], facts["states"].get(one["name"])),
+            plain(one["name"]),
+            plain(claims.found(one)),
+            plain(claims.expected(one)),
+        )
+        for one in verdict["claims"]
+    ]
+    machine = verdict.get("machine", {})
+    place = f"{machine.get('cores', '?')} cores, {machine.get('machine', '?')}, torch {machine.get('torch', '?')}"
+    told = [f"Measured {verdict['made']} on {place}. [How claims are decided](../claims.md)."]
+    stale = [one for one, state in facts["states"].items() if state == stamps.STALE]
+    if stale:
+        words = f"{capital(claims.MEANINGS['stale'])}: `assay claim {facts['name']}` measures again."
+        told.append(f'!!! warning "Stale"\n    {words}')
+    told.append(table(("verdict", "claim", "found", "expected"), rows))
+    told += [figure(one) for one in verdict["claims"] if one["kind"] == "measured" and "estimate" in one]
+    return "\n\n".join(told)
+
+
+def figure(claim: Mapping[str, Any]) -> str:
+    """Returns the figure of a measured claim with its caption."""
+    rule = f'<span class="rule">{capital(claim["rule"])}; task {code(claim["task"])}.</span>'
+    caption = f"<figcaption>{capital(claim['name'])}. {rule}</figcaption>"
+    return f'<figure class="claim" markdown="0">\n{interval_figure(claim)}\n{caption}\n</figure>'
+
+
+def mutants_text(key: str, kept: Mapping[str, Any] | None) -> str:
+    """Returns how many wrong versions the exact claims reject, and what became of the others."""
+    if kept is None:
+        return f"Not tried in full yet: `assay claim {key} --mutants` does."
+    counts = Counter(kept["not_caught"].values())
+    named = {"made": kept["made"], trial.CAUGHT: kept["caught"], trial.SURVIVED: kept["survived"]}
+    named |= {name: counts.get(name, 0) for name in (trial.EQUIVALENT, trial.STOPPED, trial.NO_EFFECT)}
+    words = (
+        "Wrong versions of the method, on which its exact claims were run ([rules](../claims.md#mutants)). One that is "
+        "not caught survived if it changes a short run, was stopped if that run ends with an error, else has no effect."
+    )
+    text = f"{words}\n\n{table(list(named), [[str(count) for count in named.values()]])}"
+    equivalent = catalogue.find_method(key)[1].equivalent
+    if equivalent:
+        rows = [(code(name), plain(reason)) for name, reason in equivalent.items()]
+        text += "\n\n" + table(("equivalent mutant", "why no claim can reject it"), rows)
+    return text
+
+
+def settings_text(facts: Mapping[str, Any]) -> str:
+    """Returns every setting with its default, folded."""
+    rows = [
+        f"    | {code(path)} | {code(json.dumps(value, ensure_ascii=False))} |"
+        for path, value in facts["settings"].items()
+        if value not in (None, [], {})
+    ]
+    head = f'??? note "{len(rows)} settings and their defaults"\n\n    | setting | default |\n    | --- | --- |\n'
+    world = facts["worlds"][0]
+    words = f"Change one with `--set PATH=VALUE`. Defaults are those of {world}; a preset or a task may have others."
+    return f"{words}\n\n{head}" + "\n".join(rows)
+
+
+# ---------------------------------------------------------------------------------------------------- index
+def index_page(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the index of methods by family."""
+    told = ["# Methods", f"{len(rows)} methods, the same rows as `assay list`.", legend(rows)]
+    for family in FAMILIES:
+        some = [row for row in rows if row["family"] == family]
+        if some:
+            told.append(f"## {capital(family)} {{ #{anchor(family)} }}\n\n{family_table(some)}")
+    return "\n\n".join(told) + "\n"
+
+
+def family_table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the methods of a family."""
+    lines = []
+    for row in rows:
+        verdict = badge(row["verdict"]["verdict"], row["state"]) if row["verdict"] else badge("no verdict")
+        letters = "".join(methods.LETTERS[world] for world in methods.LETTERS if world in row["worlds"])
+        name, text = f"[{row['name']}]({row['name']}.md)", methods.summary(row).plain
+        told = f'<span class="wide">{capital(text).replace(chr(10), "<br>")}</span>'
+        lines.append((name, told, verdict, letters, methods.mutants_of(row).plain))
+    return table(("method", "what it is", "verdict", "worlds", "mutants"), lines)
+
+
+def legend(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Returns the meaning of letters, verdicts and counts."""
+    counts = Counter(row["verdict"]["verdict"] if row["verdict"] else "no verdict" for row in rows)
+    counts["stale"] = sum(row["state"] == stamps.STALE for row in rows)
+    lines = [(badge(word), str(counts[word]), text) for word, text in claims.MEANINGS.items() if counts[word]]
+    letters = f"**worlds**: {methods.LETTERS_IN_WORDS}."
+    effect = "**effect**: ours minus theirs of the first measured claim, 95 % interval; points are percentage points."
+    mutants = "**mutants**: wrong versions of the method that its exact claims reject, of those that change a run."
+    return "\n\n".join([table(("verdict", "methods", "meaning"), lines), letters, effect, mutants])
+
+
+# ---------------------------------------------------------------------------------------------------- all of them
+def pages() -> dict[str, str]:
+    """Returns all pages of methods by their path on the site, their sources included."""
+    rows = methods.method_rows()
+    made = {"methods/index.md": index_page(rows)}
+    for row in rows:
+        made[f"methods/{row['name']}.md"] = method_page(row["name"])
+        folder = catalogue.folder_of(row["name"])
+        path = folder.relative_to(ROOT).as_posix()
+        files = "\n".join(source_block(file) for file in sorted(folder.glob("*.py")) if file.stat().st_size)
+        made[f"source/{path}.md"] = f"---\nsearch:\n  exclude: true\n---\n# {path}\n\n{files}"
+    return made
+
+
+def navigation() -> list[Any]:
+    """Returns the entries of the navigation: the index, then the methods by family."""
+    found = catalogue.methods()
+    by_family = [(family, sorted(key for key, one in found.items() if one.family == family)) for family in FAMILIES]
+    return [
+        "methods/index.md",
+        *({f"{capital(family)}": [{key: f"methods/{key}.md"} for key in keys]} for family, keys in by_family if keys),
+    ]

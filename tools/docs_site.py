@@ -1,0 +1,62 @@
+"""Makes the pages of the site that are not written by hand, and moves links: a hook of MkDocs (see mkdocs.yml).
+
+`make docs` builds the site.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tools import docs_api, docs_commands, docs_links, docs_methods
+
+SHIM = re.compile(r"https://[\w.]+/iframe-worker/shim")
+"""Where the theme loads the worker for pages on the disk from."""
+MADE = "<!-- made: laws -->"
+"""Where a written page has the generated table of laws."""
+
+
+def generated() -> dict[str, str]:
+    """Returns every generated page by its path on the site."""
+    made = (docs_links.source_pages, docs_links.top_pages, docs_methods.pages, docs_api.pages, docs_commands.pages)
+    return {page: text for pages in made for page, text in pages().items()}
+
+
+def on_config(config: Any) -> Any:
+    """Puts the generated pages into the navigation, and leaves out pages that are not written yet."""
+    filled = {"methods/": docs_methods.navigation(), "api/": docs_api.navigation()}
+    for entry in config["nav"]:
+        for title, value in entry.items():
+            entry[title] = filled.get(value, value) if isinstance(value, str) else list(filter(is_written, value))
+    return config
+
+
+def is_written(entry: Mapping[str, str]) -> bool:
+    """Returns whether the page of an entry exists: as a file of docs/, or as a generated page."""
+    made = {*docs_links.TOP.values(), docs_commands.PAGE}
+    return all((docs_links.DOCS / page).is_file() or page in made for page in entry.values())
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Adds the generated pages."""
+    from mkdocs.structure.files import File
+
+    for path, text in generated().items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    """Moves the links of a written page from the checkout to the site."""
+    if page.file.generated_by is not None:
+        return markdown
+    if MADE in markdown:
+        markdown = markdown.replace(MADE, docs_api.laws_table())
+    return docs_links.for_site(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Replaces the theme's address of its worker for pages on the disk by a script of the site."""
+    return SHIM.sub(posixpath.relpath("assets/worker.js", posixpath.dirname(page.url) or "."), output)
