@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes)")
     one.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
+    add_checkpoint_option(one)
     one.add_argument("--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)")
     text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
     one.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)
@@ -57,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     one = command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)")
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("target", type=Path, help="folder to create")
+    add_checkpoint_option(one)
     one = command("check", "test your own loss, credit, reward, environment or other part against the laws of its kind")
     one.add_argument("file", type=Path, help="Python file that defines it")
     add_claim_options(command("claim", "test the claims of a method and write its verdict"))
@@ -64,13 +66,7 @@ def parser() -> argparse.ArgumentParser:
     add_ablate_options(command("ablate", "find which parts carry the difference between two methods"))
     add_tune_options(command("tune", "search hyperparameters on some seeds, report the score on fresh seeds"))
     add_data_commands(commands.add_parser("data", help="make, convert and describe offline datasets"))
-    one = command("report", "write an HTML page of runs: curves, tables, samples")
-    one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders that contain some")
-    one.add_argument("--verdicts", action="store_true", help="include the verdicts of the methods")
-    one.add_argument(
-        "--verdict-folder", type=Path, metavar="DIR", help="folder of KEY.json verdicts (default: those of the package)"
-    )
-    one.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: report.html)")
+    add_report_options(command("report", "write runs as an HTML page, and as tables and figures for a paper"))
     one = command("watch", "serve the same page in a browser, updated while runs are training")
     one.add_argument("folder", type=Path, help="run folder, or a folder that contains some")
     one.add_argument(
@@ -78,6 +74,31 @@ def parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
     return root
+
+
+def add_report_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of `report`."""
+    one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders that contain some")
+    one.add_argument("--out", type=Path, metavar="FILE", help="page to write (default: report.html)")
+    one.add_argument(
+        "--csv", type=Path, metavar="FILE", help="also write the table as CSV: a row for each arm and task"
+    )
+    one.add_argument("--latex", type=Path, metavar="FILE", help="also write the table for LaTeX (booktabs)")
+    one.add_argument("--pdf", type=Path, metavar="FILE", help="also write the figures as PDF, one on each page")
+    one.add_argument(
+        "--methods-text", type=Path, metavar="FILE", help="also write a paragraph on seeds, budget, statistics, machine"
+    )
+    one.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="TASK=LOW:HIGH",
+        help="lowest and highest possible score of a task, to normalise by; repeatable",
+    )
+    one.add_argument("--verdicts", action="store_true", help="include the verdicts of the methods")
+    one.add_argument(
+        "--verdict-folder", type=Path, metavar="DIR", help="folder of KEY.json verdicts (default: those of the package)"
+    )
 
 
 def add_list_options(one: argparse.ArgumentParser) -> None:
@@ -111,6 +132,12 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
         "--preset", metavar="NAME", help="set of default settings: classic, mujoco, d4rl (default: the task's)"
     )
     add_run_groups(one)
+
+
+def add_checkpoint_option(one: argparse.ArgumentParser) -> None:
+    """Adds the option that names a checkpoint of a run."""
+    text = "checkpoint to use: a step, or best, the one with the best held-out score (default: the newest)"
+    one.add_argument("--checkpoint", metavar="best|STEP", help=text)
 
 
 def add_data_option(one: argparse.ArgumentParser) -> None:
@@ -164,6 +191,10 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=1, metavar="N", help="number of seeds (default: 1)")
     one.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
+    one.add_argument("--jobs", type=int, metavar="N", help="seeds trained in parallel (default: number of cores)")
+    one.add_argument(
+        "--more-steps", type=int, metavar="N", help="train the finished run in --out for N more steps, as it was set up"
+    )
     one.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     one.add_argument(
         "--micro-batch",

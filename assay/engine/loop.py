@@ -26,7 +26,6 @@ from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
 from assay.engine.updates import Update
 from assay.ops import groups
-from assay.playing.narrowing import LOGP_MODEL
 
 REWARDED = "rewarded"
 """Column [B]: the recipe's rewards were applied to the row."""
@@ -188,7 +187,7 @@ class Loop:
         large ratio of a negative advantage is never clipped. Rows of other origin, and rollouts whose recorded
         log-probabilities are not the policy's own, keep theirs. Logs the mean KL between the two as `precision_gap`.
         """
-        has_own = "recorded" not in getattr(recipe.rollout, "breaks", {}) and LOGP_MODEL not in fresh.extra
+        has_own = "recorded" not in getattr(recipe.rollout, "breaks", {}) and "logp_model" not in fresh.extra
         if self.engine.placement.precision is None or Need.LOGP not in recipe.needs or not has_own:
             return fresh
         logp = self.engine.over(

@@ -28,7 +28,7 @@ from assay.proof import stamps
 from assay.proof.stamps import SIDES
 from assay.runs import catalogue
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
-from assay.runs.run import restored
+from assay.runs.run import loaded
 
 # ---------------------------------------------------------------------------------------------------- measuring
 Watch = Callable[[int, int, Sequence[Child]], None]
@@ -119,7 +119,7 @@ def score(claim: Measured, result: Result) -> float:
     """Returns the metric of a run: of its curves, or of the policy that it trained."""
     if isinstance(claim.metric, OfPolicy):
         plan = result.job.plan()
-        return float(claim.metric.of(restored(plan, result.job.folder)[0].policy, plan.task))
+        return float(claim.metric.of(loaded(plan, result.job.folder)[0], plan.task))
     curves: Curves = result.curves
     return float(claim.metric(curves))
 
