@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
-from assay.core.record import Experience, Loss, Need
+from assay.core.record import Experience, Loss
 from assay.core.settings import model_name
 from assay.core.slots import Objective, Schedule, TrustRegion, View, number
 from assay.parts.aggregations import OverTransitions
@@ -36,25 +37,28 @@ class MirrorDescent(TrustRegion):
 
 @dataclass(frozen=True)
 class MirrorDescentQ(OverTransitions, Objective):
-    """loss = (log pi(a|s) - log pi_old(a|s)) / step_size - min_i Q_i(s, a), a reparameterised: MDPO, off-policy.
+    """loss = KL(pi || pi_old) / step_size - min_i Q_i(s, a), a reparameterised: MDPO, off-policy (arXiv:2005.09814).
 
-    Averaged over the policy's own actions at states of the replay, the first term is KL(pi || pi_old)
-    (arXiv:2005.09814): pi_old is the copy `old`, which gets no gradient. The loss is smallest at pi_old exp(step_size
-    Q) / Z.
-    Degenerate: at pi = pi_old only the critics move the policy.
+    At states of the replay; pi_old is the copy `old`, which gets no gradient. The loss is smallest at pi_old
+    exp(step_size Q) / Z. Assumes squashed Gaussians, whose KL is that of the Gaussians before the squashing: sum over
+    dimensions of log(std_old / std) + (std^2 + (mean - mean_old)^2) / (2 std_old^2) - 1/2.
     """
 
     step_size: float | Schedule = 1.0
+    actor: str = model_name("actor")
     q: str = model_name("q")
     old: str = model_name("old")
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "credit is the critic's gradient, not the column `advantage`"}
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the KL to the old policy minus the value of the actor's own action."""
-        now = batch.now
-        action, logp = view.sampled
-        old = view.model(self.old).score(replace(now, action=action), frozenset({Need.LOGP})).logp
+        now, (action, _) = batch.now, view.sampled
+        mean, log_std = view.model(self.actor).parameters_of(now.context)
+        with torch.no_grad():
+            mean_old, log_std_old = view.model(self.old).parameters_of(now.context)
+        apart, ratio = (mean - mean_old) / log_std_old.exp(), log_std - log_std_old
+        kl = ((2.0 * ratio).exp() / 2 + apart.square() / 2 - ratio - 0.5).sum(-1)
         value = view.model(self.q)(now.context, action).amin(0)
-        loss = ((logp - old) / number(self.step_size) - value) * now.weight
-        metrics = {"kl_old": (((logp - old).detach() * now.weight).sum(), now.num_decisions)}
+        loss = (kl / number(self.step_size) - value) * now.weight
+        metrics = {"kl_old": ((kl.detach() * now.weight).sum(), now.num_decisions)}
         return Loss(loss.sum(), self.count(batch), metrics)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import log, pi
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.distributions import Normal, kl_divergence
 
 from assay import recipes
 from assay.claims import probes
@@ -30,6 +31,12 @@ def off_policy(world: Defaults = CONTINUOUS, step_size: float = 1.0, every: int 
     return replace(base, name="mdpo", critics={"q": base.critics["q"]}, copies=copies, stages=(critic, actor))
 
 
+def gaussian(model: Any, seen: Tensor) -> Normal:
+    """Returns the distribution before the squashing."""
+    mean, log_std = steps.output(model, seen).chunk(2, -1)
+    return Normal(mean, log_std.clamp(-20.0, 2.0).exp())
+
+
 def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns twin critics' squared errors, and KL(pi || pi_old) - min_i Q_i at the policy's own actions."""
     step, models, out = steps.step_of(seen), seen.models, steps.output
@@ -37,13 +44,8 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     error = out(models["q"], step.now, step.action) - step.target(
         0.99, out(models["q_target"], step.after, later).amin(0)
     )
-    action, logp = steps.squashed(models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
-    mean, log_std = out(models["old"], step.now).chunk(2, -1)
-    latent = ((action - steps.CENTRE) / steps.HALF).clamp(-1 + 1e-6, 1 - 1e-6).atanh()
-    log_std = log_std.clamp(-20.0, 2.0)
-    density = -((latent - mean) / log_std.exp()).square() / 2 - log_std - log(2 * pi) / 2
-    slope = (steps.HALF * (1 - latent.tanh().square())).log()
-    kl = logp - (density - slope).sum(-1)
+    action, _ = steps.squashed(models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
+    kl = kl_divergence(gaussian(models["actor"], step.now), gaussian(models["old"], step.now)).sum(-1)
     return {
         "critic": step.mean(error.square()) / 2,
         "actor": step.mean(kl - torch.minimum(*out(models["q"], step.now, action))),

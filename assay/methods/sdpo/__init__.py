@@ -14,7 +14,7 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Measured, Method
 from assay.core.recipe import Copy, Phase, Recipe
-from assay.methods.sdpo.claims import loss_by_hand, teacher_gap, with_candidates
+from assay.methods.sdpo.claims import divergence_gap, loss_by_hand, teacher_gap, with_candidates
 from assay.methods.sdpo.objectives import Distil, jensen_shannon
 from assay.methods.sdpo.source import ShownTwice
 from assay.methods.sdpo.teacher import SelfTeacher
@@ -49,6 +49,7 @@ METHOD = Method(
               lambda: probes.formula_gap(recipe(), with_candidates(4), loss_by_hand), at_most=1e-9),
         Exact("and with two of four and the rest together",
               lambda: probes.formula_gap(recipe(), with_candidates(2), loss_by_hand), at_most=1e-9),
+        Exact("its divergence is 0 between equal ones, log 2 between disjoint ones", divergence_gap, at_most=1e-9),
         Exact("the teacher's numbers are those of the model after the first other correct answer",
               lambda: max(teacher_gap(recipe(), num) for num in (100, 5)), at_most=1e-4),
         Measured("scores higher than grpo at equal samples", "sorting-6", reading(recipe()), reading(recipes.grpo()),

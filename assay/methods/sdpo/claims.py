@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from assay.core.record import Experience, Score
 from assay.core.slots.scene import ALONE
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
+from assay.methods.sdpo.objectives import jensen_shannon
 from assay.methods.sdpo.teacher import SelfTeacher
 from assay.playing.text import with_outcomes, written
 from assay.tasks.language.addition import addition
@@ -107,3 +109,9 @@ def teacher_gap(recipe: Recipe, num: int) -> float:
             gaps.append(float(set(ids.tolist()) != set(column[row, at, :, 0].long().tolist())))
             gaps.append(float((theirs[column[row, at, :, 0].long()] - column[row, at, :, 1]).abs().clamp(max=9).max()))
     return max(gaps)
+
+
+def divergence_gap() -> float:
+    """Returns how far the recipe's divergence is from 0 between equal distributions and log 2 between disjoint ones."""
+    same, one, other = torch.tensor([[0.2, 0.8], [1.0, 0.0], [0.0, 1.0]], dtype=torch.float64).clamp(min=1e-300).log()
+    return float(jensen_shannon(same, same).abs() + (jensen_shannon(one, other) - math.log(2.0)).abs())
