@@ -54,6 +54,7 @@ from assay.core.slots.tasks import (
 from assay.core.slots.terms import (
     Aggregation,
     CriticLoss,
+    LabelLoss,
     Objective,
     Prediction,
     RatioLevel,
@@ -105,6 +106,7 @@ __all__ = [
     "Gate",
     "Grower",
     "Grown",
+    "LabelLoss",
     "Layered",
     "LoggedTask",
     "ModelSpec",

@@ -166,3 +166,15 @@ class TrustRegion(Protocol):
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """Returns (loss [B, T], bool [B, T]: whether the decision is clipped)."""
+
+
+class LabelLoss(Protocol):
+    """Computes the loss of answers that are classified as right or wrong by a score."""
+
+    slot: ClassVar[str] = "label loss"
+
+    def __call__(self, score_B: Tensor, right_B: Tensor, by_group: Any) -> Tensor:
+        """Returns the loss of each row, [B]; `by_group` are the rows' groups (`assay.ops.groups`)."""
+
+    def count(self, by_group: Any) -> Tensor:
+        """Returns the denominator."""
