@@ -106,8 +106,8 @@ METHOD = Method(
         Exact("a quarter right: the weight is 1", lambda: advantages(2, 6)[0][1], equals=-0.54006, tolerance=2e-4),
     ),
     mutants=(
-        Edit("from hard to easy", BreakSymmetry.__call__, "(1.0 - overall) / (1.0 - root_B + EPSILON) + overall / (root_B",
-             "overall / (1.0 - root_B + EPSILON) + (1.0 - overall) / (root_B"),
+        Edit("from hard to easy", BreakSymmetry.__call__, "((1.0 - overall) / (1.0 - root_B",
+             "((1.0 - overall) / (root_B"),
         Edit("wrong answers are damped", BreakSymmetry.__call__, "advantage_BT > 0", "advantage_BT < 0"),
         Edit("the mean over answers", BreakSymmetry.__call__, "(rate_B * once_B).sum() / once_B.sum()",
              "(rate_B * share_B).sum() / share_B.sum()"),

@@ -78,9 +78,11 @@ class ConfidentErrors:
         items, length = task.items, len(task.items.ways(0)[0][0])
         every = ["".join(one) for one in product(DIGITS, repeat=length)]
         found = probabilities(task, policy, [every] * items.prompts)
-        wrong = [torch.tensor([one not in right_answers(items, prompt) for one in every]) for prompt in range(len(found))]
-        likely = [each[no & (each > 1.0 / len(every))].sum() for each, no in zip(found, wrong, strict=True)]
-        return float(torch.stack(likely).mean())
+        total = 0.0
+        for prompt, each in enumerate(found):
+            wrong = torch.tensor([one not in right_answers(items, prompt) for one in every])
+            total += float(each[wrong & (each > 1.0 / len(every))].sum())
+        return total / len(found)
 
 
 def factor(confidence: float, advantage: float = -1.0) -> float:

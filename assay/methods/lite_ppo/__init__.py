@@ -83,7 +83,7 @@ METHOD = Method(
                  minutes=3.0, steps=100),
     ),
     mutants=(
-        
+
         Edit("the deviation of centred outcomes", BatchDeviation.__call__,
              "mean = (outcome_B * share).sum() / share.sum().clamp(min=1)",
              "mean = groups.mean(outcome_B, groups.row_groups(experience))"),

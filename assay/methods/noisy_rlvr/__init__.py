@@ -17,7 +17,7 @@ from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.noisy_rlvr import claims
 from assay.methods.noisy_rlvr.parts import Backward, ByLabelRates, Forward, NoisyChannel, Rates
-from assay.parts.credit.outcome import LeaveOneOut, Constant, OutcomeCredit
+from assay.parts.credit.outcome import Constant, LeaveOneOut, OutcomeCredit
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 EVERYWHERE = {"": Rates(0.1, 0.2)}
