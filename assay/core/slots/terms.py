@@ -152,6 +152,11 @@ class RatioLevel(Protocol):
     slot: ClassVar[str] = "ratio"
 
     @property
+    def needs(self) -> frozenset[Need | Annotation]:
+        """Columns that it reads besides the record."""
+        return frozenset()
+
+    @property
     def together(self) -> str | None:
         """Name of the column whose equal rows must stay in one micro-batch."""
 

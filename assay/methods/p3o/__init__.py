@@ -1,6 +1,6 @@
 """p3o: pairs of answers are compared by the difference of their rewards; ratios are clipped for each answer.
 
-    maximise 1/2 sum_i min(c_i rho_i, c_i clip(rho_i, 1 - 0.2, 1 + 0.2)),  c_i = (R_i - R_other) stop_gradient(rho_other)
+    maximise 1/2 sum_i min(c_i rho_i, c_i clip(rho_i, 0.8, 1.2)),   c_i = (R_i - R_other) stop_gradient(rho_other)
     R = r - beta log(pi_old(y) / pi_ref(y)),   rho = pi(y) / pi_old(y) of the whole answer
 
 Wu et al. 2023. Rewards of a preference model are defined up to a constant of the prompt; differences are invariant to
@@ -22,7 +22,7 @@ from assay.core.record import Experience, Loss, Need
 from assay.core.slots import Objective, View
 from assay.ops import groups
 from assay.parts.credit.shaping import KlInReward
-from assay.parts.objectives.ratio import ProductRatio
+from assay.parts.objectives.ratio import ProductRatio, of_rows
 from assay.parts.objectives.trust import bounded_ratio
 from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
 
@@ -47,8 +47,7 @@ class PairGradient(Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the sum over answers."""
-        log_ratio = ProductRatio()(view.scored.logp, batch)
-        moved = (log_ratio * batch.mask).sum(1) / batch.mask.sum(1).clamp(min=1)
+        moved = of_rows(ProductRatio()(view.scored.logp, batch), batch)
         partner = partner_of(batch)
         outcome = groups.outcome(batch)
         ahead = (outcome - outcome[partner]).detach()
@@ -132,7 +131,7 @@ METHOD = Method(
     base=recipes.rloo,
     variants={"p3o-joint": joint},
     departures=(
-        "the clip of `joint` is written from knowledge of the paper; inside its range the gradient is that of the other",
+        "the clip of `joint` is written from knowledge of the paper; inside its range the gradient is the other one's",
         "the KL coefficient is 0.05; the paper sweeps it",
     ),
     claims=(

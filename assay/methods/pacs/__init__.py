@@ -77,7 +77,7 @@ METHOD = Method(
     mutants=(
         Edit("wrong and right change places", OutcomeAsLabel.__call__, "> RIGHT", "<= RIGHT"),
         Edit("not centred", recipe, "centred=True", "centred=False"),
-        Edit("a mean over decisions", OutcomeAsLabel.__call__, "self.scale * (log_ratio",
-             "self.scale / batch.mask.sum(1).clamp(min=1) * (log_ratio"),
+        Edit("a mean over decisions", OutcomeAsLabel.__call__, "self.scale * of_rows",
+             "self.scale / batch.mask.sum(1).clamp(min=1) * of_rows"),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from torch.nn.functional import softplus
 from assay.core.record import Experience, Loss, Need
 from assay.core.slots import LabelLoss, Objective, RatioLevel, View
 from assay.ops import groups
-from assay.parts.objectives.ratio import ProductRatio
+from assay.parts.objectives.ratio import ProductRatio, of_rows
 
 RIGHT = 0.5
 """Outcomes above it are right."""
@@ -92,8 +92,7 @@ class OutcomeAsLabel(Objective):
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the sum over answers."""
         by_group, right = groups.row_groups(batch), groups.outcome(batch) > RIGHT
-        log_ratio = self.level(view.scored.logp, batch)  # the same number for all decisions of an answer
-        score = self.scale * (log_ratio * batch.mask).sum(1) / batch.mask.sum(1).clamp(min=1)
+        score = self.scale * of_rows(self.level(view.scored.logp, batch), batch)
         if self.centred:
             score = score - groups.mean_of_others(score, by_group)
         share = by_group.share.to(score.dtype)
