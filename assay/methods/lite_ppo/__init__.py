@@ -79,7 +79,7 @@ METHOD = Method(
         Exact("scales of two groups are those of their raw spreads", lambda: torch.div(*advantages(15, 8, size=16)),
               equals=1.875, tolerance=1e-6),
         Measured("where groups are nearly all right its largest gradient is smaller than grpo's", "levels:easy=0.9",
-                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Largest("policy_grad_norm"), Expect.BELOW, seeds=10,
+                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Largest("gradient_norm/policy"), Expect.BELOW, seeds=10,
                  minutes=3.0, steps=100),
     ),
     mutants=(

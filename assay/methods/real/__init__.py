@@ -71,7 +71,7 @@ METHOD = Method(
         Exact("unlikely right and likely wrong answers are pulled more", lambda: (pull(0.2, -0.3, 0.1, -0.4)
               - torch.tensor([-0.383869, -1.043465, 0.914658, 0.336484])).abs().max(), at_most=1e-5),
         Measured("over eight epochs its largest gradient is smaller than grpo's", "levels", recipe(BIGRAMS),
-                 recipes.grpo(BIGRAMS), Largest("policy_grad_norm"), Expect.BELOW, seeds=10, minutes=3.0, steps=100),
+                 recipes.grpo(BIGRAMS), Largest("gradient_norm/policy"), Expect.BELOW, seeds=10, minutes=3.0, steps=100),
     ),
     mutants=(
         Edit("groups of one class learn", AgainstAnchor.__call__, "(sizes[0] > 0) & (sizes[1] > 0)", "sizes[0] >= 0"),
