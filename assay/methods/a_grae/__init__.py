@@ -15,14 +15,14 @@ from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Method
+from assay.claims.claim import Edit, Exact, Final, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.core.slots import CreditWeight
 from assay.ops import groups
 from assay.parts.credit.reweigh import BySign, Reweigh
-from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
 
 EPSILON = 1e-6
 
@@ -96,6 +96,7 @@ METHOD = Method(
         "the released code is the definition (square roots, constants 1e-6); alpha is 1 as for mathematics there",
         "a mean over each sequence as in grpo, not over all tokens; no entropy bonus",
         "outcomes are taken as rates: below 0 and above 1 are cut",
+        "it learns more slowly: pass rate 0.40 against grpo's 0.68 on many-ways after 100 steps (5 pilot seeds)",
     ),
     claims=(
         Exact("its gradient is the formula's", lambda: probes.formula_gap(
@@ -104,6 +105,8 @@ METHOD = Method(
               equals=0.56457, tolerance=2e-4),
         Exact("and of a wrong one", lambda: advantages(4, 4)[0][1], equals=-1.12914, tolerance=4e-4),
         Exact("a quarter right: the weight is 1", lambda: advantages(2, 6)[0][1], equals=-0.54006, tolerance=2e-4),
+        Measured("keeps more entropy over right answers than grpo at equal steps", "many-ways", recipe(BIGRAMS),
+                 recipes.grpo(BIGRAMS), Final("right_entropy"), seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
         Edit("from hard to easy", BreakSymmetry.__call__, "((1.0 - overall) / (1.0 - root_B",

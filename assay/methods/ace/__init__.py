@@ -9,8 +9,7 @@ so a constant factor of that size (`constant`) is the rival that separates the m
 
 import math
 from dataclasses import dataclass, replace
-from itertools import product
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -18,15 +17,14 @@ from torch.nn.functional import softplus
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Method
+from assay.claims.claim import Edit, Exact, Final, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Experience, Need
 from assay.core.slots import CreditWeight
 from assay.ops import groups
 from assay.parts.credit.reweigh import BySign, Reweigh
-from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
-from assay.tasks.testbeds.language.enumerable import DIGITS, probabilities, right_answers
+from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
 
 
 @dataclass(frozen=True)
@@ -67,24 +65,6 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     return by_hand.grpo_loss(seen, advantage * factor)
 
 
-@dataclass(frozen=True)
-class ConfidentErrors:
-    """Probability of wrong answers that are likelier than at the uniform start, mean over the prompts of a testbed."""
-
-    not_a_part: ClassVar[str] = "a metric of claims"
-
-    def of(self, policy: Any, task: Any) -> float:
-        """Returns the sum over all answers of the task's length."""
-        items, length = task.items, len(task.items.ways(0)[0][0])
-        every = ["".join(one) for one in product(DIGITS, repeat=length)]
-        found = probabilities(task, policy, [every] * items.prompts)
-        total = 0.0
-        for prompt, each in enumerate(found):
-            wrong = torch.tensor([one not in right_answers(items, prompt) for one in every])
-            total += float(each[wrong & (each > 1.0 / len(every))].sum())
-        return total / len(found)
-
-
 def factor(confidence: float, advantage: float = -1.0) -> float:
     """Returns the factor of an answer of one decision whose log-ratio to the reference is `confidence`."""
     data = probes.bandit_experience([0], [0.0], torch.zeros(2))
@@ -102,6 +82,7 @@ METHOD = Method(
     departures=(
         "the factor 1 + alpha softplus(c) and alpha = 1 are read from secondary texts; no code was released",
         "the log-ratio is of the whole answer and grows with its length; `per_decision` divides by it",
+        "no claim on the probability of confident errors: 0.59 against grpo's 0.58 on many-ways (5 pilot seeds)",
     ),
     claims=(
         Exact("its gradient is the formula's", lambda: probes.formula_gap(
@@ -109,6 +90,9 @@ METHOD = Method(
         Exact("the factor at c = 2", lambda: factor(2.0), equals=3.12693, tolerance=1e-5),
         Exact("the factor at c = -2", lambda: factor(-2.0), equals=1.12693, tolerance=1e-5),
         Exact("right answers keep their advantage", lambda: factor(2.0, advantage=1.0), equals=1.0),
+        Measured("keeps more different right answers than a constant factor of the same size at the start", "many-ways",
+                 recipe(BIGRAMS).set("actor.rank", 4), constant(BIGRAMS).set("actor.rank", 4), Final("distinct@8"),
+                 seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
         Edit("right answers too", ConfidencePenalty.__call__, "advantage_BT < 0", "advantage_BT != 0"),

@@ -121,8 +121,9 @@ METHOD = Method(
               [1.192218, 0.988383, 0.819399])).abs().max(), at_most=1e-5),
         Exact("a group without signal changes no weight", lambda: (
               weights(1, 4, 8, 0)[:2] - weights(1, 4)).abs().max(), at_most=1e-9),
-        Measured("the hard level is solved more often than by grpo", "levels", recipe(BIGRAMS), recipes.grpo(BIGRAMS),
-                 Final("pass_rate/2-hard"), seeds=10, minutes=3.0, steps=100, looks=2),
+        Measured("where most prompts are easy the hard level is solved more often than by grpo", "levels:easy=0.9",
+                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), seeds=10, minutes=6.0, steps=100,
+                 looks=2),
     ),
     mutants=(
         Edit("easier more", HarderMore.__call__, "(-groups.mean(outcome_B", "(groups.mean(outcome_B"),

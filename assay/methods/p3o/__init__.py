@@ -139,8 +139,8 @@ METHOD = Method(
         Exact("that of the joint clip is its formula's", lambda: gap(joint(), is_joint=True), at_most=1e-9),
         Exact("a constant of the prompt changes nothing", shifted, at_most=1e-9),
         Measured("where rewards have an offset of the prompt it learns faster than reinforce: mean true score", "judge",
-                 recipe(PLACES), replace(recipes.reinforce(PLACES), name="reinforce-2").set("group_size", 2),
-                 Area("true_score"), seeds=10, minutes=3.0, steps=60, looks=2),
+                 recipe(PLACES, beta=0.0), recipes.reinforce(PLACES).set("group_size", 2), Area("true_score"),
+                 seeds=10, minutes=6.0, steps=60, looks=2),
     ),
     mutants=(
         Edit("no ratio of the other", PairGradient.__call__, "ahead * bounded_ratio(moved[partner].detach())",
