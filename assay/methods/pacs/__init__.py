@@ -65,14 +65,18 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.rloo,
     variants={"pacs-unbalanced": unbalanced},
-    departures=("beta is 1; the authors' scripts also have 2", "answers of one batch are reused as in grpo"),
+    departures=(
+        "beta is 1; the authors' scripts also have 2",
+        "answers of one batch are reused as in grpo; against rloo without a clip, reused as often, 3 pilot seeds showed "
+        "no difference (0.708 and 0.705)",
+    ),
     claims=(
         Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), probes.verified(), loss_by_hand),
               at_most=1e-9),
         Exact("at the sampling policy, without class weights, it is rloo's", gap_to_rloo, at_most=1e-9),
-        Measured("learns no slower than rloo when answers are reused: mean pass rate", "levels", recipe(BIGRAMS),
-                 replace(recipes.rloo(BIGRAMS), source=BIGRAMS.reuse), Area("pass_rate"), seeds=10, minutes=3.0,
-                 steps=100, looks=2),
+        Measured("learns faster than grpo when every batch is used eight times: mean pass rate", "levels",
+                 recipe(BIGRAMS).set("source.epochs", 8), recipes.grpo(BIGRAMS).set("source.epochs", 8),
+                 Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2),
     ),
     mutants=(
         Edit("wrong and right change places", OutcomeAsLabel.__call__, "> RIGHT", "<= RIGHT"),

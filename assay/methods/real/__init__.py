@@ -14,8 +14,8 @@ from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
-from assay.claims.policies import Largest
+from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims.policies import Area
 from assay.core.recipe import Recipe
 from assay.core.slots import LabelLoss
 from assay.parts.objectives.labelled import AgainstAnchor, CrossEntropy, OutcomeAsLabel
@@ -64,14 +64,18 @@ METHOD = Method(
     family="policy gradient",
     base=recipes.grpo,
     variants={"real-bce": cross_entropy},
-    departures=("an outcome above 1/2 is right; in the authors' code values other than 0 and 1 drop out",),
+    departures=(
+        "an outcome above 1/2 is right; in the authors' code values other than 0 and 1 drop out",
+        "no claim on the largest gradient: it is above grpo's by the factor 1 / tau (0.104 and 0.027, 3 pilot seeds)",
+    ),
     claims=(
         Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), probes.verified(), loss_by_hand),
               at_most=1e-9),
         Exact("unlikely right and likely wrong answers are pulled more", lambda: (pull(0.2, -0.3, 0.1, -0.4)
               - torch.tensor([-0.383869, -1.043465, 0.914658, 0.336484])).abs().max(), at_most=1e-5),
-        Measured("over eight epochs its largest gradient is smaller than grpo's", "levels", recipe(BIGRAMS),
-                 recipes.grpo(BIGRAMS), Largest("gradient_norm/policy"), Expect.BELOW, seeds=10, minutes=3.0, steps=100),
+        Measured("learns faster than grpo when every batch is used eight times: mean pass rate", "levels",
+                 recipe(BIGRAMS).set("source.epochs", 8), recipes.grpo(BIGRAMS).set("source.epochs", 8),
+                 Area("pass_rate"), seeds=10, minutes=10.0, steps=50, looks=2),
     ),
     mutants=(
         Edit("groups of one class learn", AgainstAnchor.__call__, "(sizes[0] > 0) & (sizes[1] > 0)", "sizes[0] >= 0"),
