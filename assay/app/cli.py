@@ -50,10 +50,15 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("--starts", type=int, metavar="N", help="held-out starts (default: 256 prompts or 20 episodes)")
     one.add_argument("--samples", type=int, default=1, metavar="N", help="samples per start (default: 1)")
+    add_checkpoint_option(one)
     one.add_argument("--greedy", action="store_true", help="greedy actions instead of sampled ones (always in control)")
+    text = "reward of positions, for a policy inferred without training (zero-shot-rl); runs this file"
+    one.add_argument("--reward", metavar="FILE.py:FUNCTION", help=text)
+    one.add_argument("--data", metavar="FILE", help="infer it from this dataset instead of the run's own")
     one = command("export", "export a trained language model (transformers format) or its LoRA adapter (peft format)")
     one.add_argument("folder", type=Path, help="run folder")
     one.add_argument("target", type=Path, help="folder to create")
+    add_checkpoint_option(one)
     one = command("check", "test your own loss, credit, reward, environment or other part against the laws of its kind")
     one.add_argument("file", type=Path, help="Python file that defines it")
     add_claim_options(command("claim", "test the claims of a method and write its verdict"))
@@ -61,13 +66,7 @@ def parser() -> argparse.ArgumentParser:
     add_ablate_options(command("ablate", "find which parts carry the difference between two methods"))
     add_tune_options(command("tune", "search hyperparameters on some seeds, report the score on fresh seeds"))
     add_data_commands(commands.add_parser("data", help="make, convert and describe offline datasets"))
-    one = command("report", "write an HTML page of runs: curves, tables, samples")
-    one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders that contain some")
-    one.add_argument("--verdicts", action="store_true", help="include the verdicts of the methods")
-    one.add_argument(
-        "--verdict-folder", type=Path, metavar="DIR", help="folder of KEY.json verdicts (default: those of the package)"
-    )
-    one.add_argument("--out", type=Path, metavar="FILE", help="file to write (default: report.html)")
+    add_report_options(command("report", "write runs as an HTML page, and as tables and figures for a paper"))
     one = command("watch", "serve the same page in a browser, updated while runs are training")
     one.add_argument("folder", type=Path, help="run folder, or a folder that contains some")
     one.add_argument(
@@ -75,6 +74,31 @@ def parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--port", type=int, default=8000, help="port (default: 8000; 0: any free port)")
     return root
+
+
+def add_report_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of `report`."""
+    one.add_argument("folders", nargs="*", type=Path, help="run folders, or folders that contain some")
+    one.add_argument("--out", type=Path, metavar="FILE", help="page to write (default: report.html)")
+    one.add_argument(
+        "--csv", type=Path, metavar="FILE", help="also write the table as CSV: a row for each arm and task"
+    )
+    one.add_argument("--latex", type=Path, metavar="FILE", help="also write the table for LaTeX (booktabs)")
+    one.add_argument("--pdf", type=Path, metavar="FILE", help="also write the figures as PDF, one on each page")
+    one.add_argument(
+        "--methods-text", type=Path, metavar="FILE", help="also write a paragraph on seeds, budget, statistics, machine"
+    )
+    one.add_argument(
+        "--range",
+        action="append",
+        default=[],
+        metavar="TASK=LOW:HIGH",
+        help="lowest and highest possible score of a task, to normalise by; repeatable",
+    )
+    one.add_argument("--verdicts", action="store_true", help="include the verdicts of the methods")
+    one.add_argument(
+        "--verdict-folder", type=Path, metavar="DIR", help="folder of KEY.json verdicts (default: those of the package)"
+    )
 
 
 def add_list_options(one: argparse.ArgumentParser) -> None:
@@ -110,6 +134,12 @@ def add_run_options(one: argparse.ArgumentParser) -> None:
     add_run_groups(one)
 
 
+def add_checkpoint_option(one: argparse.ArgumentParser) -> None:
+    """Adds the option that names a checkpoint of a run."""
+    text = "checkpoint to use: a step, or best, the one with the best held-out score (default: the newest)"
+    one.add_argument("--checkpoint", metavar="best|STEP", help=text)
+
+
 def add_data_option(one: argparse.ArgumentParser) -> None:
     """Adds the option that names offline datasets."""
     text = "offline dataset to train on: .safetensors, .npz, .hdf5, a Minari folder, or minari:ID; repeatable"
@@ -122,7 +152,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
     text = "generate offline datasets of a task from a seed, with agents trained here"
     make = what.add_parser("make", help=text, description=text)
     make.add_argument("task", help="task")
-    kinds = "random, scripted, medium, medium-replay, expert, medium-expert"
+    kinds = "random, scripted, play (tasks with goals), medium, medium-replay, expert, medium-expert"
     make.add_argument("kinds", nargs="+", metavar="KIND", help=f"{kinds}; several kinds use one trained agent")
     make.add_argument("--method", help="method of the agent (default: sac for continuous actions, ppo for discrete)")
     make.add_argument(
@@ -139,7 +169,7 @@ def add_data_commands(one: argparse.ArgumentParser) -> None:
         "--episodes", type=int, default=50, metavar="N", help="episodes per kind except medium-replay (default: 50)"
     )
     make.add_argument(
-        "--noise", type=float, default=0.1, metavar="P", help="probability of a uniform action in kind scripted"
+        "--noise", type=float, default=0.1, metavar="P", help="share of uniform actions in scripted and play"
     )
     make.add_argument("--seed", type=int, default=0, help="random seed (default: 0)")
     make.add_argument("--out", type=Path, default=Path("runs/data"), metavar="DIR", help="folder (default: runs/data)")
@@ -161,6 +191,10 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=1, metavar="N", help="number of seeds (default: 1)")
     one.add_argument("--seed", type=int, default=0, help="first seed (default: 0)")
+    one.add_argument("--jobs", type=int, metavar="N", help="seeds trained in parallel (default: number of cores)")
+    one.add_argument(
+        "--more-steps", type=int, metavar="N", help="train the finished run in --out for N more steps, as it was set up"
+    )
     one.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     one.add_argument(
         "--micro-batch",

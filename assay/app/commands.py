@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import fields
 from pathlib import Path
-from typing import Any
 
 from assay.app import claim_commands, data_commands
 from assay.app.ablate_command import ablate
 from assay.app.options import parsed_settings
-from assay.app.report import claims as claim_tables
 from assay.app.report import comparison as comparison_tables
-from assay.app.report import methods, page, tables
+from assay.app.report import methods, tables
 from assay.app.report.watch import serve
+from assay.app.report_command import report
+from assay.app.train_command import resume, train
 from assay.core.errors import AssayError
 from assay.engine import evaluation
-from assay.engine.placement import Placement
 from assay.evidence.intervals import formatted, mean_interval
 from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
-from assay.proof import verdicts
 from assay.proof.laws.file import check_file_apart
-from assay.runs import catalogue, comparison, search
-from assay.runs import sinks as log_sinks
+from assay.runs import catalogue, comparison, search, zero_shot
 from assay.runs.options import run_options
-from assay.runs.plan import make_plan
-from assay.runs.progress import Mode
-from assay.runs.run import execute, load
-from assay.runs.run import resume as resume_run
-
-DEFAULT_METHOD = "grpo"
-UNCERTIFIED = 4
-"""Exit code of a training run whose certificate does not hold."""
-DEMONSTRATION = {"task": "sorting-5", "steps": 200, "warmup": 60}
-"""Settings of `assay train` without a method: minutes on two cores."""
+from assay.runs.run import load
 
 
 def list_methods(options: argparse.Namespace) -> int:
@@ -71,90 +58,18 @@ def diff(options: argparse.Namespace) -> int:
     return 0
 
 
-def default_task(name: str) -> str:
-    """Returns the default task of a method."""
-    return catalogue.find_method(name)[1].default_task
-
-
-def make_plans(name: str, task: str, options: argparse.Namespace, first_seed: int) -> list[Any]:
-    """Makes one plan per seed."""
-    if options.seeds < 1:
-        raise AssayError(f"--seeds is {options.seeds}. Use at least 1.")
-    where = {field.name: vars(options)[field.name] for field in fields(Placement) if field.name in vars(options)}
-    settings = parsed_settings(options.set)
-    return [
-        make_plan(
-            name,
-            task,
-            steps=options.steps,
-            seed=seed,
-            settings=settings,
-            warmup=options.warmup,
-            placement=Placement(**where),
-            model=options.model,
-            data=options.data,
-            preset=options.preset,
-            options=run_options(vars(options)),
-        )
-        for seed in range(first_seed, first_seed + options.seeds)
-    ]
-
-
-def seed_folder(base: Path, seed: int, several: bool) -> Path:
-    """Returns the run folder of one seed."""
-    return base / f"seed-{seed}" if several else base
-
-
-def train(options: argparse.Namespace) -> int:
-    """`assay train`."""
-    name = options.name or DEFAULT_METHOD
-    if options.name is None:
-        for setting, value in DEMONSTRATION.items():
-            if vars(options)[setting] is None:
-                setattr(options, setting, value)
-    task = options.task or data_commands.task_of(options.data) or default_task(name)
-    plans = make_plans(name, task, options, options.seed)
-    base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
-    runs = []
-    for plan in plans:
-        folder = seed_folder(base, plan.seed, len(plans) > 1)
-        sinks = make_sinks(options, folder, plan)
-        runs.append(execute(plan, folder, mode=Mode.SILENT if options.json else None, sinks=sinks))
-        for sink in sinks:
-            sink.close()
-    if options.json:
-        print(json.dumps([tables.run_facts(run) for run in runs], indent=2))
-    else:
-        tables.print_results(runs, base)
-    return UNCERTIFIED if any(run.certificate and not run.certificate.holds for run in runs) else 0
-
-
-def make_sinks(options: argparse.Namespace, folder: Path, plan: Any) -> tuple[Any, ...]:
-    """Opens the TensorBoard and Weights & Biases sinks that the options name."""
-    chosen: list[Any] = []
-    if options.tensorboard:
-        chosen.append(log_sinks.TensorBoardSink(folder / "tensorboard"))
-    if options.wandb:
-        chosen.append(log_sinks.WandbSink(options.wandb, plan.config()))
-    return tuple(chosen)
-
-
-def resume(options: argparse.Namespace) -> int:
-    """`assay resume`."""
-    run = resume_run(options.folder, mode=Mode.SILENT if options.json else None)
-    if options.json:
-        print(json.dumps(tables.run_facts(run), indent=2))
-    else:
-        tables.print_results([run], options.folder)
-    return 0
-
-
 def evaluate(options: argparse.Namespace) -> int:
     """`assay evaluate`."""
     for name in ("starts", "samples"):
         if (number := vars(options)[name]) is not None and number < 1:
             raise AssayError(f"--{name} is {number}. Use at least 1.")
-    policy, plan, step = load(options.folder)
+    if options.reward is not None:
+        if options.samples > 1:
+            raise AssayError(f"--samples is {options.samples}, but a policy of --reward always acts with its mode")
+        return evaluate_reward(options)
+    if options.data is not None:
+        raise AssayError("--data names the data to infer a reward's policy from. Add --reward FILE.py:FUNCTION.")
+    policy, plan, step = load(options.folder, options.checkpoint)
     values = evaluation.scores(
         policy, plan.task, num=options.starts, samples=options.samples, greedy=True if options.greedy else None
     )
@@ -176,11 +91,28 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
+def evaluate_reward(options: argparse.Namespace) -> int:
+    """`assay evaluate --reward`: the policy of another reward, inferred from data."""
+    found = zero_shot.evaluate(options.folder, options.reward, options.data, options.starts)
+    estimate = mean_interval(found.scores)
+    if options.json:
+        facts = {"folder": str(options.folder), "task": found.task, "step": found.step, "reward": options.reward}
+        numbers = {"mean": estimate.value, "low": estimate.low, "high": estimate.high, "count": estimate.count}
+        print(json.dumps(facts | numbers | {"data_mean": found.in_data}))
+    else:
+        print(
+            f"{found.method} on {found.task} after {found.step} steps, policy inferred for {options.reward}: "
+            f"{formatted(estimate)} a decision over {estimate.count} held-out episodes; the data's states: "
+            f"{found.in_data:.4g}"
+        )
+    return 0
+
+
 def export(options: argparse.Namespace) -> int:
     """`assay export`."""
     from assay.models.pretrained.transformers import export as write
 
-    policy, plan, step = load(options.folder)
+    policy, plan, step = load(options.folder, options.checkpoint)
     write(policy, plan.recipe.actor, options.target)
     if options.json:
         print(json.dumps({"folder": str(options.folder), "step": step, "target": str(options.target)}))
@@ -255,28 +187,6 @@ def tune(options: argparse.Namespace) -> int:
 def data(options: argparse.Namespace) -> int:
     """`assay data`: make, convert, describe."""
     return data_commands.data(options, parsed_settings(vars(options).get("set", [])))
-
-
-def report(options: argparse.Namespace) -> int:
-    """`assay report`: a table in the terminal, and one HTML file."""
-    if not options.folders and not options.verdicts:
-        raise AssayError("there is nothing to report. Name run folders, or add --verdicts for the verdicts.")
-    files = verdicts.files(options.verdict_folder) if options.verdicts else {}
-    found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
-    data = page.gather(options.folders, verdicts=[claim_tables.for_page(verdict) for verdict in found])
-    path = page.write(data, options.out or Path("report.html"))
-    if options.json:
-        print(json.dumps({"page": str(path), "runs": data["runs"], "notes": data["notes"]}, indent=2))
-        return 0
-    out = tables.console()
-    if options.folders:
-        out.print(comparison_tables.run_table(data))
-    if found:
-        out.print(claim_tables.summary_table(found))
-    for note in data["notes"]:
-        out.print(note, style="yellow", markup=False)
-    out.print(f"page  {path}", markup=False)
-    return 0
 
 
 def watch(options: argparse.Namespace) -> int:

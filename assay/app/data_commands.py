@@ -26,7 +26,7 @@ WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
     "expert": made.Expert,
     "medium-expert": made.MediumExpert,
 }
-KINDS = ("random", "scripted", *WITH_AGENT)
+KINDS = ("random", "scripted", "play", *WITH_AGENT)
 
 
 def data(options: argparse.Namespace, settings: Mapping[str, str]) -> int:
@@ -54,6 +54,8 @@ def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
         return made.Random(options.episodes, options.seed)
     if name == "scripted":
         return made.Scripted(options.episodes, options.noise, options.seed)
+    if name == "play":
+        return made.Played(options.episodes, options.noise, options.seed)
     method = options.method or ("sac" if isinstance(task.spec.action, Box) else "ppo")
     recipe = catalogue.recipe_for(method, task, options.settings)
     return WITH_AGENT[name](made.Agent(partial(chosen, recipe), options.steps, options.seed), options.episodes)

@@ -54,6 +54,7 @@ TABLE: dict[str, Column] = {
     "chosen": Column("B", "credit or source", ("PairUp", "Pairs"), "+1 for the better row of a pair, -1 for the other"),
     "distance": Column("BT", "source", ("Relabelled",), "steps of the shortest way to the goal"),
     "nearer": Column("BT", "source", ("Relabelled",), "whether the step leads towards the goal"),
+    "recorded_return": Column("BT", "source", ("LoggedWithReturns",), "return of the recorded episode from here on"),
     # Written by credit, preparation and constraints.
     "advantage": Column("BT", "credit", ("OutcomeCredit", "Gae", "RewardToGo"), "advantage of each decision"),
     "return": Column("BT", "credit", ("Gae", "RewardToGo"), "regression target of the critic"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, fields, is_dataclass, replace
-from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
+from assay.core import hints
 from assay.core.errors import AssayError
 from assay.core.record import Progress
 
@@ -104,12 +104,16 @@ def find_setting(recipe: Any, path: str) -> tuple[str, ...]:
         return matches[0]
     if matches:
         options = ", ".join(".".join(full) for full in matches)
-        raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'. Use one of {options}")
-    raise AssayError(why_unknown(recipe, words, known))
+        meaning = hints.meant(words[-1], known)
+        also = f". {meaning.removesuffix('.')}" if meaning.startswith("For ") else ""
+        raise AssayError(f"setting '{path}' is ambiguous in recipe '{recipe.name}'. Use one of {options}{also}")
+    raise AssayError(why_unknown(recipe, words, known).replace("  ", " "))
 
 
-def why_unknown(recipe: Any, words: list[str], known: Iterable[tuple[str, ...]]) -> str:
-    """Returns the error text for a path that is not a setting: a part, a similar setting, or how to list them."""
+def why_unknown(recipe: Any, words: list[str], known: Mapping[tuple[str, ...], Any]) -> str:
+    """Returns the error text for a path that is not a setting: a part, a setting of that meaning or of similar letters,
+    and how to list all.
+    """
     path = ".".join(words)
     inner = [full for full in inner_paths(recipe) if full[-1] == words[-1] and is_subsequence(words, full)]
     if inner:
@@ -120,16 +124,16 @@ def why_unknown(recipe: Any, words: list[str], known: Iterable[tuple[str, ...]])
         return f"'{path}' is a part of recipe '{recipe.name}', not a number. Swap it in Python: {swap}.{settable}"
     if words[-1] in RENAMED:
         return f"the setting '{words[-1]}' is called '{RENAMED[words[-1]]}' since version 0.2. Use the new name"
-    names = [".".join(full) for full in known]
-    near = get_close_matches(path, names, 1, 0.6)
-    near = near or [name for name in names if name.rsplit(".", 1)[-1] in get_close_matches(words[-1], last(names), 1)]
-    meant = f" Did you mean '{near[0]}'?" if near else ""
-    return f"recipe '{recipe.name}' has no setting '{path}'.{meant} assay show {recipe.name} --all lists all settings"
+    hint = hints.meant(words[-1], known) or similar(words, list(known))
+    return f"recipe '{recipe.name}' has no setting '{path}'. {hint} assay show {recipe.name} --all lists all settings"
 
 
-def last(names: Iterable[str]) -> list[str]:
-    """Returns the last words of the paths."""
-    return [name.rsplit(".", 1)[-1] for name in names]
+def similar(words: Sequence[str], known: Sequence[tuple[str, ...]]) -> str:
+    """Returns a question with the setting whose last word is nearest in letters, '' if none is near."""
+    near = hints.nearest(words[-1], dict.fromkeys(full[-1] for full in known))
+    paths = [full for full in known if full[-1] == near]
+    same = [full for full in paths if is_subsequence([*words[:-1], full[-1]], full)] or paths
+    return f"Did you mean '{'.'.join(same[0])}'?" if same else ""
 
 
 def inner_paths(value: Any, above: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -23,13 +23,19 @@ from assay.core.spaces import Box, Discrete, Spec
 from assay.parts.sources.replay import transitions
 
 NEEDED = ("observation", "action", "reward", "terminal", "truncated", "next_observation")
-OPTIONAL = ("cost", "logp")
+OPTIONAL = ("cost", "logp", "achieved", "next_achieved", "goal")
+REWARDS = "rewards"
+"""The entry of `about` that is False if the data have no rewards: the column `reward` is zeros then."""
 QUANTILES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows of decisions. `about` describes in JSON how they were made and is not part of the hash."""
+    """Rows of decisions. `about` describes in JSON how they were made and is not part of the hash.
+
+    In data of tasks with goals `achieved` and `next_achieved` are the positions of both observations in goal space, and
+    `goal` is the goal that the decision was for.
+    """
 
     observation: Tensor
     action: Tensor
@@ -39,6 +45,9 @@ class Dataset:
     next_observation: Tensor
     cost: Tensor | None = None
     logp: Tensor | None = None
+    achieved: Tensor | None = None
+    next_achieved: Tensor | None = None
+    goal: Tensor | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -117,6 +126,10 @@ class Dataset:
         """Raises AssayError if the data do not fit the task's spaces."""
         check_space(self.observation, spec.observation, "observations", name)
         check_space(self.action, spec.action, "actions", name)
+        for what in ("achieved", "next_achieved", "goal") if spec.goal is not None else ():
+            column = getattr(self, what)
+            if column is not None:
+                check_space(column, spec.goal, f"column '{what}'", name)
 
     def pairs(self, reward_scale: float = 1.0) -> dict[str, Tensor]:
         """Returns the rows as transitions of two columns, in the layout of `sources.replay.transitions`; the second
@@ -134,9 +147,48 @@ class Dataset:
         found["logp"] = torch.zeros_like(self.reward) if self.logp is None else self.logp
         if self.cost is not None:
             found["cost"] = self.cost
-        context = torch.stack((self.observation, self.next_observation), 1)
+        context = {f"context.{key}": torch.stack((self.observation, self.next_observation), 1)}
+        if self.goal is not None:
+            context["context.goal"] = torch.stack((self.goal, self.goal), 1)
+        if self.achieved is not None and self.next_achieved is not None:
+            context["context.achieved"] = torch.stack((self.achieved, self.next_achieved), 1)
         mask = torch.tensor([True, False]).expand(len(self), 2).contiguous()
-        return {name: pair(column) for name, column in found.items()} | {"mask": mask, f"context.{key}": context}
+        return {name: pair(column) for name, column in found.items()} | {"mask": mask} | context
+
+    def walks(self, goal: Box) -> dict[str, Tensor]:
+        """Returns the episodes as walks, in the layout of `sources.relabelled.Play`: all states, one more than
+        decisions, whose last action is zeros.
+
+        Where the data have no positions in goal space, states are goals themselves if they have the goals' size; else
+        AssayError, as for rows that do not follow each other.
+        """
+        achieved, after = self.achieved, self.next_achieved
+        if achieved is None or after is None:
+            if self.observation.shape[1] != goal.size:
+                what = f"goals are vectors of {goal.size}, and the data have no columns 'achieved' and 'next_achieved'"
+                raise AssayError(f"{what}. Add both: the positions of each state and of the next one in goal space")
+            achieved, after = self.observation, self.next_observation
+        if self.is_broken:
+            raise AssayError("rows do not follow each other inside episodes. Goals of the future need whole episodes")
+        ends, num = self.ends, len(self)
+        place = torch.arange(num) + torch.searchsorted(ends, torch.arange(num))
+        last = ends + torch.arange(len(ends)) + 1
+
+        def states(now: Tensor, final: Tensor) -> Tensor:
+            found = now.new_zeros(num + len(ends), *now.shape[1:])
+            found[place], found[last] = now, final
+            return found
+
+        walk = {"observation": states(self.observation, self.next_observation[ends])}
+        walk |= {"achieved": states(achieved, after[ends]), "action": states(self.action, 0 * self.action[ends])}
+        return walk | {"last": last.diff(prepend=last.new_tensor([-1])) - 1}
+
+    @property
+    def is_broken(self) -> bool:
+        """Returns whether some row's next observation is not that of the row after it in its episode."""
+        inside = torch.ones(len(self), dtype=torch.bool)
+        inside[self.ends] = False
+        return not torch.equal(self.next_observation[inside], self.observation[1:][inside[:-1]])
 
 
 def finite_rows(column: Tensor) -> Tensor:
@@ -185,10 +237,11 @@ def from_experience(pieces: Sequence[Experience], spec: Spec, about: Mapping[str
 
 def from_pairs(columns: Mapping[str, Tensor], spec: Spec, about: Mapping[str, Any]) -> Dataset:
     """Returns transitions of two columns as a dataset."""
-    names = [name for name in columns if name.startswith("context.")]
+    goals = ("context.achieved", "context.goal")
+    names = [name for name in columns if name.startswith("context.") and name not in goals]
     if len(names) != 1:
         raise AssayError(f"a dataset has one kind of observation; this experience has {', '.join(names)}")
-    seen, taken = columns[names[0]], columns["action"][:, 0]
+    seen, taken, reached, asked = columns[names[0]], columns["action"][:, 0], *map(columns.get, goals)
     action = taken
     if isinstance(spec.action, Box):
         action = taken.clamp(torch.tensor(spec.action.low), torch.tensor(spec.action.high))
@@ -201,6 +254,9 @@ def from_pairs(columns: Mapping[str, Tensor], spec: Spec, about: Mapping[str, An
         seen[:, 1].clone(),
         cost=columns["cost"][:, 0].float() if "cost" in columns else None,
         logp=columns["logp"][:, 0].float() if torch.equal(action, taken) else None,
+        achieved=None if reached is None else reached[:, 0].clone(),
+        next_achieved=None if reached is None else reached[:, 1].clone(),
+        goal=None if asked is None else asked[:, 0].clone(),
         about=about,
     )
 

@@ -21,7 +21,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from assay.core.errors import AssayError
-from assay.datasets.dataset import NEEDED, OPTIONAL, Dataset
+from assay.datasets.dataset import NEEDED, OPTIONAL, REWARDS, Dataset
 from assay.tasks.adapters import hdf5
 from assay.tasks.adapters.minari import minari_episodes
 
@@ -104,7 +104,7 @@ def read_npz(path: Path) -> Dataset:
     except (ValueError, OSError, EOFError, KeyError) as error:
         raise AssayError(f"it cannot be read without unpickling ({error}). Write plain arrays") from None
     about, saved = (str(arrays.pop(name)) if name in arrays else None for name in (ABOUT, HASH))
-    if not set(NEEDED) <= set(arrays) and "observations" in arrays:
+    if "observation" not in arrays and "observations" in arrays:
         return from_arrays(hdf5.columns_of_d4rl(arrays), parsed(about))
     return verified(from_arrays(arrays, parsed(about)), saved)
 
@@ -144,7 +144,11 @@ def from_arrays(arrays: Mapping[str, np.ndarray], about: Mapping[str, Any]) -> D
 
 
 def from_columns(columns: Mapping[str, Tensor], about: Mapping[str, Any]) -> Dataset:
-    """Returns the dataset; raises AssayError if a required column is missing."""
+    """Returns the dataset; raises AssayError if a required column is missing. Rewards may be: they are zeros then, and
+    the description says so.
+    """
+    if "reward" not in columns and "terminal" in columns:
+        columns, about = {**columns, "reward": torch.zeros(len(columns["terminal"]))}, {**about, REWARDS: False}
     missing = [name for name in NEEDED if name not in columns]
     if missing:
         raise AssayError(f"it has no column {', '.join(missing)} (it has {', '.join(sorted(columns))})")

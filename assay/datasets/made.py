@@ -2,6 +2,7 @@
 
     random          uniform actions
     scripted        the task's scripted expert, a share of its actions replaced by uniform ones
+    play            the same expert moving from goal to goal without end
     expert          an agent at the end of its training, acting with its exploration
     medium          the same agent, stopped half way
     medium-replay   all experience that the agent gathered until then
@@ -33,7 +34,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Origin, Progress, State
 from assay.core.settings import describe
-from assay.core.slots import ALONE, ScriptedTask, Task
+from assay.core.slots import ALONE, RoamingTask, ScriptedTask, Task
 from assay.core.spaces import Box, Context, Spec
 from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
@@ -234,6 +235,24 @@ class Scripted:
         about = {"task": task.name, "kind": self.name, "made": describe(self)}
         actor = NoisyExpert(task.expert, task.spec, self.noise)
         return replace(played(task, actor, self.episodes, self.seed, about), logp=None)
+
+
+@dataclass(frozen=True)
+class Played:
+    """The task's expert moving from goal to goal without end, with a share `noise` of uniform actions."""
+
+    episodes: int = 50
+    noise: float = 0.3
+    seed: int = 0
+    name: ClassVar[str] = "play"
+
+    def make(self, task: Task) -> Dataset:
+        """Returns `episodes` episodes; raises AssayError if the task has no goals to move between."""
+        roaming = task.roaming if isinstance(task, RoamingTask) else None
+        if roaming is None:
+            raise AssayError(f"task '{task.name}' has no goals to move between. Choose another kind of data")
+        about = {"task": task.name, "kind": self.name, "made": describe(self)}
+        return replace(Scripted(self.episodes, self.noise, self.seed).make(roaming), about=about)
 
 
 def about_agent(made: Any, task: Task, found: Trained, step: int) -> dict[str, Any]:

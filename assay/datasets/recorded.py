@@ -1,4 +1,4 @@
-"""Files as offline datasets for `sources.logged.Logged`, and recipes that learn from a file."""
+"""Files as offline datasets for the sources `Logged` and `Relabelled`, and recipes that learn from a file."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+import torch
 from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Origin
+from assay.core.record import Draw, Origin
 from assay.core.settings import changed, children
-from assay.core.slots import Task
-from assay.datasets.dataset import Dataset
+from assay.core.slots import OfData, Task
+from assay.datasets.dataset import REWARDS, Dataset
 from assay.datasets.files import read
 from assay.parts.sources.demonstrations import DemonstratedDecisions
-from assay.parts.sources.logged import Logged, Recording
+from assay.parts.sources.logged import Contents, Logged, Recording
+from assay.parts.sources.relabelled import Relabelled
 
 
 @dataclass(frozen=True)
@@ -30,8 +32,32 @@ class Recorded:
     origin: int = int(Origin.DATASET)
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """Returns the transitions of the file; raises AssayError if they do not fit the task's spaces."""
-        return checked(self, task).pairs(self.reward_scale)
+        """Returns the transitions of the file; raises AssayError if they do not fit the task's spaces, or have no
+        rewards, or no goals for a task with goals.
+        """
+        data = checked(self, task)
+        if not data.about.get(REWARDS, True):
+            raise AssayError(f"data {self.path}: it has no rewards. Add them, or use ota or zero-shot-rl")
+        if task.spec.goal is None:
+            data = replace(data, achieved=None, next_achieved=None, goal=None)
+        elif data.goal is None:
+            raise AssayError(f"data {self.path}: task '{task.name}' has goals, and the file no column 'goal'. Add it")
+        return data.pairs(self.reward_scale)
+
+
+@dataclass(frozen=True)
+class RecordedPlay(Recorded):
+    """The rows of a file as walks for `sources.relabelled.Relabelled`; rewards are not read."""
+
+    def columns(self, task: Task) -> dict[str, Tensor]:
+        """Returns the file's walks; raises AssayError if the task has no goals, or the file no positions of goals."""
+        if task.spec.goal is None:
+            what = f"data {self.path}: goals are chosen among the file's states, and task '{task.name}' has no goals"
+            raise AssayError(f"{what}. Use a task with goals, such as pointmaze-medium")
+        try:
+            return checked(self, task).walks(task.spec.goal)
+        except AssayError as error:
+            raise AssayError(f"data {self.path}: {str(error).removeprefix(f'data {self.path}: ')}") from None
 
 
 def checked(file: Recorded, task: Task) -> Dataset:
@@ -65,6 +91,12 @@ def with_data(recipe: Recipe, files: Sequence[Recorded]) -> Recipe:
             "dataset, such as dual-rl and bc"
         )
     for path, source in places:
+        if isinstance(source, Relabelled):
+            if len(files) != 1:
+                raise AssayError(f"recipe '{recipe.name}' learns from 1 dataset. Give --data once")
+            log = RecordedPlay(files[0].path, files[0].hash)
+            recipe = cast(Recipe, changed(recipe, path, replace(source, log=log)))
+            continue
         if isinstance(source, DemonstratedDecisions):
             source = Logged((files[0],), updates=source.minibatches)
         logs = source.logs
@@ -76,6 +108,40 @@ def with_data(recipe: Recipe, files: Sequence[Recorded]) -> Recipe:
     return recipe
 
 
+def with_statistics(recipe: Recipe, task: Task, seed: int) -> Recipe:
+    """Returns the recipe with the statistics that its models need of its offline data, files or not."""
+    places = [place for place in parts_of_data(recipe) if place[1].needs_data(task.spec)]
+    if not places:
+        return recipe
+    source = recipe.source
+    if not isinstance(source, Logged | Relabelled):
+        what = f"{type(places[0][1]).__name__} needs the states of an offline dataset"
+        raise AssayError(f"{what}, and recipe '{recipe.name}' has none. Use a method that learns from one")
+    logs = source.logs if isinstance(source, Logged) else (source.log,)
+    columns = Contents(logs, task, Draw(seed)).columns
+    seen, reached = (states_of(columns, name) for name in ("observation", "achieved"))
+    if seen is None:
+        raise AssayError(f"task '{task.name}' has numbered states, which have no mean. Use a task that is observed")
+    for path, part in places:
+        recipe = cast(Recipe, changed(recipe, path, part.of_data(seen, reached)))
+    return recipe
+
+
+def states_of(columns: Sequence[dict[str, Tensor]], name: str) -> Tensor | None:
+    """Returns the states of all datasets [N, ...], from transitions or walks; None if they have no such column."""
+    found = [each.get(name, each[f"context.{name}"][:, 0] if f"context.{name}" in each else None) for each in columns]
+    present = [column for column in found if column is not None]
+    return torch.cat(present) if present else None
+
+
+def parts_of_data(value: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], OfData]]:
+    """Returns the parts of a recipe's models that need statistics of the data, with their paths."""
+    if isinstance(value, OfData):
+        return [(above, value)]
+    below = children(value) if above else [pair for pair in children(value) if pair[0] in ("actor", "critics")]
+    return [found for name, item in below for found in parts_of_data(item, (*above, name))]
+
+
 def as_log(file: Recorded, log: Recording) -> Recorded:
     """Returns the file in the place of a dataset, with its reward scale and origin."""
     return replace(file, reward_scale=log.reward_scale, origin=log.origin)
@@ -83,6 +149,6 @@ def as_log(file: Recorded, log: Recording) -> Recorded:
 
 def sources_of(value: Any, above: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
     """Returns the sources of a recipe that read offline datasets or the task's expert, with their paths."""
-    if isinstance(value, Logged | DemonstratedDecisions):
+    if isinstance(value, Logged | DemonstratedDecisions | Relabelled):
         return [(above, value)]
     return [found for name, item in children(value) for found in sources_of(item, (*above, name))]

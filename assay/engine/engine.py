@@ -193,7 +193,8 @@ class Engine:
     def over(self, name: str, experience: Experience, function: Callable[[Any, Experience], Tensor]) -> Tensor:
         """Evaluates function(model, rows) on each micro-batch and concatenates the results on the record's device."""
         model, home, num = self.model(name), experience.mask.device, experience.num_columns
-        parts = [function(model, part) for part in self.micro_batches(experience, None)]
+        with self.autocast():
+            parts = [function(model, part) for part in self.micro_batches(experience, None)]
         if not self.at_once:
             return torch.cat(parts).to(home)
         plan = self.split(experience, frozenset(), self.at_once, self.placement.micro_batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 
 from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
 from assay.core.record import Certified, Draw, Need, State
 from assay.core.slots import (
     Certificate,
@@ -23,11 +25,15 @@ from assay.core.slots import (
     Scene,
     Task,
     UncertainTask,
+    most_decisions,
 )
 from assay.core.spaces import Vocabulary
+from assay.engine.memory import ROWS, parts_below, whole_numbers
 
-PROMPTS, EPISODES = 256, 20
-"""Held-out starts of one evaluation, for language tasks and for control tasks."""
+PROMPTS, EPISODES, PAIRS = 256, 20, 64
+"""Held-out starts of one evaluation, for language tasks, control tasks and preference pairs."""
+MOST, SHARE = 10, 0.1
+"""Evaluations in a run by default, at most, and decisions of evaluations as a share of those trained."""
 FIRST_CERTIFIED, SEARCHED = 1_000_000, 10_000
 """The first held-out start of certificates, far from those of evaluations, and how many are searched for prompts."""
 LEAST_CERTIFIED = 30
@@ -43,6 +49,38 @@ def default_starts(task: Task) -> int:
     if isinstance(task, UncertainTask):
         return EPISODES * len(task.regimes)
     return PROMPTS if isinstance(task.spec.action, Vocabulary) else EPISODES
+
+
+def evaluated_every(recipe: Recipe, task: Task, num_steps: int, num: int | None = None) -> int:
+    """Returns the steps between evaluations: at most `MOST` in a run, and evaluated decisions are at most `SHARE` of
+    the trained ones. 0 means that only the first and the last evaluation are left, which always happen.
+
+    Counted in decisions of the longest episodes, so that it is a function of the plan and not of a clock.
+    """
+    starts = (PAIRS if isinstance(task, PairedTask) else default_starts(task)) if num is None else num
+    trained = trained_decisions(recipe, task)
+    fewest = -(-starts * most_decisions(task) // max(1, int(SHARE * trained))) if trained else 0
+    every = max(1, num_steps // MOST, fewest)
+    return every if every < num_steps else 0
+
+
+def trained_decisions(recipe: Recipe, task: Task) -> int:
+    """Returns the decisions in the update batches of one step, with episodes of full length."""
+    length = most_decisions(task)
+    row = length if isinstance(task.spec.action, Vocabulary) else 1  # sources of tokens draw whole sequences
+    gathered = sum(
+        math.prod(sizes.values()) * (whole_numbers(part, ("steps",)).get("steps", 1) if "num_envs" in sizes else length)
+        for _, part in parts_below(recipe.rollout, "rollout")
+        if (sizes := whole_numbers(part, ROWS))
+    )
+    total = 0
+    for _, part in (pair for feed in recipe.feeds for pair in parts_below(feed.source, "source")):
+        sizes = whole_numbers(part, ("batch", "updates", "epochs", "episodes"))
+        if "batch" in sizes:
+            total += sizes["batch"] * sizes.get("updates", 1) * row
+        elif "epochs" in sizes:
+            total += gathered * sizes["epochs"]
+    return total or gathered
 
 
 @torch.no_grad()
@@ -67,7 +105,7 @@ def outcomes(
     uncertain task also `evaluation_worst`, the mean score under the worst regime; for an exact task its quantities.
     """
     if isinstance(task, PairedTask):
-        return pair_scores(actor, task, 64 if num is None else num), {}
+        return pair_scores(actor, task, PAIRS if num is None else num), {}
     count = default_starts(task) if num is None else num
     if greedy is None:
         greedy = not isinstance(task.spec.action, Vocabulary) and not isinstance(task, GameTask)

@@ -158,6 +158,10 @@ class InsideBins(Watch):
         return [Alarm("inside bins", text)]
 
 
+SMALL_NORM = 1e-6
+"""A gradient below it need not move a float32 weight: Adam's epsilon is of its size, as in a policy that saturated."""
+
+
 @dataclass(frozen=True)
 class WeightsMove(Watch):
     """Checks that the sampling weights change after an update with a gradient, do not change at learning rate 0, and
@@ -188,7 +192,7 @@ class WeightsMove(Watch):
         if not math.isfinite(after):
             text = f"the actor's weights are not finite after step {moment.progress.step}. Lower the learning rate"
             return [Alarm("weights move", text, stop=True)]
-        if not any(norm > 0 for norm in norms) or before != after:
+        if not any(norm > SMALL_NORM for norm in norms) or before != after:
             return []
         text = (
             f"the actor's weights did not change at step {moment.progress.step} although its gradient is not zero: "

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
-from assay.core.record import Draw, Experience, Origin, Progress, State, Sums, concatenate
+from assay.core.record import Draw, Experience, Need, Origin, Progress, State, Sums, concatenate
 from assay.core.slots import Sampled, Scene, Task
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
@@ -26,6 +26,7 @@ from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
 from assay.engine.updates import Update
 from assay.ops import groups
+from assay.playing.narrowing import LOGP_MODEL
 
 REWARDED = "rewarded"
 """Column [B]: the recipe's rewards were applied to the row."""
@@ -163,6 +164,7 @@ class Loop:
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):
                 step.alarms += guard.gathered(moment, state)
+            fresh = self.rescored(recipe, fresh, scene)
             own = fresh.own()
             spent = sampled_decisions(fresh) + int(sum(value for value, _ in scene.metrics.pop(DISCARDED, ())))
             self.progress = replace(self.progress, decisions=self.progress.decisions + spent)
@@ -178,6 +180,25 @@ class Loop:
             if not missing:
                 break
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
+
+    def rescored(self, recipe: Recipe, fresh: Experience, scene: Scene) -> Experience:
+        """Returns log-probabilities as training computes them if it computes in another precision than sampling.
+
+        Otherwise the ratio is not 1 before the first update: unlikely tokens differ by whole nats in bfloat16, and a
+        large ratio of a negative advantage is never clipped. Rows of other origin, and rollouts whose recorded
+        log-probabilities are not the policy's own, keep theirs. Logs the mean KL between the two as `precision_gap`.
+        """
+        has_own = "recorded" not in getattr(recipe.rollout, "breaks", {}) and LOGP_MODEL not in fresh.extra
+        if self.engine.placement.precision is None or Need.LOGP not in recipe.needs or not has_own:
+            return fresh
+        logp = self.engine.over(
+            recipe.behaviour, fresh, lambda actor, part: actor.score(part, frozenset({Need.LOGP})).logp
+        )
+        own = fresh.mask if fresh.source is None else fresh.mask & (fresh.source == int(Origin.POLICY)).unsqueeze(1)
+        logp = torch.where(own, logp.to(fresh.logp.dtype), fresh.logp)
+        gap = logp - fresh.logp
+        scene.log("precision_gap", float((gap.exp() - 1.0 - gap)[own].sum()), float(own.sum()))
+        return replace(fresh, logp=logp)
 
     def reward(self, recipe: Recipe, scene: Scene, step: Step, fresh: Experience) -> Experience:
         """Applies the recipe's rewards in order."""

@@ -19,12 +19,13 @@ AT_ONCE = 16_384
 class Placement:
     """Where and how a recipe runs; changes speed, never the maths.
 
-    `micro_batch`: rows per micro-batch (0: all). `precision`: bfloat16 runs the models under autocast, parameters and
-    optimizer stay float32. `tokens`: maximum tokens per micro-batch, padding included (0: no limit; on a GPU 16,384
-    unless `micro_batch` is set); rows are then sorted by length, so that few columns are padding. `recompute`:
-    gradient checkpointing of the layers. `compiled`: torch.compile the layers. `packed`: rows are concatenated
-    without padding if the model supports it, and a group's shared prefix is computed once; `tokens` then counts
-    packed tokens (None: on a GPU in half precision).
+    `micro_batch`: rows per micro-batch (0: all). `precision`: bfloat16 trains the models under autocast, parameters
+    and optimizer stay float32; sampling has the precision of the weights, and the log-probabilities that ratios
+    compare with are computed again as training computes them. `tokens`: maximum tokens per micro-batch, padding
+    included (0: no limit; on a GPU 16,384 unless `micro_batch` is set); rows are then sorted by length, so that few
+    columns are padding. `recompute`: gradient checkpointing of the layers. `compiled`: torch.compile the layers.
+    `packed`: rows are concatenated without padding if the model supports it, and a group's shared prefix is computed
+    once; `tokens` then counts packed tokens (None: on a GPU in half precision).
     """
 
     device: str = "cpu"

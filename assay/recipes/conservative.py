@@ -50,14 +50,18 @@ def iql(
     )
 
 
-def cql(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float = 1.0) -> Recipe:
-    """CQL(H) (arXiv:2006.04779): SAC on an offline dataset (double DQN for discrete actions) with CQL's penalty."""
+def cql(world: Defaults = CONTINUOUS, log: Log | None = None, weight: float | None = None) -> Recipe:
+    """CQL(H) (arXiv:2006.04779): SAC on an offline dataset (double DQN for discrete actions) with CQL's penalty; its
+    weight is that of the task defaults unless given.
+    """
+    weight = world.offline.penalty if weight is None else weight
     return conservative_dqn(world, log, weight) if world.discrete else conservative_sac(world, log, weight)
 
 
 def conservative_sac(world: Defaults, log: Log | None, weight: float) -> Recipe:
     """Returns CQL for continuous actions."""
     body, step = world.offline.body, world.offline.optimizer
+    slow = world.offline.slow or step
     return Recipe(
         name="cql",
         actor=Policy(body, SquashedGaussian()),
@@ -66,7 +70,7 @@ def conservative_sac(world: Defaults, log: Log | None, weight: float) -> Recipe:
         source=logged(world, log),
         stages=(
             Stage("critic", trains=("q",), critic=(Td(OwnAction()), Conservative(weight)), optimizer=step),
-            Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=step),
+            Stage("actor", ("actor", "temperature"), (MaximizeSoftQ(), MatchEntropy(-1.0)), optimizer=slow),
         ),
         steps=world.offline.steps,
     )

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from torch import nn
+
 from assay.core.errors import AssayError
 from assay.core.optimizers import Adam
 from assay.core.schedules import Linear
@@ -58,6 +60,12 @@ class Offline:
     steps: int = 200
     log: Log = Log(episodes=50, noise=0.5)
     """The dataset where no file is given: 10,000 transitions of the pendulum, half of the actions random."""
+    standardised: bool = False
+    """Whether td3-bc sees states with the data's mean 0 and deviation 1."""
+    penalty: float = 1.0
+    """Weight of CQL's penalty beside half of the squared error."""
+    slow: Adam | None = None
+    """Optimizer of CQL's actor and temperature; None takes `optimizer`."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +198,7 @@ MUJOCO = replace(
     fragments=Fragments(num_envs=1, steps=2048),
     reuse=FreshDecisions(epochs=10, minibatches=32),
     gae=Gae(discount=0.99, gae_lambda=0.95),
-    optimizer=Adam(learning_rate=Linear(3e-4, 0.0), epsilon=1e-5, clip_norm=0.5),
+    optimizer=Adam(learning_rate=3e-4, epsilon=1e-5, clip_norm=0.5),
     steps=488,
     entropy=0.0,
     off_policy=OffPolicy(
@@ -205,18 +213,29 @@ MUJOCO = replace(
         batch=256,
         updates=1_000,
         steps=1_000,
+        penalty=2.5,
+        slow=Adam(learning_rate=1e-4, clip_norm=0.0),
     ),
 )
 """A million decisions with the published settings for MuJoCo: PPO (arXiv:1707.06347, table 3: 2,048 decisions, 10
-epochs of batches of 64, Adam 3e-4 that falls to 0, no entropy bonus), SAC (arXiv:1812.05905, table 1) and TD3
-(arXiv:1802.09477, with Adam 3e-4 and batches of 256 as in the authors' later code). Random or initial behaviour is
-short: 100 decisions before the first update instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the
-first 25,000. A million updates for offline methods."""
+epochs of batches of 64, Adam 3e-4, no entropy bonus; the rate does not fall to 0 as in the authors' code, which would
+end the learning of short runs), SAC (arXiv:1812.05905, table 1) and TD3 (arXiv:1802.09477, with Adam 3e-4 and batches
+of 256 as in the authors' later code). Random or initial behaviour is short: 100 decisions before the first update
+instead of SAC's 10,000 and TD3's 25,000, and TD3's noise falls over the first 25,000. A million updates for offline
+methods."""
 
-D4RL = replace(MUJOCO, preset="d4rl", actor=Policy(Perceptron((256, 256))), value=Critic(Perceptron((256, 256))))
+RELU = Perceptron((256, 256), nn.ReLU)
+D4RL = replace(
+    MUJOCO,
+    preset="d4rl",
+    actor=Policy(RELU),
+    value=Critic(RELU),
+    offline=replace(MUJOCO.offline, standardised=True),
+)
 """MUJOCO with the wide networks of offline methods on D4RL: TD3+BC (arXiv:2106.06860, table 3), IQL (arXiv:2110.06169,
-appendix B) and CQL (arXiv:2006.04779, appendix F): two layers of 256, Adam 3e-4, batches of 256, targets at rate 0.005,
-a million updates, rewards as recorded."""
+appendix B) and CQL (arXiv:2006.04779): two layers of 256 with ReLU, Adam 3e-4, batches of 256, targets at rate 0.005, a
+million updates, rewards as recorded; TD3+BC on standardised states. CQL has the numbers of its authors' code: weight 5
+beside a squared error, which is 2.5 beside half of one, and 1e-4 for the actor."""
 
 PLACES = replace(
     LANGUAGE,

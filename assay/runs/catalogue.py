@@ -11,7 +11,6 @@ import pkgutil
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +20,7 @@ import assay.methods
 import assay.tasks
 from assay.claims.claim import Method
 from assay.core.errors import AssayError
+from assay.core.hints import nearest
 from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe, Stage
 from assay.core.schedules import with_peak
@@ -32,9 +32,6 @@ from assay.recipes.defaults import Defaults, defaults_of
 from assay.tasks.language import textfile
 from assay.tasks.language.preferences import preferences
 from assay.tasks.language.prompts import PromptTask
-
-NEAR = 0.6
-"""Similarity (difflib's ratio) from which a known name is suggested for an unknown one."""
 
 PRETRAINED_RATE = 5e-6
 """Default peak learning rate of pretrained actors."""
@@ -93,8 +90,8 @@ def tasks() -> Mapping[str, Callable[..., Task]]:
 
 def unknown(kind: str, name: str, known: Iterable[str], hint: str) -> NoReturn:
     """Raises AssayError for an unknown name; suggests a similar known name, if there is one."""
-    near = get_close_matches(name.lower(), list(known), 1, NEAR)
-    meant = f" Did you mean '{near[0]}'?" if near else ""
+    near = nearest(name, known)
+    meant = f" Did you mean '{near}'?" if near else ""
     raise AssayError(f"there is no {kind} '{name}'.{meant} {hint}")
 
 

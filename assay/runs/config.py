@@ -54,7 +54,7 @@ def precision_of(name: str) -> torch.dtype | None:
 
 def differing(folder: Path, config: Mapping[str, Any]) -> str:
     """Returns where the config of a plan differs from the one in a run folder."""
-    ignored = ("fingerprint", "machine", "assay", "save_every", "cadence")
+    ignored = ("fingerprint", "machine", "assay", "save_every", "cadence", "more_steps", "base_files")
     there = {name: value for name, value in read_config(folder / "config.json").items() if name not in ignored}
     here = {name: value for name, value in config.items() if name not in ignored}
     paths = store.difference(there, here)

@@ -27,16 +27,16 @@ import numpy as np
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.store import write_text
+from assay.core.store import open_own, write_text
 from assay.evidence.intervals import Change, formatted, number
 from assay.runs.progress import Noted, duration
 from assay.runs.terminal import printable
 
-METRICS, SAMPLES, PICTURE = "metrics.jsonl", "samples.jsonl", "learning_curve.png"
+METRICS, SAMPLES, PICTURE, README = "metrics.jsonl", "samples.jsonl", "learning_curve.png", "README.md"
 RESERVED = ("step", "time", "not_finite")
 UNSAFE = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # valid in JSON, control codes in terminals
 CONTENTS = {
-    "README.md": "this page, written by the run",
+    README: "this page, written by the run",
     "config.json": "every part and every setting of the run",
     METRICS: "one line per step: `step`, the metrics by name, `not_finite`, and all times under `time`",
     SAMPLES: "samples of the policy, one per line",
@@ -56,7 +56,7 @@ class Journal:
         self.folder, self.files = Path(folder), dict[str, int]()
         self.folder.mkdir(parents=True, exist_ok=True)
         for name in (METRICS, SAMPLES):
-            self.files[name] = os.open(self.folder / name, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self.files[name] = open_own(self.folder / name, os.O_RDWR | os.O_APPEND | os.O_CREAT)
             os.ftruncate(self.files[name], whole_lines(self.files[name], self.size(name)))
 
     def __enter__(self) -> Self:

@@ -24,6 +24,8 @@ from assay.core.recipe import Recipe
 from assay.runs.folder import read_metrics
 from assay.runs.plan import Plan, make_plan
 
+EVALUATIONS = 10
+"""Evaluations of runs that are compared, the same for all arms, unless the options say otherwise."""
 PATIENCE = 30.0
 """Seconds that a run has to save its state after a stop signal."""
 
@@ -41,7 +43,10 @@ class Job:
 
     def plan(self) -> Plan:
         """Returns all settings that decide the result."""
-        return make_plan(self.method, self.task, seed=self.seed, **self.options)
+        told = {"evaluations": EVALUATIONS, **self.options}
+        if "options" in self.options and self.options["options"].cadence.evaluations is not None:
+            told["evaluations"] = None  # the user's own number
+        return make_plan(self.method, self.task, seed=self.seed, **told)
 
 
 @dataclass(frozen=True)
@@ -68,12 +73,12 @@ def result_of(job: Job, steps: int) -> Result | None:
     if not (job.folder / "metrics.jsonl").is_file():
         return None
     curves = read_metrics(job.folder)
-    if not curves or curves[-1]["step"] != steps:
+    if not curves or (curves[-1]["step"] < steps and "ended" not in curves[-1]):
         return None
     score = curves[-1].get("evaluation")
     if score is None:
         raise AssayError(f"{job.folder} has no held-out score at its end. Remove the folder to run it again.")
-    seconds = sum(sum(v for k, v in row.get("time", {}).items() if k != "at") for row in curves)
+    seconds = sum(sum(v for k, v in row.get("time", {}).items() if k not in ("at", "saved")) for row in curves)
     return Result(job, float(score), int(curves[-1].get("decisions_total", 0)), seconds, curves)
 
 
@@ -160,6 +165,8 @@ def run_jobs(
     Jobs finished before come first. `watch` is called twice a second with the running jobs. If the caller stops
     iterating or is interrupted, running jobs are told to save and stop.
     """
+    if workers < 1:
+        raise AssayError(f"--jobs is {workers}. Use at least 1.")
     waiting, children = [], list[Child]()
     steps = {}
     for job in jobs:

@@ -20,18 +20,23 @@ from assay.core.record import Draw
 from assay.core.settings import describe
 from assay.core.slots import ModelSpec, Scene, Task
 from assay.core.spaces import Vocabulary
-from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.datasets.recorded import Recorded, stamped, with_data, with_statistics
+from assay.engine import evaluation
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
 from assay.runs.checks import check_placement, check_values
 from assay.runs.config import MORE, precision_of, read_config
 from assay.runs.options import RunOptions, run_options
+from assay.runs.options.cadence import spacing
+from assay.runs.starts import Start, start_of
 from assay.tasks.language.dialogue import DialogueTask
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import PromptTask
 from assay.version import __version__
 
+MOST_STEPS = 10**9
+"""Training steps beyond which a number is taken for a mistake."""
 WARMUP = "warmup"
 """The name of the supervised phase before methods on language tasks."""
 
@@ -52,7 +57,8 @@ class Plan:
     settings: Mapping[str, Any] = field(default_factory=dict)
     warmup: int = 0
     evaluate_every: int = 0
-    save_every: int = 1
+    save_every: int = 0
+    """Steps between checkpoints; 0 leaves them to time (see `assay.runs.saving`)."""
     placement: Placement = Placement()
     model: str | None = None
     """Folder or hub id of a pretrained actor."""
@@ -62,6 +68,24 @@ class Plan:
     """The preset that the method's defaults come from."""
     options: RunOptions = RunOptions()
     """Own code, words of language and control tasks, evaluation and checkpoints."""
+    start: Start | None = None
+    """The checkpoint whose weights the run starts from, with a hash of them."""
+    more_steps: int = 0
+    """Steps beyond `steps`: schedules end with `steps` and stay at their last value."""
+
+    @property
+    def last_step(self) -> int:
+        """The step at which training ends."""
+        return self.steps + self.more_steps
+
+    @property
+    def num_starts(self) -> int | None:
+        """Held-out starts of an evaluation; None leaves them to the task."""
+        return self.options.cadence.starts(of_language=isinstance(self.task.spec.action, Vocabulary))
+
+    def is_evaluated(self, step: int) -> bool:
+        """Returns whether the run is evaluated after this step."""
+        return step == self.last_step or bool(self.evaluate_every and step % self.evaluate_every == 0)
 
     def config(self) -> dict[str, Any]:
         """Returns the plan as JSON, with the fingerprint of what decides the numbers."""
@@ -87,10 +111,13 @@ class Plan:
             decisive["options"] = options
         if self.data:
             decisive["data"] = [{"path": file.path, "hash": file.hash} for file in self.data]
+        if self.start is not None:
+            decisive["start"] = {"path": self.start.path, "hash": self.start.hash}
         return decisive | {
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
             "assay": __version__,
+            **({"more_steps": self.more_steps} if self.more_steps else {}),
             **({"cadence": cadence} if (cadence := self.options.record(decisive=False)) else {}),
         }
 
@@ -117,24 +144,23 @@ def make_plan(
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
-    evaluations: int = 10,
+    evaluations: int | None = None,
     placement: Placement = Placement(),
     model: str | None = None,
     data: Sequence[str | Recorded] = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
+    start: Start | None = None,
 ) -> Plan:
     """Resolves names and defaults; refuses a plan that cannot work before compute is spent.
 
-    `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`). Each
+    `preset` names the set of defaults (classic, mujoco, ...); None takes the task's own (see `chosen_preset`).
+    `evaluations` is their number during training; None takes that of the options, else as many as
+    `evaluation.evaluated_every` allows. `start` is the checkpoint of `options.cadence.from_` as recorded. Each
     group of `options` may change the task, then the recipe; `settings` are applied last.
     """
     options.check()
-    if isinstance(task, str):
-        address = task if task in catalogue.tasks() else anchored(task)
-        found = catalogue.find_task(address)
-    else:
-        address, found = None, task
+    address, found = (None, task) if not isinstance(task, str) else found_task(task)
     for group in options:
         found = group.task(found)
     model = None if model is None else anchored(model)
@@ -159,21 +185,50 @@ def make_plan(
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
-    budget = recipe.steps if steps is None else steps
-    if budget < 1:
-        raise AssayError(f"steps is {budget}. Use at least 1.")
+    if options.cadence.from_ and start is None:
+        start = start_of(options.cadence.from_)
+    untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
+    needed = untrained and bool(recipe.rollout or recipe.copies)
+    warmup = checked_warmup(warmup, defaults_of(found, preset).warmup if needed else 0)
+    budget = checked_steps(recipe.steps if steps is None else steps)
+    numbers = (seed, budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
+    recipe = with_statistics(recipe, found, seed)
+    plan = Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options, start)
+    return with_evaluations(plan, options.cadence.evaluations if evaluations is None else evaluations)
+
+
+def with_evaluations(plan: Plan, evaluations: int | None) -> Plan:
+    """Returns the plan with this many evaluations during training; None leaves them to `evaluated_every`."""
+    if evaluations is None:
+        every = evaluation.evaluated_every(plan.recipe, plan.task, plan.steps, plan.num_starts)
+        return replace(plan, evaluate_every=every)
     if evaluations < 0:
         raise AssayError(f"evaluations is {evaluations}. Use 0 (only before and after training) or more.")
+    return replace(plan, evaluate_every=max(1, plan.steps // evaluations) if evaluations else 0)
+
+
+def checked_warmup(warmup: int | None, usual: int) -> int:
+    """Returns the number of supervised steps, the usual one for None; AssayError if it is negative."""
     if warmup is not None and warmup < 0:
         raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
-    if warmup is None:
-        untrained = isinstance(found.spec.action, Vocabulary) and actor is None
-        needed = untrained and bool(recipe.rollout or recipe.copies)
-        warmup = defaults_of(found, preset).warmup if needed else 0
-    every = max(1, budget // evaluations) if evaluations else 0
-    save = max(1, budget // 10)
-    numbers = (seed, budget, name, address, changes, warmup, every, save)
-    return Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options)
+    return usual if warmup is None else warmup
+
+
+def found_task(task: str) -> tuple[str, Task]:
+    """Returns a task by name or file, with its address."""
+    if not task.strip():
+        raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
+    address = task if task in catalogue.tasks() else anchored(task)
+    return address, catalogue.find_task(address)
+
+
+def checked_steps(steps: int) -> int:
+    """Returns a number of training steps; AssayError if it is not a whole number from 1 to `MOST_STEPS`."""
+    if type(steps) is not int:
+        raise AssayError(f"steps is {steps!r}. Use a whole number.")
+    if not 1 <= steps <= MOST_STEPS:
+        raise AssayError(f"steps is {steps}. Use {'at least 1' if steps < 1 else f'at most {MOST_STEPS:,}'}.")
+    return steps
 
 
 def chosen_preset(task: Task, has_data: bool) -> str:
@@ -228,7 +283,9 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
         settings={},
         warmup=0,
         evaluate_every=0 if warm or not plan.evaluate_every else every,
-        save_every=every,
+        options=replace(plan.options, cadence=replace(plan.options.cadence, until="", from_="")),
+        start=None,
+        more_steps=0,
     )
 
 
@@ -246,6 +303,9 @@ def repeat_command(plan: Plan) -> str:
     for file in plan.data:
         words += ["--data", file.path]
     words += plan.options.words()
+    usual = evaluation.evaluated_every(plan.recipe, plan.task, plan.steps, plan.num_starts)
+    if plan.options.cadence.evaluations is None and plan.evaluate_every != usual:
+        words += ["--evaluations", plan.steps // plan.evaluate_every if plan.evaluate_every else 0]
     for path, value in plan.settings.items():
         words += ["--set", f"{path}={value}"]
     return shlex.join(map(str, words))
@@ -265,6 +325,7 @@ def plan_of(folder: str | Path) -> Plan:
         raise AssayError(
             f"{folder} was started from Python with its own recipe. Resume it there with the same assay.train call."
         )
+    begun = config.get("start")
     plan = make_plan(
         config["method"],
         config["task"],
@@ -282,8 +343,10 @@ def plan_of(folder: str | Path) -> Plan:
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
         preset=str(config.get("preset", CLASSIC)),
         options=run_options(config.get("options", {}) | config.get("cadence", {})),
+        start=Start(str(begun["path"]), str(begun["hash"])) if begun else None,
     )
-    return replace(plan, evaluate_every=config["evaluate_every"], save_every=config["save_every"])
+    kept = {name: config[name] for name in ("evaluate_every", "save_every")}
+    return replace(plan, **kept, more_steps=config.get("more_steps", 0))
 
 
 def folder_of_run(folder: Path) -> Path | None:

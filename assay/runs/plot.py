@@ -1,7 +1,7 @@
-"""Learning curves as files: PNG or SVG, by matplotlib's object interface (no pyplot, so no global figure stays).
+"""Learning curves as files: PNG, SVG or PDF, by matplotlib's object interface (no pyplot, so no global figure stays).
 
-Colours are those of Okabe and Ito (2008), safe for common colour blindness; lines are labelled at their ends. Equal
-series give equal bytes.
+Colours are those of Okabe and Ito (2008), safe for common colour blindness; lines differ in dashes and markers too, so
+that one line on top of another leaves both to be seen, and are labelled at their ends. Equal series give equal bytes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from assay.evidence.intervals import Series, Values
 from assay.runs.terminal import printable
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-DASHES = ("-", "--", "-.", ":")  # the second round of colours
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2.5)), (0, (1, 1.6)), (0, (7, 2, 1, 2)), (0, (3, 1.5)))
+MARKERS = "os^D"
+KINDS = ("png", "svg", "pdf")
 INK, PALE, GRID = "#222222", "#6b6b6b", "#e4e4e4"
 STYLE = {
     "font.family": "sans-serif", "font.size": 9.5, "axes.edgecolor": PALE, "axes.labelcolor": PALE, "text.color": INK,
     "xtick.color": PALE, "ytick.color": PALE, "axes.linewidth": 0.8, "svg.hashsalt": "assay", "svg.fonttype": "path",
+    "pdf.fonttype": 42,  # TrueType: conferences refuse Type 3
     "text.usetex": False, "text.parse_math": False, "axes.unicode_minus": True,
 }  # fmt: skip
 
@@ -48,7 +51,7 @@ def learning_curve(
     y_label: str = "",
     levels: Mapping[str, float] | None = None,
 ) -> Path:
-    """Draws the series into `path` (.png or .svg) and returns it.
+    """Draws the series into `path` (.png, .svg or .pdf) and returns it.
 
     Several seeds become their mean with a band, its 95 % interval; one seed a pale line under its moving average. Lines
     of 80 points and more are moving averages over a twentieth of them. The subtitle defaults to `y_label`.
@@ -56,26 +59,39 @@ def learning_curve(
     """
     path = Path(path)
     kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg"):
-        raise AssayError(f"{path.name!r} is not a .png or .svg file. Use one of these suffixes.")
+    if kind not in KINDS:
+        raise AssayError(f"{path.name!r} is not a .png, .svg or .pdf file. Use one of these suffixes.")
     require("matplotlib", "plots", "learning curves as files")
     from matplotlib import rc_context
-    from matplotlib.figure import Figure
 
     with rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 4.05), dpi=160, facecolor="white")
-        axes = figure.add_axes((0.085, 0.13, 0.71, 0.70))
-        frame(axes, x_label)
-        ends = [end for place, each in enumerate(series) if (end := line(axes, each, place)) is not None]
-        ends += [level(axes, name, value) for name, value in (levels or {}).items()]
-        if not ends:
-            axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=PALE)
-        name_the_ends(axes, ends)
-        words(figure, title, subtitle or y_label, series)
+        figure = curve_figure(series, title, subtitle or y_label, x_label, levels or {})
         stream = io.BytesIO()
-        figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else {"Software": None})
+        figure.savefig(stream, format=kind, metadata=NO_DATES[kind])
     replace_file(path, stream.getvalue())
     return path
+
+
+NO_DATES: dict[str, dict[str, Any]] = {
+    "svg": {"Date": None}, "png": {"Software": None}, "pdf": {"CreationDate": None, "Producer": None, "Creator": None},
+}  # fmt: skip
+"""Metadata that makes equal series equal bytes."""
+
+
+def curve_figure(series: Sequence[Series], title: str, subtitle: str, x_label: str, levels: Mapping[str, float]) -> Any:
+    """Returns the figure of learning curves."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 4.05), dpi=160, facecolor="white")
+    axes = figure.add_axes((0.085, 0.13, 0.71, 0.70))
+    frame(axes, x_label)
+    ends = [end for place, each in enumerate(series) if (end := line(axes, each, place)) is not None]
+    ends += [level(axes, name, value) for name, value in levels.items()]
+    if not ends:
+        axes.text(0.5, 0.5, "nothing was measured", transform=axes.transAxes, ha="center", color=PALE)
+    name_the_ends(axes, ends)
+    words(figure, title, subtitle, series)
+    return figure
 
 
 def interval_bars(path: Path, rows: Sequence[tuple[str, float, float, float]], *, title: str, subtitle: str) -> Path:
@@ -122,16 +138,30 @@ def line(axes: Any, each: Series, place: int) -> tuple[float, str, str] | None:
     x, mean = each.middle()
     if not x.size:
         return None
-    colour, dash = COLOURS[place % len(COLOURS)], DASHES[place // len(COLOURS) % len(DASHES)]
+    colour, dash = look(place)
     calm = Series(each.name, each.x, [smooth(row) for row in each.values])
     _, shown = calm.middle()
     if len(each.rows) > 1:
         axes.fill_between(*calm.band(), color=colour, alpha=0.17, linewidth=0)
     elif not np.array_equal(shown, mean):
         axes.plot(x, mean, color=colour, alpha=0.28, linewidth=0.8)
-    marker = "o" if x.size <= 25 else ""
-    axes.plot(x, shown, dash, color=colour, linewidth=2.0, marker=marker, markersize=4, solid_capstyle="round")
+    marker = MARKERS[place % len(MARKERS)] if x.size <= 25 else ""
+    axes.plot(x, shown, linestyle=dash, color=colour, linewidth=2.0, marker=marker, markersize=4)
     return float(shown[-1]), each.name, colour
+
+
+def look(place: int) -> tuple[str, Any]:
+    """Returns the colour and the dashes of a series; neighbours differ in both."""
+    return COLOURS[place % len(COLOURS)], DASHES[(place + place // len(COLOURS)) % len(DASHES)]
+
+
+def identical(series: Sequence[Series]) -> list[list[str]]:
+    """Returns the names of series with equal means at every point, group by group."""
+    groups: dict[bytes, list[str]] = {}
+    for each in series:
+        x, mean = each.middle()
+        groups.setdefault(x.tobytes() + mean.tobytes(), []).extend([each.name] if x.size else [])
+    return [names for names in groups.values() if len(names) > 1]
 
 
 def smooth(values: Values) -> Values:
@@ -182,6 +212,9 @@ def words(figure: Any, title: str, subtitle: str, series: Sequence[Series]) -> N
         count = f"{seeds[0]} seeds" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
         note = f"mean and its 95 % interval over {count}"
         figure.text(0.975, 0.035, note, fontsize=8, color=PALE, ha="right", va="center")
+    if same := identical(series):
+        names = "; ".join(" = ".join(names) for names in same)
+        figure.text(0.025, 0.035, printable(f"identical: {names}", 70), fontsize=8, color=PALE, va="center")
 
 
 def replace_file(path: Path, content: bytes) -> None:

@@ -6,85 +6,39 @@ A run is recipe + task + seed + steps. Killed at any moment and resumed, it equa
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Certified, State
 from assay.core.slots import Task
 from assay.engine import evaluation
-from assay.engine.guards import Alarm, Alarms, GuardError
-from assay.engine.loop import Loop, Step
-from assay.engine.machine import describe_machine, tuned
+from assay.engine.loop import Loop
+from assay.engine.machine import tuned
 from assay.engine.placement import Placement
-from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
-from assay.runs import plot
-from assay.runs.config import differing
-from assay.runs.folder import CONTENTS, Facts, Journal, read_metrics, write_readme
+from assay.runs.folder import CONTENTS, README, Journal
 from assay.runs.options import RunOptions
 from assay.runs.phases import before
-from assay.runs.plan import WARMUP, Plan, make_plan, plan_of, repeat_command
-from assay.runs.progress import Display, Mode, Noted
+from assay.runs.plan import WARMUP, Plan, checked_steps, make_plan, plan_of
+from assay.runs.progress import Mode
+from assay.runs.result import Run as Run
 from assay.runs.signals import Stopped, resume_command, stop_signals
-from assay.version import __version__
-
-SAMPLES = 8
-"""Sequences written to samples.jsonl at each evaluation."""
+from assay.runs.sinks import Sink
+from assay.runs.starts import chosen, weights_from
+from assay.runs.versions import check_base
+from assay.runs.worker import Callback, Listeners, Worker, restore
 
 PHASE = "phase-1-" + WARMUP
 """The folder of the supervised phase inside a run's; the k-th phase NAME is in phase-k-NAME."""
-OWN_NAMES = {*CONTENTS, "tensorboard"} - {"README.md"}
+OWN_NAMES = {*CONTENTS, "tensorboard"} - {README}
 """Files that may exist in the folder of a new run."""
-
-
-@dataclass
-class Run:
-    """A finished (or loaded) run: the policy, the curves, the scores before and after, and the folder."""
-
-    folder: Path
-    recipe: Recipe
-    task: Task
-    models: Mapping[str, Any]
-    curves: list[dict[str, Any]]
-    scores_before: np.ndarray
-    scores_after: np.ndarray
-    alarms: list[Alarm]
-    certificate: Certified | None = None
-
-    @property
-    def policy(self) -> Any:
-        """Returns the policy to deploy: the actor, or the recipe's wrapper around the models."""
-        return self.recipe.policy(self.models)
-
-    @property
-    def before(self) -> Estimate:
-        """Returns mean held-out score before training, with its interval."""
-        return mean_interval(self.scores_before)
-
-    @property
-    def after(self) -> Estimate:
-        """Returns mean held-out score after training, with its interval."""
-        return mean_interval(self.scores_after)
-
-    @property
-    def change(self) -> Change:
-        """Returns before, after, and the paired change on the same held-out starts."""
-        return measured_change("held-out score", self.scores_before, self.scores_after, paired=True)
-
-    def curve(self, name: str) -> tuple[list[int], list[float]]:
-        """Returns (steps, values) of one metric."""
-        rows = [row for row in self.curves if row.get(name) is not None]
-        return [row["step"] for row in rows], [row[name] for row in rows]
 
 
 # ---------------------------------------------------------------------------------------------------- executing
@@ -107,12 +61,13 @@ def execute(
     folder: Path,
     *,
     mode: Mode | None = None,
-    sinks: Sequence[Any] = (),
+    sinks: Sequence[Sink] = (),
+    callbacks: Sequence[Callback] = (),
     weights: Mapping[str, Tensor] | None = None,
     data: Mapping[str, Any] | None = None,
 ) -> Run:
     """Starts the plan in `folder`, or resumes from the folder's last checkpoint. Models start from `weights`, parts
-    from the states in `data` that they request by name.
+    from the states in `data` that they request by name. `callbacks` and `sinks` are told of every step.
     """
     with within_memory(plan.placement, folder):
         loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
@@ -124,12 +79,13 @@ def execute(
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:
-                begun, handed = before(plan, folder, mode, weights or {}, execute)
+                warm = weights_from(plan.start, loop.engine, plan.recipe.copies) if plan.start else {}
+                begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, execute)
                 loop.engine.load(begun, plan.recipe)
                 if data or handed:
                     loop.begin({**(data or {}), **handed})
             with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16):
-                run = worker.work(mode, sinks)
+                run = worker.work(mode, Listeners(tuple(callbacks), tuple(sinks)))
         except KeyboardInterrupt:
             how = "interrupted; steps after the last checkpoint will be repeated"
             raise Stopped(folder, signal_seen() or signal.SIGINT, how) from None
@@ -152,184 +108,6 @@ def check_folder(folder: Path) -> None:
         raise AssayError(f"{folder} is not a run folder and not empty (it holds {other}). Choose another --out.")
 
 
-class Worker:
-    """One run in one folder: starts or resumes, logs, evaluates, saves."""
-
-    def __init__(self, plan: Plan, folder: Path, loop: Loop, journal: Journal, signal_seen: Callable[[], int]) -> None:
-        self.plan, self.folder, self.journal, self.signal_seen = plan, folder, journal, signal_seen
-        self.config = plan.config()
-        self.loop = loop
-        self.num_parameters = sum(flat.num_parameters for flat in self.loop.engine.flats.values())
-        self.alarms = Alarms()
-        self.notes: list[str] = []
-        self.scores: dict[str, list[float]] = {}
-        self.seconds: dict[str, float] = {}
-        checkpoint = store.load(folder / "checkpoints")
-        if checkpoint is None:
-            self.begin()
-        else:
-            self.go_on(checkpoint)
-
-    def begin(self) -> None:
-        """Creates a new folder."""
-        store.write_json(self.folder / "config.json", self.config | {"machine": describe_machine()})
-        self.journal.truncate({})
-
-    def go_on(self, checkpoint: store.Checkpoint) -> None:
-        """Restores everything, and truncates the journals to the checkpoint."""
-        saved = checkpoint.manifest["facts"]["fingerprint"]
-        if saved != self.config["fingerprint"]:
-            raise AssayError(
-                f"{self.folder} holds a run with other settings ({differing(self.folder, self.config)}). Use another "
-                "--out, or resume with the settings it was started with."
-            )
-        tree = checkpoint.tree
-        self.loop.restore(tree["loop"])
-        self.scores, self.seconds = tree["scores"], tree["seconds"]
-        self.alarms = Alarms.of(tree["alarms"])
-        resumed = [f"{reason}; resuming from step {checkpoint.step}" for reason in checkpoint.skipped]
-        self.notes = [*resumed, *self.journal.truncate(tree["journal"])]
-
-    def save(self) -> None:
-        """Saves a checkpoint of everything."""
-        begin = time.perf_counter()
-        tree: State = {
-            "loop": self.loop.snapshot(),
-            "journal": self.journal.offsets(),
-            "scores": self.scores,
-            "seconds": dict(self.seconds),
-            "alarms": self.alarms.snapshot(),
-        }
-        facts = {"fingerprint": self.config["fingerprint"], "assay": __version__, "steps": self.plan.steps}
-        store.save(self.folder / "checkpoints", self.loop.progress.step, tree, facts=facts)
-        self.count("save", time.perf_counter() - begin)
-
-    def count(self, phase: str, seconds: float) -> None:
-        """Adds to the time per phase."""
-        self.seconds[phase] = self.seconds.get(phase, 0.0) + seconds
-
-    def evaluate(self, step: int, display: Display) -> dict[str, float]:
-        """Evaluates on held-out starts and keeps the scores by step; returns their mean and others (costs, ...)."""
-        begin = time.perf_counter()
-        with display.timed("evaluate"):
-            values, costs = evaluation.outcomes(self.loop.policy, self.plan.task)
-        self.scores[str(step)] = values.tolist()
-        self.count("evaluate", time.perf_counter() - begin)
-        return {"evaluation": float(values.mean()), **costs}
-
-    def work(self, mode: Mode | None, sinks: Sequence[Any]) -> Run:
-        """Runs the remaining steps."""
-        plan, loop = self.plan, self.loop
-        name = self.folder.name.split("-", 2)[2] if self.folder.name.startswith("phase-") else ""
-        phase = {"": "", WARMUP: "warm-up: "}.get(name, f"{name}: ")
-        title = f"{phase}{plan.recipe.name} on {plan.task.name}, seed {plan.seed}"
-        with Display(title, plan.steps, first_step=loop.progress.step, mode=mode) as display:
-            for note in self.notes:
-                display.note(note)
-            if not self.scores:
-                self.journal.metrics(0, self.evaluate(0, display), {})
-                with display.timed("save"):
-                    self.save()
-            while loop.progress.step < plan.steps:
-                step = loop.step()
-                self.record(step, display, sinks)
-                done, asked = loop.progress.step, self.signal_seen()
-                stops = [alarm for alarm in step.alarms if alarm.stop]
-                if stops or asked or done % plan.save_every == 0 or done == plan.steps:
-                    with display.timed("save"):
-                        self.save()
-                if stops:
-                    raise GuardError(f"a guard stopped the run, its state is in {self.folder}: {stops[0].message}")
-                if asked:
-                    raise Stopped(self.folder, asked)
-        return self.finish()
-
-    def record(self, step: Step, display: Display, sinks: Sequence[Any]) -> None:
-        """Logs a step, evaluates when it is due."""
-        done = self.loop.progress.step
-        values: dict[str, Any] = {"decisions_total": self.loop.progress.decisions, **step.metrics}
-        for phase, seconds in step.seconds.items():
-            self.count(phase, seconds)
-        clock = dict(step.seconds)
-        if done == self.plan.steps or (self.plan.evaluate_every and done % self.plan.evaluate_every == 0):
-            begin = time.perf_counter()
-            values |= self.evaluate(done, display)
-            clock["evaluate"] = time.perf_counter() - begin
-            if step.fresh is not None:
-                for row in range(min(SAMPLES, len(step.fresh))):
-                    self.journal.sample(done, self.plan.task.describe(step.fresh, row))
-        self.alarms.add(step.alarms)
-        if step.alarms:
-            values["alarms"] = [alarm.message for alarm in step.alarms]
-        self.journal.metrics(done, values, clock)
-        for sink in sinks:
-            sink.write(done, step.metrics)
-        for alarm in step.alarms:
-            display.alarm(alarm.message, stop=alarm.stop, kind=alarm.guard)
-        display.step(step.metrics, step.seconds, int(step.metrics.get("decisions", 0)))
-
-    def certificate(self) -> Certified | None:
-        """Returns the certificate of the trained policy, or None if the recipe has none."""
-        recipe = self.plan.recipe
-        if recipe.certificate is None:
-            return None
-        rewards, engine = recipe.rewards, self.loop.engine
-        states = self.loop.states["rewards"]
-        return evaluation.certified(recipe.certificate, rewards, self.loop.policy, self.plan.task, engine, states)
-
-    def finish(self) -> Run:
-        """Returns the finished run after writing its README."""
-        run = Run(
-            folder=self.folder,
-            recipe=self.plan.recipe,
-            task=self.plan.task,
-            models=self.loop.engine.models,
-            curves=read_metrics(self.folder),
-            scores_before=np.asarray(self.scores["0"]),
-            scores_after=np.asarray(self.scores[str(self.plan.steps)]),
-            alarms=self.alarms.kept,
-            certificate=self.certificate(),
-        )
-        draw_curve(run)
-        hidden = ("recipe", "task_settings")
-        facts = Facts(
-            title=f"{self.plan.recipe.name} on {self.plan.task.name}, seed {self.plan.seed}",
-            state=f"Finished after {self.plan.steps} steps.{spoken(run.certificate)}",
-            settings={name: value for name, value in self.config.items() if name not in hidden},
-            repeat=repeat_command(self.plan),
-            resume=resume_command(self.folder),
-            changes=[run.change],
-            alarms=noted(self.alarms),
-            seconds=self.seconds,
-        )
-        write_readme(self.folder, facts)
-        return run
-
-
-def draw_curve(run: Run) -> None:
-    """Draws learning_curve.png in the run folder; skipped without matplotlib, which the command line reports."""
-    series = [plot.curve(run.recipe.name, "evaluation", [run.curves])]
-    title = f"{run.recipe.name} on {run.task.name}"
-    with suppress(AssayError):
-        plot.learning_curve(run.folder / "learning_curve.png", series, title=title, subtitle="held-out score")
-
-
-def spoken(certificate: Certified | None) -> str:
-    """Returns a certificate's verdict as a sentence, or "" without a certificate."""
-    if certificate is None:
-        return ""
-    return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
-
-
-def noted(alarms: Alarms) -> list[Noted]:
-    """Returns alarms by guard: the latest message and the count."""
-    return [
-        Noted(same[-1].message, alarms.counts[guard], any(alarm.stop for alarm in same))
-        for guard in alarms.counts
-        if (same := [alarm for alarm in alarms.kept if alarm.guard == guard])
-    ]
-
-
 # ---------------------------------------------------------------------------------------------------- public functions
 def train(
     method: str | Recipe,
@@ -340,12 +118,14 @@ def train(
     out: str | Path | None = None,
     settings: Mapping[str, Any] | None = None,
     warmup: int | None = None,
-    evaluations: int = 10,
+    evaluations: int | None = None,
     placement: Placement = Placement(),
     model: str | None = None,
     data: Sequence[str] = (),
     preset: str | None = None,
     options: RunOptions = RunOptions(),
+    callbacks: Sequence[Callback] = (),
+    sinks: Sequence[Sink] = (),
     mode: Mode | None = None,
 ) -> Run:
     """Trains a method (by name, or a recipe of your own) on a task and returns the run.
@@ -356,6 +136,9 @@ def train(
     model. `data` are files (see `assay.datasets.files`) that replace the recipe's offline datasets. `preset` names a
     set of default settings: classic, mujoco or d4rl; None takes that of the task. `options` are those of the command
     line beyond these (see `assay.runs.options`).
+
+    A callback is called after every step with (step, metrics, policy); the text that it returns, or True, ends the run
+    for that reason. A sink gets the metrics, times and alarms of every step (see `assay.runs.sinks`).
     """
     plan = make_plan(
         method,
@@ -372,26 +155,60 @@ def train(
         options=options,
     )
     folder = Path(out) if out is not None else Path("runs") / f"{plan.recipe.name}-{plan.task.name}-{seed}"
-    return execute(plan, folder, mode=mode)
+    return execute(plan, folder, mode=mode, callbacks=callbacks, sinks=sinks)
 
 
-def resume(folder: str | Path, *, mode: Mode | None = None) -> Run:
-    """Resumes an interrupted run; loads a finished one."""
-    return execute(plan_of(folder), Path(folder), mode=mode)
+def resume(
+    folder: str | Path,
+    *,
+    more_steps: int = 0,
+    callbacks: Sequence[Callback] = (),
+    sinks: Sequence[Sink] = (),
+    mode: Mode | None = None,
+) -> Run:
+    """Resumes an interrupted run; loads a finished one, or trains it for `more_steps`.
+
+    Schedules (learning rates, exploration) have ended with the planned steps and stay at their last value: a rate that
+    went to 0 stays 0.
+    """
+    return execute(
+        extended(plan_of(folder), Path(folder), more_steps), Path(folder), mode=mode, callbacks=callbacks, sinks=sinks
+    )
 
 
-def load(folder: str | Path) -> tuple[Any, Plan, int]:
-    """Returns (policy, plan, step) of a run's newest checkpoint."""
+def extended(plan: Plan, folder: Path, more_steps: int) -> Plan:
+    """Returns the plan of a finished run with more steps after its last one."""
+    if not more_steps:
+        return plan
+    steps, there = checked_steps(more_steps), store.load(folder / "checkpoints")
+    if there is None or (there.step < plan.last_step and "ended" not in there.tree):
+        done = 0 if there is None else there.step
+        raise AssayError(
+            f"--more-steps is {steps}, but {folder} is at step {done} of {plan.last_step}. Finish it first: "
+            f"{resume_command(folder)}"
+        )
+    return replace(plan, more_steps=there.step + steps - plan.steps)
+
+
+def load(folder: str | Path, checkpoint: str | int | None = None) -> tuple[Any, Plan, int]:
+    """Returns (policy, plan, step) of a checkpoint: the newest, that of a step, or "best", the one with the best
+    held-out score of those that are kept.
+    """
     plan = plan_of(folder)
-    policy, step = loaded(plan, Path(folder))
+    policy, step = loaded(plan, Path(folder), checkpoint)
     return policy, plan, step
 
 
-def loaded(plan: Plan, folder: Path) -> tuple[Any, int]:
-    """Returns (policy, step) of the newest checkpoint of a plan's run."""
-    checkpoint = store.load(folder / "checkpoints")
-    if checkpoint is None:
-        raise AssayError(f"{folder} has no checkpoint yet. Start it with: {resume_command(folder)}")
+def loaded(plan: Plan, folder: Path, which: str | int | None = None) -> tuple[Any, int]:
+    """Returns (policy, step) of a checkpoint of a plan's run; see `load`."""
+    loop, step = restored(plan, folder, which)
+    return loop.policy, step
+
+
+def restored(plan: Plan, folder: Path, which: str | int | None = None) -> tuple[Loop, int]:
+    """Returns (loop, step) of a checkpoint of a plan's run; see `load`."""
+    checkpoint = chosen(folder, which)
     loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
-    loop.restore(checkpoint.tree["loop"])
-    return loop.policy, checkpoint.step
+    check_base(folder, plan, loop)
+    restore(loop, checkpoint, folder)
+    return loop, checkpoint.step

@@ -1,4 +1,4 @@
-"""Stop signals: a flag for SIGTERM and SIGINT, and the error of a stopped run."""
+"""Stop signals: a flag for SIGTERM, SIGINT and SIGHUP, and the error of a stopped run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.core.errors import AssayError
+
+STOPS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def resume_command(folder: str | Path) -> str:
@@ -28,9 +30,10 @@ class Stopped(AssayError):
 
 @contextmanager
 def stop_signals() -> Iterator[Callable[[], int]]:
-    """Turns SIGTERM and SIGINT into a flag; yields a function that returns the signal received, or 0.
+    """Turns SIGTERM, SIGINT and SIGHUP into a flag; yields a function that returns the signal received, or 0.
 
-    The second signal interrupts at once. Outside the main thread signals cannot be caught, and nothing is changed.
+    A signal that is ignored (SIGHUP under nohup) stays ignored. The second signal interrupts at once. Outside the main
+    thread signals cannot be caught, and nothing is changed.
     """
     seen = [0]
     if threading.current_thread() is not threading.main_thread():
@@ -42,7 +45,8 @@ def stop_signals() -> Iterator[Callable[[], int]]:
             raise KeyboardInterrupt
         seen[0] = number
 
-    before = {number: signal.signal(number, note) for number in (signal.SIGTERM, signal.SIGINT)}
+    caught = [number for number in STOPS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, note) for number in caught}
     try:
         yield lambda: seen[0]
     finally:

@@ -6,7 +6,7 @@ is made.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,13 +15,29 @@ from assay.core.extras import require
 
 
 class Sink(Protocol):
-    """Receives the metrics of each step."""
+    """Receives the metrics of each step: those of the loop, `evaluation` (the held-out score) where it was measured,
+    `decisions_total`, seconds by phase under `time/`, and alarms so far by guard under `alarms/`.
+    """
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Sends the metrics of one step, also NaN and infinite ones."""
 
     def close(self) -> None:
         """Flushes and closes; safe to call twice."""
+
+
+class Opened:
+    """Open sinks, closed at the end of a `with` block."""
+
+    def __init__(self, sinks: Sequence[Sink]) -> None:
+        self.sinks = tuple(sinks)
+
+    def __enter__(self) -> tuple[Sink, ...]:
+        return self.sinks
+
+    def __exit__(self, *error: object) -> None:
+        for sink in self.sinks:
+            sink.close()
 
 
 class TensorBoardSink:

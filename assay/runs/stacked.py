@@ -24,10 +24,12 @@ from assay.engine.stacked.engine import ALONE
 from assay.engine.stacked.loop import StackedLoop
 from assay.parts.sources.logged import own_dataset
 from assay.runs.folder import Journal
-from assay.runs.plan import Plan, make_plan
+from assay.runs.plan import make_plan
 from assay.runs.progress import Display, Mode
-from assay.runs.run import Run, Worker, check_folder
+from assay.runs.result import Run
+from assay.runs.run import check_folder
 from assay.runs.signals import Stopped, resume_command, stop_signals
+from assay.runs.worker import Worker
 
 
 @dataclass
@@ -46,7 +48,7 @@ def train_stacked(
     steps: int | None = None,
     out: str | Path = "runs",
     settings: Mapping[str, Any] | None = None,
-    evaluations: int = 10,
+    evaluations: int | None = None,
     data: Sequence[str] = (),
     device: str = "cpu",
     mode: Mode | None = None,
@@ -74,6 +76,7 @@ def train_stacked(
             check_folder(folder)
             open_now.enter_context(store.lock(folder))
             worker = Worker(plan, folder, loop, open_now.enter_context(Journal(folder)), signal_seen)
+            open_now.callback(worker.saver.join)
             worker.config["stacked"] = {"seeds": [plan.seed for plan in plans], "device": device}
             if not worker.scores:
                 worker.begin()
@@ -99,7 +102,7 @@ class Together:
         for worker in self.workers:
             if not worker.scores:
                 worker.journal.metrics(0, worker.evaluate(0, self.quiet), {})
-                worker.save()
+                worker.check_disk()
         while active := [worker for worker in self.workers if self.goes_on(worker)]:
             step = min(worker.loop.progress.step for worker in active)
             behind = [worker for worker in active if worker.loop.progress.step == step]
@@ -121,21 +124,24 @@ class Together:
             steps = stacked.step()
             done = max(worker.loop.progress.step for worker in workers)
             asked = self.signal_seen()
-            saves = bool(asked) or done % plan.save_every == 0 or done in (until, plan.steps)
-            if saves or is_due(plan, done) or any(step and step.alarms for step in steps):
+            spent = sum(sum(step.seconds.values()) for step in steps if step)
+            saves = bool(asked) or workers[0].saver.due(done, spent) or done in (until, plan.last_step)
+            if saves or plan.is_evaluated(done) or any(step and step.alarms for step in steps):
                 stacked.write()
             for place, (worker, step) in enumerate(zip(workers, steps, strict=True)):
                 if step is not None and not self.record(worker, step, saves, place in stacked.gone):
                     stacked.gone.add(place)
             self.show(steps)
             if asked:
+                for worker in workers:
+                    worker.saver.wait()
                 raise Stopped(
                     workers[0].folder, asked, "stopped and saved; call train_stacked again, or resume each seed"
                 )
 
     def record(self, worker: Worker, step: Step, saves: bool, has_fault: bool) -> bool:
         """Logs a seed's step, and saves if due; returns false if the seed has stopped."""
-        worker.record(step, self.quiet, ())
+        worker.record(step, self.quiet)
         stops = [alarm for alarm in step.alarms if alarm.stop] or (step.alarms if has_fault else [])
         if stops or has_fault or saves:
             worker.save()
@@ -151,11 +157,6 @@ class Together:
         """Shows one step of all seeds, with the metrics of the first."""
         some = [step for step in steps if step is not None]
         self.display.step(some[0].metrics, {"update": sum(step.seconds.get("update", 0.0) for step in some)})
-
-
-def is_due(plan: Plan, done: int) -> bool:
-    """Returns whether a run is evaluated after this step."""
-    return done == plan.steps or bool(plan.evaluate_every and done % plan.evaluate_every == 0)
 
 
 # ---------------------------------------------------------------------------------------------------- loops

@@ -58,7 +58,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run_folder(tmp_path: Path) -> Path:
     """A finished run of a test's own."""
-    assert cli.main(["train", *BANDIT, "--out", str(tmp_path / "run"), "--json"]) == 0
+    assert cli.main(["train", *BANDIT, "--save-every", "1steps", "--out", str(tmp_path / "run"), "--json"]) == 0
     return tmp_path / "run"
 
 

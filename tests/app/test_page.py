@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from assay.app.report import page, page_runs, watch
+from assay.app.report import journal, page, watch
 from assay.core.errors import AssayError
+from assay.core.store import lock
 from assay.evidence.intervals import mean_interval
 from tests.app.browser import Browser, binary
 
@@ -23,7 +24,9 @@ HOSTILE = (
     "</script><script>window.hacked = 1; alert(1)</script><img src=x onerror='alert(2)'>"
     "\x1b[31mred\x00 \u202eright to left\u202c \u2028 \ud800 {{payload}} <!-- ]]>"
 )
-SECTIONS = ("results", "curves", "profiles", "improvement", "time", "settings", "samples", "verdicts")
+SECTIONS = (
+    "results", "curves", "profiles", "aggregates", "improvement", "time", "settings", "samples", "methods", "verdicts",
+)  # fmt: skip
 VERDICTS: list[dict[str, Any]] = [
     {
         "name": name,
@@ -70,6 +73,27 @@ def make_run(
             sample |= {"answer": "abc", "reward": place % 2, "cut": place % 4 == 3, "fault": None}
             file.write(json.dumps(sample | {"tokens": tokens, "credit": [0.5, -0.2, 0.0]}) + "\n")
     return folder
+
+
+def make_comparison(base: Path) -> Path:
+    """A comparison of two arms on two tasks: of DR_grpo on sorting-3 seed 1 has failed and seed 2 was not run."""
+    items = {"part": "PromptTask", "items": {"part": "Sorting"}, "tokenizer": {}}
+    for arm, method, level in (("grpo", "grpo", 0.6), ("DR_grpo", "dr-grpo", 0.5)):
+        for task in ("sorting-5", "sorting-3"):
+            for seed in range(1 if (arm, task) == ("DR_grpo", "sorting-3") else 3):
+                folder = make_run(base / arm / task / f"seed-{seed}", method, task, seed, level=level)
+                config = json.loads((folder / "config.json").read_text()) | {"task_settings": items}
+                (folder / "config.json").write_text(json.dumps(config))
+    place = {"arm": "DR_grpo", "task": "sorting-3"}
+    facts = {
+        "arms": [{"name": "grpo"}, {"name": "DR_grpo"}],
+        "tasks": ["sorting-5", "sorting-3"],
+        "failures": [place | {"seed": 1, "reason": "out of memory"}],
+        "missing": [place | {"seed": 2}],
+        "decision": [{"first": "grpo", "second": "DR_grpo", "verdict": "larger", "interim": 1}],
+    }
+    (base / "comparison.json").write_text(json.dumps(facts))
+    return base
 
 
 def append(path: Path, *lines: bytes) -> None:
@@ -119,7 +143,8 @@ def test_estimates_profile_and_improvement_are_those_of_the_last_evaluations(tmp
     assert (first["estimate"], first["low"], first["high"]) == pytest.approx((0.51, expected.low, expected.high))
     assert first["improvement"] is None
     # pairs of 0.51, 0.52, 0.53 against 0.50, 0.51, 0.52: 6 larger, 2 equal, 1 smaller
-    assert second["improvement"] == pytest.approx(7 / 9)
+    assert second["improvement"]["value"] == pytest.approx(7 / 9)
+    assert second["difference"]["value"] == pytest.approx(0.01)
     assert comparison["improvement"]["matrix"][1][0] == pytest.approx(7 / 9)
     (profile,) = comparison["profiles"]
     shares = profile["arms"]["grpo"][0]
@@ -131,40 +156,72 @@ def test_estimates_profile_and_improvement_are_those_of_the_last_evaluations(tmp
     assert page.gather([tmp_path])["runs"][0]["phases"] == {"sample": 10.5, "update": 6.3, "other": 3.2}
 
 
-def test_a_given_comparison_is_shown_as_it_is_and_numbers_that_are_none_become_null(tmp_path: Path) -> None:
-    given = {
-        "rows": [{"arm": "new", "estimate": math.nan, "low": -math.inf, "high": math.inf, "seeds": 5, "failed": 1}],
-        "profile": {"thresholds": [0, 1], "arms": {"new": [[1, 0], [1, 0], [1, 0]]}},
-        "improvement": {"arms": ["new"], "matrix": [[0.5]], "low": [[0.4]], "high": [[0.6]]},
-    }
-    comparison = page.gather([make_run(tmp_path / "a")], comparison=given)["comparison"]
-    assert comparison["given"]
-    assert comparison["rows"][0]["estimate"] is None
-    assert comparison["profiles"][0]["thresholds"] == [0, 1]
-    assert page.gather([], VERDICTS)["runs"] == []
+def test_an_arm_has_one_name_and_the_order_of_the_comparison(tmp_path: Path) -> None:
+    data = page.gather([make_comparison(tmp_path / "runs")])
+    assert [arm["name"] for arm in data["arms"]] == ["grpo", "DR_grpo"]
+    assert data["tasks"] == ["sorting-5", "sorting-3"]
+    assert {run["arm"] for run in data["runs"]} == {"grpo", "DR_grpo"}
+    assert {one["arm"] for one in data["comparison"]["rows"]} == {"grpo", "DR_grpo"}
+    make_run(tmp_path / "more" / "a", "Some_Method", seed=0)
+    make_run(tmp_path / "more" / "b", "some-method", seed=1)
+    assert [arm["name"] for arm in page.gather([tmp_path / "more"])["arms"]] == ["Some_Method"]
+
+
+def test_failed_and_missing_runs_are_in_the_rows_and_not_in_the_scores(tmp_path: Path) -> None:
+    rows = page.gather([make_comparison(tmp_path / "runs")])["comparison"]["rows"]
+    (row,) = [one for one in rows if (one["arm"], one["task"]) == ("DR_grpo", "sorting-3")]
+    assert (row["seeds"], row["finished"], row["missing"]) == (3, 1, [2])
+    assert [(one["seed"], one["reason"]) for one in row["failed"]] == [(1, "out of memory")]
+    assert row["scores"] == [0.5]
+    for method, seeds in (("grpo", (0, 1, 2)), ("ppo", (0, 2)), ("rloo", (7,))):
+        for seed in seeds:
+            make_run(tmp_path / "free" / method / f"seed-{seed}", method, seed=seed)
+    rows = page.gather([tmp_path / "free"])["comparison"]["rows"]
+    assert [row["missing"] for row in rows] == [[], [1], []], "a seed that another arm has besides all of ppo's"
+
+
+def test_scores_are_pooled_over_tasks_only_where_every_range_is_known(tmp_path: Path) -> None:
+    make_comparison(tmp_path / "runs")
+    comparison = page.gather([tmp_path / "runs"])["comparison"]
+    assert [one["task"] for one in comparison["profiles"]] == ["sorting-5", "sorting-3", ""]
+    assert comparison["ranges"] == {"sorting-5": [0.0, 1.0], "sorting-3": [0.0, 1.0]}
+    (pooled,) = [one for one in comparison["aggregates"] if (one["task"], one["arm"]) == ("", "grpo")]
+    assert pooled["mean"]["value"] == pytest.approx(0.61)
+    assert pooled["gap"]["value"] == pytest.approx(0.39)
+    make_run(tmp_path / "runs" / "grpo" / "walk" / "seed-0", task="walk", level=-300)
+    comparison = page.gather([tmp_path / "runs"])["comparison"]
+    assert "" not in {one["task"] for one in comparison["profiles"] + comparison["aggregates"]}
+    assert next(one for one in comparison["aggregates"] if one["task"] == "walk")["gap"] is None
+    ranged = page.gather([tmp_path / "runs"], ranges={"walk": (-600.0, 0.0)})["comparison"]
+    assert next(one for one in ranged["aggregates"] if one["task"] == "walk")["gap"]["value"] == pytest.approx(300)
 
 
 def test_states_of_runs(tmp_path: Path) -> None:
     make_run(tmp_path / "finished")
     make_run(tmp_path / "stopped", seed=1, last=7)
     make_run(tmp_path / "running", seed=2, last=7)
-    (tmp_path / "running" / "run.lock").write_text(f"process {os.getpid()} on {os.uname().nodename} since today")
+    (tmp_path / "stopped" / "run.lock").write_text(f"process {os.getpid()} on {os.uname().nodename} since today")
     make_run(tmp_path / "alarmed", seed=3, last=7)
     append(tmp_path / "alarmed" / "metrics.jsonl", b'{"step": 8, "alarms": ["loss is not finite"]}\n')
     make_run(tmp_path / "begun", seed=4, last=0)
     (tmp_path / "begun" / "metrics.jsonl").write_text("")
-    runs = {run["label"].split("/")[-1]: run for run in page.gather([tmp_path])["runs"]}
+    make_run(tmp_path / "ended", seed=5, last=7)
+    append(tmp_path / "ended" / "metrics.jsonl", b'{"step": 8, "ended": "the held-out score 0.9 reached 0.9"}\n')
+    with lock(tmp_path / "running"):
+        found = page.gather([tmp_path])
+    runs = {run["label"].split("/")[-1]: run for run in found["runs"]}
     states = {name: run["state"] for name, run in runs.items()}
     assert states == dict.fromkeys(("stopped", "alarmed", "begun"), "stopped") | {
         "finished": "finished",
+        "ended": "finished",
         "running": "running",
     }
     assert runs["stopped"]["reason"] == "stopped at step 7 of 20, and no process holds the folder"
     assert runs["alarmed"]["reason"] == "stopped at step 8 of 20: loss is not finite"
     assert runs["begun"]["reason"] == "nothing was measured"
     assert runs["begun"]["score"] is None
-    (row,) = page.gather([tmp_path])["comparison"]["rows"]
-    assert (row["seeds"], row["finished"], row["running"], len(row["failed"])) == (5, 1, 1, 3)
+    (row,) = found["comparison"]["rows"]
+    assert (row["seeds"], row["finished"], row["running"], len(row["failed"])) == (6, 2, 1, 3)
 
 
 def test_folders_without_runs_are_one_sentence(tmp_path: Path) -> None:
@@ -228,9 +285,10 @@ def test_unequal_lengths_a_single_seed_and_no_evaluation(tmp_path: Path) -> None
     text = (tmp_path / "c" / "metrics.jsonl").read_text()
     (tmp_path / "c" / "metrics.jsonl").write_text(text.replace("evaluation", "something"))
     rows = page.gather([tmp_path])["comparison"]["rows"]
-    assert [row["estimate"] for row in rows] == [pytest.approx((0.5 + 0.25 + 0.01) / 2), None]
-    (row,) = page.gather([tmp_path / "a"])["comparison"]["rows"]
-    assert row["estimate"] == 0.5
+    assert [row["estimate"] for row in rows] == [0.5, None], "only finished runs count where there is one"
+    (row,) = page.gather([tmp_path / "b"])["comparison"]["rows"]
+    assert row["estimate"] == pytest.approx(0.26), "where none is finished, the scores so far count"
+    assert row["so_far"]
     assert row["low"] is None
 
 
@@ -240,8 +298,8 @@ def test_long_runs_are_thinned_to_what_can_be_drawn(tmp_path: Path) -> None:
     assert curves["step"][0] == 0
     assert curves["step"][-1] == 5000
     counts = {name: sum(value is not None for value in values) for name, values in curves["values"].items()}
-    assert max(counts.values()) <= page_runs.POINTS
-    assert len(curves["step"]) < 3 * page_runs.POINTS
+    assert max(counts.values()) <= journal.POINTS
+    assert len(curves["step"]) < 3 * journal.POINTS
     assert page.gather([tmp_path])["comparison"]["rows"][0]["estimate"] == 0.5
     assert folder.is_dir()
 
@@ -361,7 +419,7 @@ def test_watch_answers_to_its_own_name_only(served: watch.Server) -> None:
 def test_watch_reads_again_only_after_a_change(served: watch.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     gather = page.gather
-    monkeypatch.setattr(page, "gather", lambda folders: calls.append(1) or gather(folders))
+    monkeypatch.setattr(page, "gather", lambda folders, known: calls.append(1) or gather(folders, known=known))
     tags = [ask(served, "GET", "/data.json")[1]["ETag"] for _ in range(3)]
     assert len(set(tags)) == 1
     assert len(calls) == 1
@@ -478,7 +536,7 @@ def test_page_loads_whole_without_errors_or_requests(browser: Browser, shown: st
     assert browser.complaints() == []
     assert browser.requests() == [shown]
     assert tuple(browser.run("[...document.querySelectorAll('main section')].map((one) => one.id)")) == SECTIONS
-    assert browser.run("document.querySelectorAll('figure svg').length") == 4
+    assert browser.run("document.querySelectorAll('figure svg').length") == 5
     assert browser.run("[...document.querySelectorAll('#toc a')].every((one) => document.querySelector(one.hash))")
     assert "stopped at step 9 of 20" in browser.run("document.getElementById('results').innerText")
     names = browser.run("[...document.querySelectorAll('#curves select option')].map((one) => one.value)")
@@ -609,7 +667,7 @@ def test_charts_answer_to_their_controls_and_save_as_svg(browser: Browser, shown
                 " HTMLAnchorElement.prototype.click = () => {}; 0")  # fmt: skip
     browser.run("document.querySelectorAll('.save').forEach((one) => one.click())")
     texts = browser.run("Promise.all(window.saved.map((one) => one.text()))")
-    assert len(texts) == 4
+    assert len(texts) == 5
     assert all(text.startswith("<svg") and "var(" not in text for text in texts)
     lines = "document.querySelectorAll('#curves svg path.line').length"
     browser.run("document.querySelector('#scope select').value = 'sorting-5';"
@@ -681,7 +739,7 @@ def test_watch_updates_in_place(browser: Browser, served: watch.Server, monkeypa
     folder = served.source.folder / "seed-0"
     append(folder / "metrics.jsonl", b'{"step": 15, "evaluation": 0.987, "brand_new": 1, "time": {"at": 1790000015}}\n')
     append(folder / "samples.jsonl", b'{"step": 15, "prompt": "p", "completion": "c", "reward": 1}\n')
-    browser.until("document.querySelector('#results .strong').textContent === '0.987'", within=30)
+    browser.until("document.querySelector('#results .strong span').textContent === '0.987'", within=30)
     assert browser.run("window.mine") == 1, "the page was loaded again"
     assert browser.run("window.scrollY") == 700
     assert browser.run("document.querySelector('[data-filter=low]').value") == "1"
@@ -693,36 +751,40 @@ def test_watch_updates_in_place(browser: Browser, served: watch.Server, monkeypa
 
 
 @needs_browser
-def test_a_given_comparison_is_shown(browser: Browser, tmp_path: Path) -> None:
-    rows = [
-        {"arm": "a", "estimate": 0.5, "low": 0.4, "high": 0.6, "improvement": None, "seconds": 90, "decisions": 1e6,
-         "seeds": 5, "failed": 1},
-        {"arm": "b", "estimate": 0.7, "low": 0.6, "high": 0.8, "improvement": [0.9, 0.8, 0.95], "seconds": 9000,
-         "decisions": 10, "seeds": [0, 1], "failed": ["seed 3: out of memory"]},
-        {"arm": "c", "estimate": None, "improvement": {"estimate": 0.5, "low": None, "high": None}},
-    ]  # fmt: skip
-    lines = [[1, 0.5], [0.9, 0.4], [1, 0.6]]
-    half = [[0.5, 0.1], [0.9, 0.5]]
-    given = {
-        "rows": rows,
-        "profile": {"thresholds": [0, 1], "arms": {"a": lines, "b": lines}},
-        "improvement": {"arms": ["a", "b"], "matrix": half, "low": half, "high": half},
-    }
-    browser.open(page.write(page.gather([], comparison=given), tmp_path / "page.html").as_uri())
+def test_failed_and_missing_runs_are_said(browser: Browser, tmp_path: Path) -> None:
+    make_comparison(tmp_path / "runs")
+    browser.open(page.write(page.gather([tmp_path / "runs"]), tmp_path / "page.html").as_uri())
     words = browser.run("document.getElementById('results').innerText")
-    for text in (
-        "90% [80%, 95%]",
-        "1 min 30 s",
-        "2.5 h",
-        "1.00 M",
-        "1 stopped",
-        "seed 3: out of memory",
-        "no evaluation yet",
-    ):
-        assert text in words
-    assert "0.10–0.10" in browser.run("document.getElementById('improvement').textContent")
-    assert browser.run("document.querySelectorAll('#profiles path.line').length") == 2
+    assert "Failed and missing runs" in words
+    assert "DR_grpo on sorting-3, seed 1: out of memory" in words
+    assert "DR_grpo on sorting-3, seed 2: there is no run" in words
+    assert "scores higher than" in words
+    assert browser.run("document.querySelectorAll('#scope .chip').length") == 2
+    assert "held-out score (share, 0 to 1)" in browser.run("document.getElementById('curves').innerHTML")
     assert browser.complaints() == []
+
+
+@needs_browser
+def test_identical_curves_are_told_apart(browser: Browser, tmp_path: Path) -> None:
+    for method in ("grpo", "rloo"):
+        make_run(tmp_path / "runs" / method, method)
+    browser.open(page.write(page.gather([tmp_path / "runs"]), tmp_path / "page.html").as_uri())
+    dashes = (
+        "[...document.querySelectorAll('#curves svg path.line')].map((one) => one.getAttribute('stroke-dasharray'))"
+    )
+    assert len(set(browser.run(dashes))) == 2
+    assert "Identical at every point, one line on the other: grpo, rloo" in browser.run(
+        "document.querySelector('#figure-learning-curves figcaption').textContent"
+    )
+
+
+@needs_browser
+def test_verdict_words_are_explained_beside_them(browser: Browser, shown: str) -> None:
+    browser.open(shown)
+    words = browser.run("document.querySelector('#verdicts .meanings').innerText")
+    for word in ("holds", "fails", "inconclusive", "stale"):
+        assert word in words
+    assert "with 1 to 4 seeds each" in browser.run("document.getElementById('methods-text').textContent")
 
 
 @needs_browser

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import benchmarks.__main__ as command
-from benchmarks import arms, coverage, one_gpu, real_model, sequential_power, thresholds
+from benchmarks import arms, cadence, coverage, one_gpu, real_model, sequential_power, thresholds
 
 FOLDER = Path(arms.__file__).parent
 MODULES = sorted(path.stem for path in FOLDER.glob("*.py") if not path.stem.startswith("__"))
@@ -143,3 +143,14 @@ def test_real_model_writes_answers_and_a_table(
     (row,) = json.loads(capsys.readouterr().out)
     assert row["seeds"] == 2
     assert row["strict"]["value"] == pytest.approx(0.6)
+
+
+def test_the_shares_of_a_run_add_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    assert cadence.main(["--toy", "--steps", "2", "--out", str(tmp_path / "run")]) == 0
+    printed = capsys.readouterr().out
+    found = json.loads(printed[printed.index("{\n") :])
+    assert found["evaluations"] == 2
+    assert found["checkpoints"] == 1
+    assert set(found["shares"]) >= {"sample", "update", "evaluate", "save"}
+    assert sum(found["shares"].values()) + found["other"] == pytest.approx(1.0, abs=0.01)

@@ -19,16 +19,29 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Phase
 from assay.core.record import Draw
 from assay.core.slots import Scene, Task
-from assay.core.spaces import Discrete, Spec
+from assay.core.spaces import Box, Discrete, Spec
 from assay.datasets.dataset import Dataset, from_experience, joined
 from assay.datasets.files import read, write
-from assay.datasets.made import Agent, Expert, Kept, Medium, MediumReplay, Random, Scripted, Trained, uniform_actor
-from assay.datasets.recorded import Recorded, stamped, with_data
+from assay.datasets.made import (
+    Agent,
+    Expert,
+    Kept,
+    Medium,
+    MediumReplay,
+    Played,
+    Random,
+    Scripted,
+    Trained,
+    uniform_actor,
+)
+from assay.datasets.recorded import Recorded, RecordedPlay, stamped, with_data
+from assay.engine.loop import Loop
 from assay.methods.dual_rl.base import f_dvl, recoil
 from assay.ops.random import hashed
 from assay.parts.rollouts.episodes import Fragments
 from assay.parts.sources.demonstrations import DemonstratedDecisions
 from assay.parts.sources.logged import Contents, Log, Logged
+from assay.parts.sources.relabelled import Play, Relabelled
 from assay.recipes.conservative import cql, iql
 from assay.recipes.defaults import CONTROL
 from assay.runs import catalogue
@@ -37,7 +50,9 @@ from assay.tasks.control.cartpole import cartpole
 from tests.scenes import feeding, gathering
 
 EMPTY = np.empty(0, np.int64)
-TASKS = {name: catalogue.find_task(name) for name in ("cartpole", "pendulum", "gridworld", "hazards")}
+TASKS = {
+    name: catalogue.find_task(name) for name in ("cartpole", "pendulum", "gridworld", "hazards", "pointmaze-umaze")
+}
 
 
 def small(task: Task) -> Dataset:
@@ -298,7 +313,7 @@ def test_d4rl_with_next_observations_keeps_every_row(tmp_path: Path) -> None:
 
 
 D4RL_FAULTS: dict[str, tuple[dict[str, Any], str]] = {
-    "key": ({"rewards": None}, "no 'rewards'"),
+    "key": ({"actions": None}, "no 'actions'"),
     "ends": ({"timeouts": None}, "neither 'timeouts' nor 'next_observations'"),
     "rows": ({"actions": np.zeros((6, 1))}, "'action' has 6 rows"),
     "finite": ({"observations": np.full((7, 2), np.inf)}, "'observation' is not finite"),
@@ -371,6 +386,9 @@ def test_minari_reads_what_we_write(tmp_path: Path) -> None:
         assert theirs.total_steps == len(data)
         assert len(episodes) == len(data.ends)
         begin, end = data.bounds[1]
+        if data.goal is not None:
+            assert np.array_equal(episodes[1].observations["desired_goal"][:-1], data.goal[begin:end].numpy())
+            continue
         assert np.array_equal(episodes[1].observations[:-1], data.observation[begin:end].numpy())
         assert np.array_equal(episodes[1].observations[-1], data.next_observation[end - 1].numpy())
         assert np.array_equal(episodes[1].truncations, data.truncated[begin:end].numpy())
@@ -383,6 +401,71 @@ def test_minari_needs_rows_that_follow_each_other(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(AssayError, match="not Minari's layout"):
         read(tmp_path / "empty")
+
+
+# ---------------------------------------------------------------------------------------------------- goals
+def places(**changes: Any) -> Dataset:
+    """`rows` with positions in goal space, ten times the observation."""
+    data = rows()
+    return replace(data, **({"achieved": 10 * data.observation, "next_achieved": 10 * data.next_observation} | changes))
+
+
+def test_walks_are_the_states_of_each_episode_whatever_its_length() -> None:
+    walks = places().walks(Box((0.0,), (60.0,)))
+    assert walks["observation"][:, 0].tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert walks["achieved"][:, 0].tolist() == [0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0]
+    assert walks["action"].tolist() == [0, 1, 0, 1, 0, 1, 0]
+    assert walks["last"].tolist() == [2, 3]
+    itself = rows().walks(Box((0.0,), (6.0,)))
+    assert torch.equal(itself["achieved"], itself["observation"])
+
+
+def test_the_batches_of_play_from_a_file_are_those_of_the_play_itself(tmp_path: Path) -> None:
+    task = TASKS["pointmaze-umaze"]
+    file = RecordedPlay(str(write(Played(3, noise=0.0).make(task), tmp_path / "play.npz")))
+    sources = [Relabelled(one, jump=5, batch=64, updates=1) for one in (Play(3, noise=0.0), file)]
+    mine, other = (next(iter(one(feeding(task, None, Draw(3)), one.init(Scene(task))))) for one in sources)
+    for name in ("observation", "achieved", "goal"):
+        assert torch.equal(mine.context[name], other.context[name])
+    assert torch.equal(mine.reward, other.reward)
+    assert torch.allclose(mine.action[:, 0].clamp(-1.0, 1.0), other.action[:, 0])
+
+
+def test_methods_of_goals_learn_from_a_file_and_name_what_it_lacks(tmp_path: Path) -> None:
+    task = TASKS["pointmaze-umaze"]
+    whole = Scripted(4, 0.5).make(task)
+    assert len(set(np.diff(whole.ends.numpy()).tolist())) > 1
+    for method in ("ota", "zero-shot-rl"):
+        path = str(write(whole, tmp_path / f"{method}.safetensors"))
+        Loop(make_plan(method, task, data=[path]).recipe, task, seed=0, num_steps=1).step()
+        with pytest.raises(AssayError, match="learns from 1 dataset"):
+            make_plan(method, task, data=[path, path])
+    faults: list[tuple[Dataset, str, str]] = [
+        (replace(whole, achieved=None), "pointmaze-umaze", "no columns 'achieved' and 'next_achieved'"),
+        (replace(whole, next_observation=0 * whole.observation), "pointmaze-umaze", "do not follow each other"),
+        (Random(2).make(TASKS["pendulum"]), "pendulum", "task 'pendulum' has no goals"),
+    ]
+    for data, name, message in faults:
+        with pytest.raises(AssayError, match=message):
+            RecordedPlay(str(write(data, tmp_path / "it.safetensors"))).columns(TASKS[name])
+    with pytest.raises(AssayError, match="no column 'goal'"):
+        Recorded(str(write(replace(whole, goal=None), tmp_path / "no.safetensors"))).columns(task)
+    assert Recorded(str(write(whole, tmp_path / "a.npz"))).columns(task)["context.goal"].shape[1:] == (2, 2)
+
+
+def test_play_without_rewards_is_read_and_refused_where_rewards_are_learnt_from(tmp_path: Path) -> None:
+    arrays = {"observations": np.arange(12.0).reshape(6, 2), "actions": np.zeros(6, np.int64)}
+    np.savez(tmp_path / "play.npz", terminals=np.array([0, 0, 1, 0, 0, 1.0]), **arrays)  # OGBench's layout
+    data = read(tmp_path / "play.npz")
+    assert data.observation[:, 0].tolist() == [0.0, 2.0, 6.0, 8.0]
+    assert data.next_observation[:, 0].tolist() == [2.0, 4.0, 8.0, 10.0]
+    assert (data.truncated.tolist(), data.terminal.any().item()) == ([False, True, False, True], False)
+    again = read(write(data, tmp_path / "again.safetensors"))
+    spec = Spec(Box((0.0,) * 2, (12.0,) * 2), Discrete(2), 9, goal=Box((0.0,) * 2, (12.0,) * 2))
+    task = replace(TASKS["cartpole"], spec=spec)
+    assert RecordedPlay(str(tmp_path / "again.safetensors")).columns(task)["last"].tolist() == [2, 2]
+    with pytest.raises(AssayError, match="it has no rewards"):
+        Recorded(str(write(again, tmp_path / "more.npz"))).columns(task)
 
 
 # ---------------------------------------------------------------------------------------------------- training

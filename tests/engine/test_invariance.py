@@ -325,7 +325,6 @@ def test_no_gradient_comes_from_masked_decisions(name: str) -> None:
     assert_same(updates(recipe, spec, batch), updates(recipe, spec, junk), 0.0)
 
 
-
 @pytest.mark.parametrize(
     "base", [recipes.reinforce, recipes.rloo, recipes.grpo, recipes.dr_grpo, recipes.dpo, recipes.ppo]
 )

@@ -12,10 +12,12 @@ from torch import Tensor, nn
 
 from assay import recipes
 from assay.core.optimizers import Adam, Descent, widened
+from assay.core.record import Draw, Need
+from assay.core.slots import Scene
 from assay.core.spaces import Spec
 from assay.engine import engine as engine_module
 from assay.engine.engine import Engine
-from assay.engine.loop import Loop
+from assay.engine.loop import Loop, Step
 from assay.engine.placement import Placement, arrange
 from assay.engine.updates import Update
 from assay.models.bodies.transformer import Transformer
@@ -144,3 +146,24 @@ def test_a_module_that_calls_something_else_layers_is_left_alone() -> None:
     other = Other()
     arrange(other, Placement(recompute=True))
     assert "forward" not in vars(other.layers[0]), "no layer was wrapped"
+
+
+def test_ratios_are_one_before_the_first_update_in_mixed_precision() -> None:
+    """Sampling computes in float32, training in bfloat16: the recorded log-probabilities must be the latter's."""
+    task, recipe = catalogue.find_task("addition-1"), recipes.grpo()
+    loop = Loop(recipe, task, seed=0, num_steps=1, placement=Placement(precision=torch.bfloat16))
+    scene = Scene(task, loop.engine, Draw(0), loop.progress)
+    fresh = loop.gather(recipe, scene, Step(loop.progress))
+    with torch.no_grad(), loop.engine.autocast():
+        trained = loop.actor.score(fresh, frozenset({Need.LOGP})).logp
+    sampled = loop.actor.score(fresh, frozenset({Need.LOGP})).logp
+    assert torch.equal(trained * fresh.mask, fresh.logp * fresh.mask)
+    assert not torch.equal(sampled * fresh.mask, fresh.logp * fresh.mask)
+    (gap,) = scene.metrics["precision_gap"]
+    assert gap[0] > 0
+
+
+def test_in_one_precision_nothing_is_computed_again() -> None:
+    task, recipe = catalogue.find_task("addition-1"), recipes.grpo()
+    loop = Loop(recipe, task, seed=0, num_steps=1)
+    assert "precision_gap" not in loop.step().metrics

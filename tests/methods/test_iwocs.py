@@ -13,13 +13,15 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.recipe import Phase, Recipe
-from assay.core.record import Draw
+from assay.core.record import Draw, Experience
 from assay.core.settings import is_schedule
 from assay.core.slots import Scene, TaskChange
+from assay.engine.engine import StageView
 from assay.methods.iwocs.base import assembled, iwocs, quick_dqn, trained_before
 from assay.methods.iwocs.claims import best_worst_value, lowest_optimum, random_table, windy_walk, worst_case_search
 from assay.methods.iwocs.models import MaxMin, MaxMinQ
 from assay.methods.iwocs.task_changes import AnyRegime, WorstRegime, discounted_return
+from assay.methods.iwocs.validity import Coding, FitCoder
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.heads.value import Greedy
 from assay.models.model import Policy
@@ -175,3 +177,26 @@ def test_a_program_learns_in_the_worst_regime_and_can_be_gone_on_with(tmp_path: 
 def test_a_recipe_without_stages_is_no_schedule() -> None:
     assert not is_schedule(assembled("nothing", 1))
     assert catalogue.methods()["iwocs"].recipe().before
+
+
+def test_a_coder_finds_what_it_was_fitted_on_valid_and_other_states_not() -> None:
+    spec = walk_task().under(WINDS[0]).spec
+    coder: Any = Coding().build(spec)
+    seen = torch.eye(spec.observation.size)
+    known, action = torch.arange(10), torch.arange(10) % 2
+    step = torch.optim.Adam(coder.parameters(), 1e-2)
+    first = torch.tensor([True, False]).expand(10, 2)
+    context = {"observation": torch.stack((seen[known], seen[known]), 1)}
+    nothing = torch.zeros(10, 2)
+    batch = Experience(
+        context, action.unsqueeze(1).expand(10, 2), first, nothing, nothing, first & False, first & False
+    )
+    for _ in range(400):
+        step.zero_grad()
+        loss = FitCoder()(batch, StageView({"coder": coder}, batch, frozenset(), Draw(0)))
+        (loss.sum / loss.count).backward()
+        step.step()
+    valid = coder.valid({"observation": seen})
+    assert valid[known, action].float().mean() >= 0.85
+    assert not valid[10:].any()
+    assert not valid[known, 2:].any()

@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from assay.core.record import Progress
+from assay.engine.loop import Loop
 from assay.methods.mdpo.objectives import MirrorDescent
 from assay.parts.objectives.trust import NoTrust
+from assay.recipes.defaults import CONTINUOUS
 from assay.runs import catalogue
 
 
@@ -54,3 +56,13 @@ def test_the_step_size_falls_from_one_to_one_over_the_number_of_steps(name: str)
     recipe = catalogue.recipe_for("mdpo", catalogue.find_task(name), {})
     at = [recipe.at(Progress(step=step, num_steps=4)).stages[0].objective[0].trust.step_size for step in range(4)]
     assert at == pytest.approx([1.0, 0.75, 0.5, 0.25])
+
+
+def test_the_off_policy_variant_starts_at_the_old_policy_and_trains() -> None:
+    """Before the first update the policy is the old one: the KL is 0."""
+    recipe = catalogue.find_method("mdpo:off-policy")[1].recipe(CONTINUOUS)
+    small = recipe.set("source.warmup", 8).set("source.updates", 1).set("source.batch", 8)
+    loop = Loop(small, catalogue.find_task("pendulum"), seed=0, num_steps=2)
+    found = [loop.step().metrics for _ in range(2)]
+    assert found[0]["kl_old"] == pytest.approx(0.0, abs=1e-3)
+    assert torch.isfinite(loop.engine.flats["actor"].values).all()

@@ -42,7 +42,7 @@ def batch_of(source: Relabelled, step: int = 0):
 # ---------------------------------------------------------------------------------------------------- the source
 def test_rows_are_jumps_of_the_data_and_goals_are_places_of_it() -> None:
     batch, columns = batch_of(Relabelled(SMALL, jump=7, batch=64))
-    places = {tuple(place.tolist()) for place in columns["achieved"].flatten(0, 1)}
+    places = {tuple(place.tolist()) for place in columns["achieved"]}
     assert {tuple(goal.tolist()) for goal in batch.context["goal"].flatten(0, 1)} <= places
     steps = TASK.distance(batch.context["achieved"][:, 0], batch.context["achieved"][:, 1])
     assert int(steps.max()) <= 7
@@ -60,19 +60,19 @@ def test_no_jump_passes_its_goal_and_none_leaves_its_episode(jump: int) -> None:
 
 def test_kinds_of_goals_come_in_their_shares() -> None:
     rows = np.zeros(40_000, int)
-    goal = Mixed(0.2, 0.5, 0.9)(rows, rows + 50, (1000, 200), Draw(1))
+    goal = Mixed(0.2, 0.5, 0.9)(rows, rows + 50, np.full(1000, 200), Draw(1))
     current = (goal.time == 50) & (goal.episode == 0)
     assert current.mean() == pytest.approx(0.2, abs=0.01)
     assert goal.ahead.mean() == pytest.approx(0.5, abs=0.01)
     assert (goal.time[goal.ahead] - 50).mean() == pytest.approx(10.0, abs=0.3)
-    uniform = Mixed(0.0, 1.0, 1.0)(rows, rows + 50, (1000, 200), Draw(1))
+    uniform = Mixed(0.0, 1.0, 1.0)(rows, rows + 50, np.full(1000, 200), Draw(1))
     assert (uniform.time.min(), uniform.time.max()) == (51, 200)
     assert uniform.time.mean() == pytest.approx(125.5, abs=0.6)
-    assert Ahead(8)(rows[:2], np.array([0, 197]), (1, 200), Draw(0)).time.tolist() == [8, 200]
+    assert Ahead(8)(rows[:2], np.array([0, 197]), np.array([200]), Draw(0)).time.tolist() == [8, 200]
 
 
 def test_the_last_place_of_an_episode_is_a_goal_of_its_own_future() -> None:
-    goal = Mixed(0.0, 1.0, 0.99)(np.zeros(9, int), np.full(9, 199), (1, 200), Draw(2))
+    goal = Mixed(0.0, 1.0, 0.99)(np.zeros(9, int), np.full(9, 199), np.array([200]), Draw(2))
     assert goal.time.tolist() == [200] * 9
 
 

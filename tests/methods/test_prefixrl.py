@@ -5,8 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from assay.core.errors import AssayError
+from assay.engine.loop import Loop
+from assay.methods.prefixrl import own_solutions
 from assay.methods.prefixrl.rollout import FromPrefixes
+from assay.methods.prefixrl.solutions import RejectionSampled
 from assay.parts.rollouts.episodes import Episodes
+from assay.recipes.defaults import PLACES
+from assay.runs import catalogue
 from tests.methods.rollouts import STARTS, TASKS, gathered
 
 
@@ -33,3 +39,13 @@ def test_without_prefixes_it_is_episodes() -> None:
     assert torch.equal(ours.action, theirs.action)
     assert torch.equal(ours.mask, theirs.mask)
     assert torch.equal(ours.logp, theirs.logp)
+
+
+def test_own_solutions_need_verified_answers_and_what_they_sample_is_counted() -> None:
+    with pytest.raises(AssayError, match="needs verified answers"):
+        RejectionSampled().check(catalogue.find_task("cartpole"))
+    loop = Loop(own_solutions(PLACES, tries=8), catalogue.find_task("lock:digits=1"), seed=0, num_steps=1)
+    step = loop.step()
+    assert step.fresh is not None
+    assert loop.progress.decisions >= int(step.fresh.mask.sum()) + 8 * 32, "rejected samples were sampled too"
+    assert 0.0 < step.metrics["solved"] < 1.0

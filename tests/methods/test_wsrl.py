@@ -11,7 +11,8 @@ from assay import recipes
 from assay.core.record import Draw, Experience, Need
 from assay.core.slots import Scene
 from assay.engine.loop import Loop
-from assay.methods.wsrl.base import wsrl
+from assay.methods.wsrl.base import LOG, offline, wsrl
+from assay.methods.wsrl.calibrated import RETURN, recorded_returns
 from assay.models.bodies.normalised import Normalised, NormedEnsemble
 from assay.models.heads.value import ActionValue
 from assay.models.model import Critic
@@ -107,3 +108,29 @@ def test_normed_members_do_not_know_of_each_other() -> None:
         normed = torch.nn.functional.layer_norm(inner, (width,)) * net.scales[k][1] + net.shifts[k][1]
         hidden = normed.relu()
     torch.testing.assert_close(net(rows)[1], hidden @ net.linear.weights[2][1] + net.linear.biases[2][1])
+
+
+# ---------------------------------------------------------------------------------------------------- Cal-QL
+def test_recorded_returns_stop_at_ends_of_either_kind() -> None:
+    flags = torch.tensor([[0, 0], [1, 0], [0, 0], [0, 0], [0, 0]], dtype=torch.bool)
+    cut = torch.tensor([[0, 0], [0, 0], [0, 0], [1, 0], [1, 0]], dtype=torch.bool)
+    reward = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]).unsqueeze(1).expand(5, 2)
+    found = recorded_returns({"reward": reward, "terminal": flags, "truncated": cut}, 0.5)
+    assert found[:, 0].tolist() == [2.0, 2.0, 5.0, 4.0, 5.0]
+    assert not found[:, 1].any()
+
+
+def test_far_below_every_value_cal_ql_is_cql() -> None:
+    batch = transitions()
+    low = batch.add({RETURN: torch.full_like(batch.reward, -1e6)})
+    for name, value in gradient(offline(LOG), "critic", batch).items():
+        torch.testing.assert_close(value, gradient(offline(LOG, calibrated=True), "critic", low)[name])
+
+
+def test_variants_are_reached_by_name_and_train() -> None:
+    task = catalogue.find_task("pendulum")
+    first = catalogue.find_method("wsrl:cal-ql")[1].recipe(CONTINUOUS).before[0].recipe
+    Loop(replace(first, source=replace(first.source, logs=(Log(1),), updates=1)), task, seed=0, num_steps=1).step()
+    rival = catalogue.find_method("wsrl:rlpd")[1].recipe(CONTINUOUS)
+    assert not rival.before
+    assert (rival.source.kept, rival.critics) == (0.5, wsrl().critics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -23,7 +24,8 @@ from assay.methods.zero_shot_rl.losses import (
     Orthonormal,
     Rows,
 )
-from assay.methods.zero_shot_rl.models import ForwardBackwardActor, Waves
+from assay.methods.zero_shot_rl.models import ForwardBackwardActor
+from assay.methods.zero_shot_rl.waves import Waves
 from assay.models.bodies.perceptron import Perceptron
 from assay.models.model import Policy
 from assay.parts.sources.relabelled import Play, Relabelled
@@ -95,7 +97,7 @@ def test_choices_need_no_policy() -> None:
 def test_a_goal_is_the_task_whose_reward_is_that_place() -> None:
     """z = E[r B] over logged places, r = 3 at the goal, is B(goal): only the direction of a reward counts."""
     model, _, _ = setting(GRID, CONTROL)
-    places = Play(episodes=2).columns(GRID)["achieved"].flatten(0, 1)
+    places = Play(episodes=2).columns(GRID)["achieved"]
     goal = places[17]
     reward = (GRID.distance(places, goal.expand_as(places)) == 0).float()
     assert torch.allclose(model.infer(places, 3.0 * reward), model.backward_of(goal), atol=1e-4)
@@ -132,3 +134,28 @@ def test_no_two_inputs_look_alike_whatever_their_bounds() -> None:
     values = torch.stack((-30.0 + 40.0 * grid, grid, 20.0 * (grid - 0.5)), -1)
     for column in Waves(box).double()(values).view(400, 7, 3).unbind(-1):
         assert float((torch.cdist(column, column) + torch.eye(400)).min()) > 1e-3
+
+
+def test_without_bounds_inputs_are_scaled_by_the_range_of_the_data() -> None:
+    """A maze in metres without bounds trains as the same maze in [-1, 1]: its inputs are the same features."""
+    factor, wide = 40.0, Box((-math.inf,) * 2, (math.inf,) * 2)
+    spec = replace(POINT.spec, observation=Box((-math.inf,) * 4, (math.inf,) * 4), goal=wide)
+    head = ForwardBackwardActor(6)
+    assert head.needs_data(spec)
+    assert not head.needs_data(POINT.spec)
+    data = Play(episodes=2).columns(POINT)
+    seen, places = data["observation"], data["achieved"]
+    fitted = head.of_data(factor * seen, factor * places)
+    assert not fitted.needs_data(spec)
+    lows, highs = seen.double().amin(0), seen.double().amax(0)
+    near = Box(tuple(lows.tolist()), tuple(highs.tolist()))
+    unit = Box(near.low[:2], near.high[:2])
+    small = replace(POINT.spec, observation=near, goal=unit)
+    models = []
+    for one, own in ((fitted, spec), (head, small)):
+        torch.manual_seed(0)
+        models.append(Policy(Perceptron((8,)), one).build(own))
+    large, plain = models
+    assert torch.allclose(large.backward_of(factor * places), plain.backward_of(places), atol=1e-3)
+    spread = large.places(factor * places).std(0)
+    assert float(spread[:2].min()) > 0.3

@@ -5,6 +5,7 @@ number is that of peft's own forward pass.
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from assay.parts.regularizers.divergence import KlToReference
 from assay.parts.rollouts.episodes import Episodes
 from assay.proof.laws.actor import check_actor
 from assay.runs import catalogue, run
+from assay.runs.options import CadenceOptions, RunOptions
+from assay.runs.progress import Mode
 from assay.sampling.pages import Way
 from assay.sampling.sampler import Sampler
 from assay.sampling.stacks import products, stack_of
@@ -473,3 +476,23 @@ def test_an_adapter_with_dropout_is_trained_without(paths: dict[str, str], tmp_p
     batch = task_of(paths["Llama"]).demonstrate(np.arange(3), 0)
     assert torch.equal(scores_of(actor, batch), scores_of(actor, batch))
     assert stack_of(actor) is not None
+
+
+def test_a_run_of_adapters_is_refused_after_its_base_weights_changed(tmp_path: Path) -> None:
+    from tests.models.test_transformers import save_qwen
+
+    model, folder = Path(save_qwen(tmp_path / "model")), tmp_path / "run"
+    settings = {"rollout.num_starts": 2, "rollout.group_size": 2, "lora.rank": 2}
+    options = RunOptions(cadence=CadenceOptions(eval_prompts=2))
+    told = {"steps": 1, "warmup": 0, "model": str(model), "out": folder, "options": options, "mode": Mode.SILENT}
+    run.train("rloo", "addition-1", settings=settings, **told)
+    weights = model / "model.safetensors"
+    shutil.copy(weights, tmp_path / "copy")
+    shutil.copy(tmp_path / "copy", weights)  # another time, the same content
+    assert run.load(folder)[2] == 1
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    for again in (lambda: run.load(folder), lambda: run.resume(folder, mode=Mode.SILENT)):
+        with pytest.raises(AssayError, match=r"model\.safetensors has changed since .* was started"):
+            again()

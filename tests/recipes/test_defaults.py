@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 import assay
 from assay import recipes
@@ -14,7 +15,7 @@ from assay.core.optimizers import Adam
 from assay.core.record import Progress
 from assay.core.schedules import Delayed, Linear, Scaled, WarmUp, with_peak
 from assay.engine.loop import Loop
-from assay.models.bodies.perceptron import Perceptron
+from assay.methods.td3_bc.models import Standardised
 from assay.recipes.defaults import (
     CONTINUOUS,
     CONTROL,
@@ -137,6 +138,7 @@ def test_the_published_numbers() -> None:
     ppo, sac, td3 = recipes.ppo(MUJOCO), recipes.sac(MUJOCO), recipes.td3(MUJOCO)
     assert ppo.steps * 2048 == pytest.approx(1e6, rel=0.01)
     assert (MUJOCO.gae.discount, MUJOCO.gae.gae_lambda) == (0.99, 0.95)
+    assert MUJOCO.optimizer.learning_rate == 3e-4, "constant, as in table 3 of the paper"
     for recipe in (sac, td3):
         assert recipe.steps * 8 == 1_000_000
         assert [stage.optimizer for stage in recipe.stages] == [Adam(3e-4, clip_norm=0.0)] * 2
@@ -146,8 +148,15 @@ def test_the_published_numbers() -> None:
         source: Any = recipe.source
         assert recipe.steps * source.updates == 1_000_000
         assert (source.batch, source.logs[0].reward_scale) == (256, 1.0)
-        wide = Perceptron((256, 256))
-        assert {recipe.actor.body, recipe.critics["q"].body} == {wide}
+        for one in (recipe.actor.body, recipe.critics["q"].body):
+            assert isinstance(one, Standardised) == (method == "td3-bc")
+            body = one.body if isinstance(one, Standardised) else one
+            assert body.hidden == (256, 256)
+            assert body.activation in (None, nn.ReLU), "None is ReLU for actors trained through critics"
+    cql, iql = (catalogue.find_method(method)[1].recipe(D4RL) for method in ("cql", "iql"))
+    assert cql.stages[0].critic[1].weight == 2.5, "5 in the authors' code, beside twice our error"
+    assert [stage.optimizer.learning_rate for stage in cql.stages] == [3e-4, 1e-4]
+    assert (iql.actor.body.activation, iql.critics["value"].body.activation) == (nn.ReLU, nn.ReLU)
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac", "td3", "a2c", "iql", "cql", "td3-bc", "dual-rl"])

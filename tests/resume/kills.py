@@ -25,7 +25,7 @@ import torch
 
 from assay.core import store
 from assay.engine import evaluation
-from assay.runs import run
+from assay.runs import result, run, saving
 from assay.runs.folder import read_metrics, read_samples, without_time
 from assay.runs.plan import Plan
 from assay.runs.progress import Mode
@@ -43,7 +43,9 @@ def warm() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)
     evaluation.EPISODES, evaluation.PROMPTS = 2, 4
-    run.draw_curve = lambda finished: None
+    launch = saving.Saver.launch  # checkpoints are written in the loop's own thread: points have one order
+    saving.Saver.launch = lambda saver, write, in_background: launch(saver, write, False)  # type: ignore[method-assign]
+    result.draw_curve = lambda finished: None
 
 
 # ---------------------------------------------------------------------------------------------------- forks

@@ -21,6 +21,7 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.runs import run
 from assay.runs.folder import read_metrics, without_time
+from assay.runs.options import CadenceOptions, RunOptions
 from assay.runs.plan import make_plan
 from assay.runs.progress import Mode
 from tests.resume.cases import CASES, named
@@ -142,7 +143,9 @@ def test_going_on_restores_the_state_that_was_saved(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------- refusals
 def small_run(folder: Path, **changes: Any) -> run.Run:
     settings = {"rollout.num_starts": 2, "rollout.group_size": 2}
-    return run.train("reinforce", "bandit", **{"steps": 3, "out": folder, "settings": settings} | changes)
+    options = RunOptions(cadence=CadenceOptions(save_every="1steps"))
+    told: dict[str, Any] = {"steps": 3, "out": folder, "settings": settings, "options": options}
+    return run.train("reinforce", "bandit", **told | changes)
 
 
 def test_a_folder_with_another_micro_batch_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assay import recipes
-from assay.app import cli, commands
+from assay.app import cli
+from assay.app.train_command import chosen_settings
 from assay.core import store
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
@@ -56,8 +57,8 @@ def test_every_method_has_a_plan_in_each_of_its_worlds(name: str, task: str) -> 
     plan = make_plan(name, task)
     assert (plan.method, plan.address, plan.seed) == (name, task, 0)
     assert plan.steps == plan.recipe.steps > 0
-    assert plan.evaluate_every == max(1, plan.steps // 10)
-    assert plan.save_every == max(1, plan.steps // 10)
+    assert plan.evaluate_every == 0 or max(1, plan.steps // 10) <= plan.evaluate_every < plan.steps
+    assert plan.save_every == 0
     assert json.loads(json.dumps(plan.config()))["recipe"]["part"] == "Recipe"
 
 
@@ -202,7 +203,7 @@ def test_the_command_that_repeats_a_plan_makes_the_same_plan(name: str, task: st
     plan = make_plan(name, task, steps=30, seed=4, settings=changes, warmup=3, placement=placement)
     words = shlex.split(repeat_command(plan))
     options = cli.parser().parse_args(words[1:])
-    (again,) = commands.make_plans(options.name, options.task, options, options.seed)
+    again = make_plan(options.name, options.task, seed=options.seed, **chosen_settings(options))
     assert again.config() == plan.config() | {"settings": again.config()["settings"]} | {
         "fingerprint": again.config()["fingerprint"]
     }
@@ -219,7 +220,7 @@ def test_what_differs_from_a_folder_is_named(tmp_path: Path) -> None:
     store.write_json(tmp_path / "config.json", plan.config())
     assert differing(tmp_path, plan.config()) == "its config.json was edited"
     other = make_plan("ppo", "cartpole", steps=31, seed=3, settings={"rollout.steps": 9}, warmup=1)
-    assert differing(tmp_path, other.config()) == "different: seed, steps, settings.rollout.steps and 2 more"
+    assert differing(tmp_path, other.config()) == "different: seed, steps, settings.rollout.steps and 3 more"
 
 
 def test_a_config_needs_every_field_that_decides(tmp_path: Path) -> None:

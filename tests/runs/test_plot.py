@@ -12,7 +12,7 @@ import pytest
 
 from assay.core.errors import AssayError
 from assay.evidence.intervals import Series
-from assay.runs.plot import curve, learning_curve, smooth
+from assay.runs.plot import curve, identical, learning_curve, look, smooth
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -58,7 +58,7 @@ def test_nothing_global_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_other_endings_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(AssayError, match=r"'curve\.jpg' is not a \.png or \.svg file"):
+    with pytest.raises(AssayError, match=r"'curve\.jpg' is not a \.png, \.svg or \.pdf file"):
         learning_curve(tmp_path / "curve.jpg", [one()])
 
 
@@ -87,3 +87,13 @@ def test_curve_of_records_joins_seeds_over_their_steps() -> None:
     assert series.x == [0, 5]
     assert np.array_equal(series.values, [[1.0, np.nan], [3.0, 4.0]], equal_nan=True)
     assert curve("nothing", "missing", runs).middle()[0].size == 0
+
+
+def test_neighbours_differ_in_dashes_and_equal_curves_are_named(tmp_path: Path) -> None:
+    assert all(look(place)[0] != look(place + 1)[0] and look(place)[1] != look(place + 1)[1] for place in range(20))
+    assert len({str(look(place)) for place in range(35)}) == 35
+    twins = [Series("a", [0, 1], [[1.0, 2.0]]), Series("b", [0, 1], [[1.0, 2.0]]), Series("c", [0, 1], [[1.0, 3.0]])]
+    assert identical(twins) == [["a", "b"]]
+    assert (
+        learning_curve(tmp_path / "a.pdf", twins).read_bytes() == learning_curve(tmp_path / "b.pdf", twins).read_bytes()
+    )

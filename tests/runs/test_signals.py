@@ -19,6 +19,7 @@ from assay.core import store
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.models.heads.categorical import SoftmaxTable
+from assay.runs import result as result_of_run
 from assay.runs import run
 from assay.runs.folder import METRICS, read_metrics, read_samples, without_time
 from assay.runs.progress import Mode
@@ -143,7 +144,7 @@ def test_a_killed_process_does_not_leave_the_folder_locked(tmp_path: Path) -> No
 
 
 # ---------------------------------------------------------------------------------------------------- in this process
-BANDIT = ["train", "reinforce", "--task", "bandit", "--steps", "6"]
+BANDIT = ["train", "reinforce", "--task", "bandit", "--steps", "6", "--save-every", "1steps"]
 
 
 def at_step(number: int, act: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,8 +188,8 @@ def test_a_second_ctrl_c_stops_at_once_and_still_says_how_to_go_on(
 def test_a_signal_while_the_last_words_are_written_stops_the_seeds_that_follow(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(run, "draw_curve", lambda finished: signal.raise_signal(signal.SIGTERM))
-    assert cli.main([*BANDIT, "--seeds", "3", "--out", str(tmp_path / "runs")]) == 143
+    monkeypatch.setattr(result_of_run, "draw_curve", lambda finished: signal.raise_signal(signal.SIGTERM))
+    assert cli.main([*BANDIT, "--seeds", "3", "--jobs", "1", "--out", str(tmp_path / "runs")]) == 143
     assert "stopped after it had finished" in capfd.readouterr().err
     assert [path.name for path in (tmp_path / "runs").iterdir()] == ["seed-0"]
 

@@ -34,7 +34,7 @@ from assay.methods.uni_o4.gates import Rising
 from assay.parts.critics.td import Td
 from assay.parts.sources.logged import Log, Logged
 from assay.parts.targets.one_step import SmoothedTwin
-from assay.runs import catalogue
+from assay.runs import catalogue, saving
 from assay.runs import stacked as stacked_run
 from assay.runs.progress import Mode
 from benchmarks import stacked_seeds
@@ -356,6 +356,8 @@ def test_a_folder_of_a_named_method_loads_and_resumes_by_itself(tmp_path: Path) 
 def test_what_was_interrupted_goes_on_as_if_nothing_had_happened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(saving, "SHORTEST", 0.0)  # a checkpoint after every step
+    monkeypatch.setattr(saving, "SHARE", 1e9)
     whole = run_of(tmp_path / "whole")
     shown, show = [], stacked_run.Together.show
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,14 +12,23 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from assay.app.report.units import effect_unit, effect_words, scale_of
 from assay.claims.claim import Measured
-from assay.evidence.intervals import Estimate, formatted, number
+from assay.evidence.intervals import number
 from assay.proof import stamps, verdicts
 from assay.proof.mutants import trial
 from assay.runs import catalogue
 from assay.runs.jobs import Child
 from assay.runs.progress import duration
 
+MEANINGS = {
+    "holds": "every claim holds: its 95 % interval lies where the claim says",
+    "inconclusive": "the interval of a claim decides neither way; more seeds would",
+    "fails": "a claim is refuted: its interval lies outside of what the claim says",
+    "stale": "the method computes other numbers since its claims were measured",
+    "no verdict": "not measured yet",
+}
+"""Meanings of the words of a verdict."""
 COLOURS = {"holds": "green", "fails": "bold red", "inconclusive": "yellow", "unfinished": "dim"}
 
 
@@ -81,13 +90,18 @@ def verdict_table(verdict: Mapping[str, Any], states: Mapping[str, str] | None =
 
 
 def found(claim: Mapping[str, Any]) -> str:
-    """Returns the measured number, or the difference with its interval."""
+    """Returns the measured number, or the difference with its interval and unit."""
     if claim["kind"] == "exact":
         return number(claim["value"])
-    if "estimate" not in claim:
-        return ""
-    count = len(claim["seeds"])
-    return f"{formatted(Estimate(claim['estimate'], claim['low'], claim['high'], count), signed=True)}, {count} seeds"
+    effect = effect_words(claim)
+    return f"{effect}, {len(claim['seeds'])} seeds" if effect else ""
+
+
+def effect(claim: Mapping[str, Any]) -> str:
+    """Returns the difference of a measured claim with interval and unit, its metric and task."""
+    rule = claim.get("decided_by") or {}
+    what = f", {metric_words(rule['metric'])} on {rule['task']}" if rule.get("task") else ""
+    return (effect_words(claim) or "not measured") + what
 
 
 def expected(claim: Mapping[str, Any]) -> str:
@@ -97,8 +111,9 @@ def expected(claim: Mapping[str, Any]) -> str:
     rule = claim.get("decided_by")
     if rule is None:
         return str(claim.get("rule", ""))
-    unit = f"{metric_words(rule['metric'])}: " if rule["task"] else ""
-    return f"{unit}ours - theirs {in_numbers(claim['expect'], claim['margin'])}"
+    what = f"{metric_words(rule['metric'])}: " if rule["task"] else ""
+    unit = effect_unit(rule["metric"], rule["task"] or "")
+    return f"{what}ours - theirs {in_numbers(claim['expect'], scale_of(unit) * claim['margin'])} {unit}".rstrip()
 
 
 def metric_words(metric: Any) -> str:
@@ -174,13 +189,22 @@ def summary_table(found_verdicts: Sequence[Mapping[str, Any]]) -> Table:
     """Returns a table with one row per method: its verdict, and the first measured claim with its number."""
     table = Table(title="verdicts", title_justify="left", title_style="bold", box=None, pad_edge=False)
     for heading in ("method", "verdict", "measured claim", "ours - theirs", "date"):
-        table.add_column(heading, overflow="fold")
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("method", "verdict", "date"))
     for verdict in found_verdicts:
         for claim in [one for one in verdict["claims"] if one["kind"] == "measured"]:
             shown = with_state(claim["verdict"], claim.get("state"))
             row = (Text(verdict["name"], style="bold"), shown, Text(claim["name"]), Text(found(claim)))
             table.add_row(*row, verdict.get("made", ""))
     return table
+
+
+def print_meanings(out: Console, words: Collection[str] = tuple(MEANINGS)) -> None:
+    """Prints the meaning of each of these words of a verdict, one on a line."""
+    table = Table.grid(padding=(0, 2))
+    for name, meaning in MEANINGS.items():
+        if name in words:
+            table.add_row(word(name), Text(meaning, style="dim"))
+    out.print(table)
 
 
 def for_page(verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,10 +214,20 @@ def for_page(verdict: Mapping[str, Any]) -> dict[str, Any]:
         if claim["kind"] == "exact":
             claims.append(dict(claim) | {"estimate": claim["value"], "expect": claim["expected"]})
         else:
-            claims.append(dict(claim) | {"expect": in_numbers(claim["expect"], claim["margin"])})
+            claims.append(dict(claim) | in_units(claim))
     machine = verdict.get("machine", {})
     cores, kind, torch = (machine.get(name, "?") for name in ("cores", "machine", "torch"))
     return dict(verdict) | {"claims": claims, "machine": f"{cores} cores, {kind}, torch {torch}"}
+
+
+def in_units(claim: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the numbers of a measured claim in their unit, and the expectation in numbers."""
+    rule = claim.get("decided_by") or {}
+    unit = effect_unit(rule.get("metric"), str(rule.get("task") or ""))
+    numbers = {
+        name: scale_of(unit) * claim[name] for name in ("estimate", "low", "high") if claim.get(name) is not None
+    }
+    return numbers | {"unit": unit, "expect": in_numbers(claim["expect"], scale_of(unit) * claim["margin"])}
 
 
 def in_numbers(expect: str, margin: float) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.app.report import page
+from assay.app.report.results import FEWEST_PAIRS
 from assay.core.errors import AssayError
-from assay.evidence.curves import performance_profile
 from assay.evidence.intervals import Estimate, digits, number
-from assay.evidence.scores import compare as compared
 from assay.evidence.tuning import Tuned
-from assay.runs.comparison import Outcome, Setup, aggregate, facts, plain_name, rows
+from assay.runs.comparison import Outcome, Setup, aggregate, plain_name, rows
 from assay.runs.folder import METRICS
 from assay.runs.jobs import Child
 from assay.runs.plot import curve, learning_curve
@@ -164,7 +164,7 @@ def task_table(found: Sequence[Mapping[str, Any]], task: str, first: str) -> Tab
         if row["failed"]:
             cells[1] = Text(f"{row['seeds']} ({row['failed']} failed)", style="red")
         if several:
-            cells += [coloured(row["difference"]), cell(row["improvement"])]
+            cells += [coloured(row["difference"]), share(row["improvement"])]
         cells += [duration(row["seconds"]) if row["seconds"] is not None else ""]
         cells += [f"{row['decisions']:,.0f}" if row["decisions"] is not None else ""]
         table.add_row(*cells)
@@ -178,8 +178,15 @@ def aggregate_table(found: Sequence[Mapping[str, Any]], first: str, num_tasks: i
         table.add_column(heading)
     for row in found:
         middle = cell(row["iqm"]) if row["iqm"] else Text("scales differ", style="dim")
-        table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, cell(row["improvement"]))
+        table.add_row(Text(row["arm"], style="bold"), str(row["seeds"]), middle, share(row["improvement"]))
     return table
+
+
+def share(estimate: Mapping[str, Any] | None) -> Text:
+    """Returns a probability of improvement, with its bootstrap interval only if there are enough seeds for one."""
+    if estimate is not None and estimate["count"] < FEWEST_PAIRS:
+        return Text(number(estimate["value"]), style="bold")
+    return cell(estimate)
 
 
 def cell(estimate: Mapping[str, Any] | None, *, signed: bool = False) -> Text:
@@ -216,49 +223,31 @@ def save(outcome: Outcome, ablation: Mapping[str, Any] | None = None) -> list[Pa
             except AssayError:  # without matplotlib the page still has the curves
                 break
     if outcome.results:
-        folders = [one.job.folder for one in outcome.results]
-        extra = {"ablation": ablation} if ablation else {}
-        paths.append(page.write(page.gather(folders, comparison=page_facts(outcome) | extra), folder / "report.html"))
+        folders = {job.folder.resolve() for job in outcome.asked}
+        paths.append(page.write(page.gather([folder], only=folders, ablation=ablation), folder / "report.html"))
     return paths
 
 
-def page_facts(outcome: Outcome) -> dict[str, Any]:
-    """Returns what the page draws besides the runs: rows, performance profiles, probabilities of improvement."""
-    names = [arm.name for arm in outcome.setup.arms if outcome.of(arm.name)]
-    seeds = outcome.common_seeds(names)
-    scores = {name: {"scores": outcome.table(name, seeds).tolist() if seeds else []} for name in names}
-    result: dict[str, Any] = {"arms": scores, "rows": [page_row(row) for row in rows(outcome)]}
-    result |= {name: value for name, value in facts(outcome).items() if name in ("failures", "missing", "decision")}
-    if len(seeds) < 2 or len(names) < 2:
-        return result
-    tables = {name: outcome.table(name, seeds) for name in names}
-    everything = np.concatenate([each.ravel() for each in tables.values()])
-    thresholds = np.unique(np.linspace(everything.min(), everything.max(), 51))
-    profiles = {name: performance_profile(each, thresholds) for name, each in tables.items()}
-    result["profile"] = {
-        "thresholds": thresholds.tolist(),
-        "arms": {
-            name: [[getattr(point, end) for point in each.estimates] for end in ("value", "low", "high")]
-            for name, each in profiles.items()
-        },
-    }
-    matrix = compared(tables, paired=True)
-    result["improvement"] = {
-        "arms": names,
-        **{
-            key: [[None if a == b else getattr(matrix.improvement(a, b), end) for b in names] for a in names]
-            for key, end in (("matrix", "value"), ("low", "low"), ("high", "high"))
-        },
-    }
-    return result
+MOST_RUNS = 40
+"""Runs from which the terminal shows arms only; the page lists all."""
 
 
-def page_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a row of the page's table."""
-    plain = {name: row[name] for name in ("arm", "task", "seconds", "decisions", "seeds", "failed")}
-    score, better = row["score"], row["improvement"]
-    ends = {"estimate": score["value"], "low": score["low"], "high": score["high"]}
-    return plain | ends | {"improvement": None if better is None else better["value"]}
+def print_report(data: Mapping[str, Any], out: Console) -> None:
+    """Prints a page's data: its runs if they are few, a row for each arm and task, failed and missing runs."""
+    if len(data["runs"]) <= MOST_RUNS:
+        out.print(run_table(data))
+        out.print()
+    rows = data["comparison"]["rows"]
+    for task in data["tasks"]:
+        unit = data["comparison"]["units"][task]
+        out.print(arm_table([row for row in rows if row["task"] == task], f"{task}: {unit}"))
+    for row in rows:
+        for one in row["failed"]:
+            words = f"failed   {row['arm']} on {row['task']}, seed {one['seed']}: {one['reason']}"
+            out.print(Text(words, style="red"))
+        if row["missing"]:
+            seeds = ", ".join(map(str, row["missing"]))
+            out.print(Text(f"missing  {row['arm']} on {row['task']}, seed {seeds}: there is no run", style="yellow"))
 
 
 def run_table(data: Mapping[str, Any]) -> Table:
@@ -271,6 +260,36 @@ def run_table(data: Mapping[str, Any]) -> Table:
         cells = (run["arm"], run["task"], run["seed"], f"{run['step']}/{run['steps']}", score, run["state"])
         table.add_row(*(Text(str(cell)) for cell in cells))
     return table
+
+
+def arm_table(found: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Returns a table with one row per arm of a task, from the rows of a page's data."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False)
+    several = len(found) > 1
+    first = found[0]["over"] if found else ""
+    headings = ["arm", "finished", "score", *([f"minus {first}"] if several else []), "steps", "decisions per run"]
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading in ("arm", "score") or "minus" in heading else "right")
+    for row in found:
+        score = Text(interval_words(row["estimate"], row["low"], row["high"]) or "no evaluation yet")
+        score.append(" so far" if row["so_far"] else "", style="yellow")
+        cells: list[str | Text] = [Text(row["arm"], style="bold"), f"{row['finished']} of {row['seeds']}", score]
+        if several:
+            minus = row["difference"] or dict.fromkeys(("value", "low", "high"))
+            cells.append(interval_words(minus["value"], minus["low"], minus["high"], signed=True))
+        cells += ["" if row[name] is None else f"{row[name]:,.0f}" for name in ("steps", "decisions")]
+        table.add_row(*cells)
+    return table
+
+
+def interval_words(value: float | None, low: float | None, high: float | None, *, signed: bool = False) -> str:
+    """Returns '0.42 [0.37, 0.47]', the value alone if its interval is not known, '' without a value."""
+    if value is None:
+        return ""
+    is_known = low is not None and high is not None
+    three = Estimate(value, -math.inf if low is None else low, math.inf if high is None else high, 1)
+    shown, *ends = digits(three, signed=signed)
+    return f"{shown} [{ends[0]}, {ends[1]}]" if is_known else shown
 
 
 def show_search(found: Tuned, console: Console) -> None:

@@ -26,14 +26,6 @@ from assay.runs import catalogue
 
 LETTERS = {LANGUAGE.name: "L", CONTROL.name: "D", CONTINUOUS.name: "C", TABLE.name: "T", PREFERENCES.name: "P"}
 LETTERS_IN_WORDS = "L language, D control with discrete actions, C continuous control, T tabular, P preference pairs"
-WORDS = {
-    "holds": "every claim holds",
-    "inconclusive": "the 95 % interval of a claim decides neither way",
-    "fails": "a claim is refuted",
-    "stale": "the method has changed since its claims were measured",
-    "no verdict": "not measured yet",
-}
-"""Meanings of the words of the verdict column."""
 
 
 # ---------------------------------------------------------------------------------------------------- facts
@@ -141,7 +133,7 @@ class Filter:
                 continue
             known = sorted({word for row in rows for word in words_of(row, name)})
             found = [word for word in known if alike(word, wanted)]
-            if not found and not (name == "verdict" and wanted in WORDS):
+            if not found and not (name == "verdict" and wanted in claims.MEANINGS):
                 raise AssayError(f"--{name} is '{wanted}'. Choose one of: {', '.join(known)}")
             kept = [row for row in kept if set(found) & set(words_of(row, name))]
         return kept
@@ -162,7 +154,7 @@ def words_of(row: Mapping[str, Any], name: str) -> list[str]:
     return many
 
 
-WIDE = 100
+WIDE = 120
 """Terminal width from which the list is a table; on a narrower one the summary is below the method's name."""
 
 
@@ -184,7 +176,8 @@ def print_methods(rows: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> No
         else:
             if is_first:
                 out.print(Text(row["family"], style="cyan"))
-            out.print(Text.assemble((f"  {row['name']:<25}", "bold"), f"{letters:<6}", verdict_word(row)))
+            verdict, mutants = verdict_word(row), Text.assemble("mutants ", mutants_of(row))
+            out.print(Text.assemble((f"  {row['name']:<25}", "bold"), f"{letters:<6}", verdict, "  ", mutants))
             out.print(Padding(summary(row), (0, 0, 0, 4)))
     if is_wide:
         out.print(table)
@@ -204,9 +197,11 @@ def mutants_of(row: Mapping[str, Any]) -> Text:
 
 
 def summary(row: Mapping[str, Any]) -> Text:
-    """Returns the summary of a method and its variants."""
+    """Returns the summary of a method, its variants, and the effect of its first measured claim."""
     variants = f"  variants: {', '.join(row['variants'])}" if row["variants"] else ""
-    return Text.assemble(row["summary"], (variants, "dim"))
+    measured = [one for one in (row["verdict"] or {"claims": []})["claims"] if one["kind"] == "measured"]
+    effect = f"\neffect: {claims.effect(measured[0])}" if measured else ""
+    return Text.assemble(row["summary"], (variants, "dim"), (effect, "dim"))
 
 
 def verdict_word(row: Mapping[str, Any]) -> Text:
@@ -219,11 +214,17 @@ def verdict_word(row: Mapping[str, Any]) -> Text:
 def legend(out: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     """Prints the meaning of the letters and words that occur in the list."""
     shown = {word for row in rows for word in words_of(row, "verdict")}
-    meaning = [f"{word}: {text}" for word, text in WORDS.items() if word in shown]
+    meaning = [f"{word}: {text}" for word, text in claims.MEANINGS.items() if word in shown]
     if any(row["state"] == stamps.UNKNOWN for row in rows):
         meaning.append(f"?: no stamp for {stamps.machine_kind()}, so a change since then would not be noticed")
     out.print(Text.assemble((f"{len(rows)} methods", "bold"), "; worlds: ", LETTERS_IN_WORDS))
-    out.print(Text.assemble(("verdicts  ", "bold"), "; ".join(meaning)))
+    out.print(Text("verdicts", style="bold"))
+    bullets(out, meaning)
+    words = (
+        "of the first measured claim: ours minus theirs with its 95 % interval. points: percentage points of a share; "
+        "return, payoff, cost: per episode; decisions: environment steps or tokens; score: the claim's own measure"
+    )
+    out.print(Text.assemble(("effect  ", "bold"), words))
     words = "wrong versions of the method that its exact claims reject, of those that change a run"
     out.print(Text.assemble(("mutants  ", "bold"), words))
 

@@ -4,9 +4,7 @@
 makes no network request. Samples and names are text: they enter the file as escaped JSON, the script sets them as text
 content, and a Content-Security-Policy lets only this style and this script run.
 
-Without a comparison from `assay compare`, the score of a run is its last evaluation, an arm's estimate the mean over
-seeds with `mean_interval`, the profile the share of runs at or above a threshold, the probability of improvement the
-share of pairs in which one arm beats the other (ties half), averaged over tasks.
+What is read is kept in `Known`, so that a page which refreshes reads and encodes again only runs that have changed.
 """
 
 from __future__ import annotations
@@ -15,66 +13,99 @@ import base64
 import functools
 import hashlib
 import json
-import math
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
-
-from assay.app.report.page_runs import (
-    LARGEST_JOURNAL,
-    Run,
-    find,
-    flat,
-    messages,
-    name_arms,
-    parsed,
-    plural,
-    read,
-    settings,
-    spaced,
-)
+from assay.app.report import claims as claim_tables
+from assay.app.report.arms import in_order, name_arms, read_plans
+from assay.app.report.journal import POINTS, plural, spaced
+from assay.app.report.methods_text import methods_text
+from assay.app.report.page_runs import Reader, Run, find, flat
+from assay.app.report.results import Range, Results, compared, results_of
+from assay.app.report.units import METRIC_UNITS
 from assay.core.store import write_text
-from assay.evidence.intervals import mean_interval
 from assay.evidence.student import student_quantile
-from assay.runs.folder import SAMPLES, plain
+from assay.runs.folder import plain
 from assay.version import __version__
 
 ASSETS = Path(__file__).parent / "page_assets"
 MOST_SAMPLES, MOST_BYTES, LONGEST_TEXT = 10_000, 20 * 2**20, 2 * 2**20
-MOST_NOTES, THRESHOLDS, STUDENT = 200, 61, 60
+MOST_NOTES, STUDENT = 200, 60
+MOST_POINTS, FEWEST_POINTS = 16_000, 60  # points of one metric over all runs, and of one run at least
 ACTIVE = re.compile("[<>&\u2028\u2029\ud800-\udfff]")  # special in HTML, or invalid in UTF-8
 
-Scores: TypeAlias = "dict[str, dict[str, list[float]]]"  # task -> arm -> one score per run
+
+@dataclass
+class Known:
+    """What was read and encoded so far: a reader for each run folder, and the JSON of what the page shows of it."""
+
+    readers: dict[Path, Reader] = field(default_factory=dict)
+    texts: dict[int, tuple[Any, str]] = field(default_factory=dict)
+    """JSON by the identity of a value, which is kept so that its identity stays its own."""
+
+    def read(self, folders: Sequence[Path], only: Collection[Path] | None) -> list[Run]:
+        """Returns the runs of the folders, or only those of `only`."""
+        found = [(path, label) for path, label in find(folders) if only is None or path in only]
+        self.readers = {path: self.readers.get(path) or Reader(path, label) for path, label in found}
+        return [reader.read() for reader in self.readers.values()]
 
 
 # ---------------------------------------------------------------------------------------------------- gathering
 def gather(
-    folders: Sequence[Path], verdicts: Sequence[Mapping[str, Any]] = (), comparison: Mapping[str, Any] | None = None
+    folders: Sequence[Path],
+    verdicts: Sequence[Mapping[str, Any]] = (),
+    *,
+    ablation: Mapping[str, Any] | None = None,
+    ranges: Mapping[str, Range] | None = None,
+    only: Collection[Path] | None = None,
+    known: Known | None = None,
 ) -> dict[str, Any]:
-    """Returns all that the page shows, as JSON; `notes` names what could not be read."""
-    runs = [read(folder, label) for folder, label in find(folders)] if folders or not (verdicts or comparison) else []
-    name_arms(runs)
-    arms = list(dict.fromkeys(run.arm for run in runs))
-    samples, count, sample_notes = gather_samples(runs)
-    given = plain(comparison or {}, "", [])
+    """Returns all that the page shows, as JSON; `notes` names what could not be read.
+
+    `ranges` are lowest and highest possible scores of tasks, besides those that are known; `only` leaves out all other
+    run folders.
+    """
+    known = Known() if known is None else known
+    results = read_results(folders, ranges, only, known) if folders or not verdicts else Results(())
+    runs = list(results.runs)
+    samples, count, sample_notes = gather_samples(runs, known)
+    points = max(FEWEST_POINTS, min(POINTS, MOST_POINTS // max(1, len(runs))))
     notes = [note for run in runs for note in run.notes] + sample_notes + list(repeated(runs))
+    comparison = compared(results)
     return header(runs) | {
-        "arms": [arm_facts(arm, [run for run in runs if run.arm == arm]) for arm in arms],
-        "tasks": list(dict.fromkeys(run.task for run in runs)),
-        "runs": [run_facts(run) for run in runs],
-        "comparison": compared(runs) | {"given": bool(given)} | as_shown(given),
-        "differences": differences(runs, arms),
+        "arms": [arm_facts(arm, [run for run in runs if run.arm == arm]) for arm in results.arms],
+        "tasks": results.tasks,
+        "runs": [run_facts(run, points, known) for run in runs],
+        "comparison": plain(comparison | ({"ablation": dict(ablation)} if ablation else {}), "", []),
+        "differences": differences(runs, results.arms),
         "samples": samples,
         "sample_count": {"shown": len(samples), "total": count},
         "verdicts": plain(list(verdicts), "", []),
+        "meanings": claim_tables.MEANINGS,
+        "methods_text": methods_text(results, comparison) if runs else "",
+        "metric_units": METRIC_UNITS,
         "notes": cut_off(notes),
         "student": [student_quantile(0.975, dof) for dof in range(1, STUDENT + 1)],
         "live": False,
     }
+
+
+def read_results(
+    folders: Sequence[Path],
+    ranges: Mapping[str, Range] | None = None,
+    only: Collection[Path] | None = None,
+    known: Known | None = None,
+) -> Results:
+    """Returns the runs in and below the folders with their arms named, and what a comparison planned besides them."""
+    runs = (Known() if known is None else known).read(folders, only)
+    plans = read_plans(folders, runs)
+    runs = in_order(runs, plans)
+    name_arms(runs, plans.names)
+    return results_of(runs, plans, ranges)
 
 
 def nothing(note: str) -> dict[str, Any]:
@@ -84,8 +115,8 @@ def nothing(note: str) -> dict[str, Any]:
 
 def header(runs: Sequence[Run]) -> dict[str, Any]:
     """Returns title, time, machines and versions."""
-    tasks, methods = (list(dict.fromkeys(getattr(run, name) for run in runs)) for name in ("task", "method"))
-    title = f"{listed(methods)} on {listed(tasks)}" if runs else "Report"
+    tasks, arms = (list(dict.fromkeys(getattr(run, name) for run in runs)) for name in ("task", "arm"))
+    title = f"{listed(arms)} on {listed(tasks)}" if runs else "Report"
     machines = [run.config["machine"] for run in runs if isinstance(run.config.get("machine"), dict)]
     distinct = {json.dumps(plain(machine, "", []), sort_keys=True): machine for machine in machines}
     versions = sorted({str(run.config["assay"])[:50] for run in runs if run.config.get("assay")})
@@ -122,175 +153,61 @@ def cut_off(notes: Sequence[str]) -> list[str]:
     return [note[:1000] for note in notes[:MOST_NOTES]] + ([f"and {plural(more, 'more note')}"] if more > 0 else [])
 
 
-def run_facts(run: Run) -> dict[str, Any]:
-    """Returns one run with its curves as JSON."""
-    values = {name: getattr(run, name) for name in ("label", "arm", "task", "seed", "state", "reason", "step", "steps")}
-    seconds = run.seconds()
-    alarms = [text for record in run.records for text in messages(record)]
-    return values | {
-        "score": run.score,
-        "decisions": run.decisions,
-        "seconds": seconds[-1] if seconds else None,
-        "phases": run.phases(),
-        "curves": run.curves(),
-        "alarms": list(dict.fromkeys(alarms))[:20],
-    }
+def run_facts(run: Run, points: int, known: Known) -> dict[str, Any]:
+    """Returns one run with its curves as JSON; the same object as before if nothing of it has changed."""
+    reader, key = known.readers[run.folder], (run.version, run.arm, points)
+    if key not in reader.facts:
+        names = ("label", "arm", "task", "seed", "state", "reason", "step", "steps", "score", "decisions", "seconds")
+        facts = {name: getattr(run, name) for name in names}
+        curves = run.journal.curves(points)
+        reader.facts = {key: facts | {"phases": run.phases(), "curves": curves, "alarms": list(run.journal.alarms)}}
+    return reader.facts[key]
 
 
 def arm_facts(arm: str, runs: Sequence[Run]) -> dict[str, Any]:
     """Returns name, method and full settings of an arm, by task."""
     first = {run.task: run for run in reversed(runs)}
     configs = {task: plain(flat(run.config), "", []) for task, run in first.items()}
-    return {"name": arm, "method": runs[0].method, "configs": configs}
+    return {"name": arm, "method": runs[0].method if runs else arm, "configs": configs}
 
 
 def differences(runs: Sequence[Run], arms: Sequence[str]) -> list[dict[str, Any]]:
     """Returns the settings in which arms differ, one value per arm; absent ones are left out."""
-    each = [plain(settings(next(run for run in runs if run.arm == arm)), "", []) for arm in arms]
+    first = {run.arm: run for run in reversed(runs)}
+    each = {arm: plain(first[arm].settings, "", []) for arm in arms if arm in first}
     rows = []
-    for name in dict.fromkeys(name for one in each for name in one):
-        texts = {json.dumps(one[name]) if name in one else "" for one in each}
-        if len(texts) > 1 and name not in ("method", "recipe.name"):
-            values = {arm: one[name] for arm, one in zip(arms, each, strict=True) if name in one}
-            rows.append({"setting": name, "values": values})
+    for name in dict.fromkeys(name for one in each.values() for name in one):
+        texts = {json.dumps(one[name]) if name in one else "" for one in each.values()}
+        if len(texts) > 1:
+            rows.append({"setting": name, "values": {arm: one[name] for arm, one in each.items() if name in one}})
     return rows
 
 
-# ---------------------------------------------------------------------------------------------------- comparison
-def compared(runs: Sequence[Run]) -> dict[str, Any]:
-    """Computes rows, profiles and the improvement matrix from the last evaluations of the runs."""
-    scores: Scores = {}
-    for run in runs:
-        values = scores.setdefault(run.task, {}).setdefault(run.arm, [])
-        values += [run.score] if run.score is not None else []
-    rows = [row(task, arm, scores[task], runs) for task in scores for arm in scores[task]]
-    profiles = [profile(task, arms) for task, arms in scores.items() if any(arms.values())]
-    return {"rows": rows, "profiles": profiles, "improvement": improvement(scores)}
-
-
-def row(task: str, arm: str, scores: Mapping[str, Sequence[float]], runs: Sequence[Run]) -> dict[str, Any]:
-    """Returns one row of the comparison table; improvement is over the first arm of the task."""
-    mine = [run for run in runs if run.arm == arm and run.task == task]
-    first = next(iter(scores))
-    estimate = mean_interval(scores[arm], binary=False)
-    seconds = [total for run in mine for total in run.seconds()[-1:]]
-    decisions = [run.decisions for run in mine if run.decisions is not None]
-    failed = [{"run": run.label, "seed": run.seed, "reason": run.reason} for run in mine if run.state == "stopped"]
-    return {
-        "arm": arm,
-        "task": task,
-        "estimate": known(estimate.value),
-        "low": known(estimate.low),
-        "high": known(estimate.high),
-        "scores": list(scores[arm]),
-        "improvement": None if arm == first else better(scores[arm], scores[first]),
-        "over": first,
-        "seconds": sum(seconds) / len(seconds) if seconds else None,
-        "decisions": sum(decisions) / len(decisions) if decisions else None,
-        "seeds": len(mine),
-        "finished": sum(run.state == "finished" for run in mine),
-        "running": sum(run.state == "running" for run in mine),
-        "failed": failed,
-    }
-
-
-def known(value: float) -> float | None:
-    """Returns the number, or None if it is NaN or infinite."""
-    return value if math.isfinite(value) else None
-
-
-def better(a: Sequence[float], b: Sequence[float]) -> float | None:
-    """Computes the share of pairs in which `a` is larger, ties half."""
-    if not a or not b:
-        return None
-    gaps = np.sign(np.subtract.outer(np.asarray(a, dtype=float), np.asarray(b, dtype=float)))
-    return float((gaps.mean() + 1) / 2)
-
-
-def profile(task: str, scores: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Computes the share of runs at or above each threshold, with Wilson's interval."""
-    every = [value for values in scores.values() for value in values]
-    low, high = min(every), max(every)
-    pad = (high - low) * 0.05 or abs(low) * 0.1 or 1.0
-    thresholds = [float(f"{value:.6g}") for value in np.linspace(low - pad, high + pad, THRESHOLDS)]
-    arms = {}
-    for arm, values in scores.items():
-        shares = [mean_interval([value >= tau for value in values], binary=True) for tau in thresholds if values]
-        arms[arm] = [[round(getattr(each, name), 5) for each in shares] for name in ("value", "low", "high")]
-    return {"task": task, "thresholds": thresholds, "arms": {arm: lines for arm, lines in arms.items() if lines[0]}}
-
-
-def improvement(scores: Scores) -> dict[str, Any]:
-    """Computes P(row beats column), the mean over the tasks on which both have scores."""
-    arms = list(dict.fromkeys(arm for each in scores.values() for arm in each))
-    matrix: list[list[float | None]] = []
-    for one in arms:
-        shares = [[better(each.get(one, ()), each.get(two, ())) for each in scores.values()] for two in arms]
-        found = [[share for share in column if share is not None] for column in shares]
-        matrix.append([sum(column) / len(column) if column else None for column in found])
-    return {"arms": arms, "matrix": matrix, "low": None, "high": None}
-
-
-def as_shown(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a comparison from outside in the form of `compared`, without the fields that it lacks."""
-    shown = {name: given[name] for name in ("rows", "improvement", "ablation") if given.get(name)}
-    if given.get("profile"):
-        shown["profiles"] = [{"task": ""} | given["profile"]]
-    return shown
-
-
 # ---------------------------------------------------------------------------------------------------- samples
-def gather_samples(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], int, list[str]]:
+def gather_samples(runs: Sequence[Run], known: Known) -> tuple[list[dict[str, Any]], int, list[str]]:
     """Returns samples of all runs within the limits, evenly spaced over each run; their total number; notes."""
-    notes: list[str] = []
-    indexes = [sample_lines(run, notes) for run in runs]
-    quota = min(MOST_SAMPLES, max(map(len, indexes), default=0))
-    while quota:
-        chosen = [spaced(range(len(index)), quota) for index in indexes]
-        sizes = [
-            min(index[place][1], LONGEST_TEXT) for index, some in zip(indexes, chosen, strict=True) for place in some
-        ]
-        if len(sizes) <= MOST_SAMPLES and sum(sizes) <= MOST_BYTES:
-            break
-        quota = min(quota - 1, quota * 9 // 10)
+    indexes = [known.readers[run.folder].samples for run in runs]
+    for index in indexes:
+        index.read()
+    quota = fitting([[length for _, length in index.places] for index in indexes])
     samples: list[dict[str, Any]] = []
+    notes: list[str] = []
     for number, (run, index) in enumerate(zip(runs, indexes, strict=True)):
-        bad = 0
-        for record in read_chosen(run, [index[place] for place in spaced(range(len(index)), quota)]):
-            bad += record is None
-            samples += [shortened(record) | {"run": number}] if record is not None else []
-        if bad:
-            notes.append(f"{run.label}/{SAMPLES}: {plural(bad, 'damaged line')} left out")
-    return samples, sum(map(len, indexes)), notes
+        found = list(index.chosen(spaced(range(len(index.places)), quota)))
+        samples += [shortened(record) | {"run": number} for record in found if record is not None]
+        notes += index.notes(run.label, sum(record is None for record in found))
+    return samples, sum(len(index.places) for index in indexes), notes
 
 
-def sample_lines(run: Run, notes: list[str]) -> list[tuple[int, int]]:
-    """Returns offset and length of each line of samples.jsonl, without an incomplete last line."""
-    lines, offset = [], 0
-    try:
-        with (run.folder / SAMPLES).open("rb") as file:
-            for line in file:
-                if line.strip() and (line.endswith(b"\n") or parsed(line) is not None):
-                    lines.append((offset, len(line)))
-                offset += len(line)
-                if offset > LARGEST_JOURNAL:
-                    notes.append(f"{run.label}/{SAMPLES} was read up to {LARGEST_JOURNAL >> 20} MB only")
-                    break
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        notes.append(f"{run.label}/{SAMPLES} cannot be read ({error.strerror})")
-    return lines
-
-
-def read_chosen(run: Run, places: Sequence[tuple[int, int]]) -> Iterable[dict[str, Any] | None]:
-    """Returns the records at these offsets, None for a damaged one."""
-    if not places:
-        return
-    with (run.folder / SAMPLES).open("rb") as file:
-        for offset, length in places:
-            file.seek(offset)
-            yield parsed(file.read(length))
+def fitting(sizes: Sequence[Sequence[int]]) -> int:
+    """Returns the most samples of each run that are within the limits together, by halving the interval."""
+    low, high = 0, min(MOST_SAMPLES, max(map(len, sizes), default=0))
+    while low < high:
+        middle = (low + high + 1) // 2
+        chosen = [min(one[place], LONGEST_TEXT) for one in sizes for place in spaced(range(len(one)), middle)]
+        is_within = len(chosen) <= MOST_SAMPLES and sum(chosen) <= MOST_BYTES
+        low, high = (middle, high) if is_within else (low, middle - 1)
+    return low
 
 
 def shortened(value: Any) -> Any:
@@ -303,9 +220,21 @@ def shortened(value: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------- writing
-def encoded(data: Mapping[str, Any]) -> str:
-    """Returns JSON that is safe inside a script element and valid UTF-8."""
-    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def encoded(data: Mapping[str, Any], known: Known | None = None) -> str:
+    """Returns JSON that is safe inside a script element and valid UTF-8; what is `known` is not encoded again."""
+    if known is None:
+        return safe(data)
+    before, known.texts = known.texts, {}
+    for run in data["runs"]:
+        known.texts[id(run)] = before.get(id(run)) or (run, safe(run))
+    runs = ",".join(known.texts[id(run)][1] for run in data["runs"])
+    rest = safe({name: value for name, value in data.items() if name != "runs"})
+    return f'{rest[:-1]},"runs":[{runs}]}}'
+
+
+def safe(value: Any) -> str:
+    """Returns JSON with everything escaped that could end a script element, or that UTF-8 does not have."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return ACTIVE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -325,13 +254,13 @@ def policy(*, live: bool) -> str:
     return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; connect-src {connect}; {closed}"
 
 
-def document(data: Mapping[str, Any]) -> str:
-    """Returns the whole page."""
+def document(data: Mapping[str, Any], payload: str | None = None) -> str:
+    """Returns the whole page; `payload` is its data as JSON if that was encoded already."""
     parts = {
         "policy": policy(live=bool(data.get("live"))),
         "style": asset("page.css"),
         "script": asset("page.js"),
-        "payload": encoded(data),
+        "payload": encoded(data) if payload is None else payload,
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], asset("page.html"))
 

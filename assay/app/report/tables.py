@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
 from assay.core.errors import AssayError
-from assay.evidence.intervals import Series
+from assay.evidence.intervals import Change, Series, mean_interval
 from assay.runs.plot import curve, learning_curve
 from assay.runs.terminal import Curve, before_after
 
@@ -22,9 +24,12 @@ if TYPE_CHECKING:
 
 
 def console() -> Console:
-    """Returns the console of all tables; 120 columns wide if the output is not a terminal."""
+    """Returns the console of all tables; if the output is not a terminal, as wide as COLUMNS says, else 120 columns."""
     plain = Console(highlight=False)
-    return plain if plain.is_terminal else Console(highlight=False, width=120)
+    columns = os.environ.get("COLUMNS", "")
+    if plain.is_terminal or (columns.isdecimal() and int(columns)):
+        return plain
+    return Console(highlight=False, width=120)
 
 
 # ---------------------------------------------------------------------------------------------------- results
@@ -37,16 +42,29 @@ def run_facts(run: Any) -> dict[str, Any]:
         "before": vars(run.before),
         "after": vars(run.after),
         "alarms": [alarm.message for alarm in run.alarms],
+        "ended": run.ended or None,
         "certificate": None if run.certificate is None else vars(run.certificate),
     }
 
 
 def print_results(runs: Sequence[Any], base: Path) -> None:
-    """Prints scores before and after training with intervals, the learning curve, and the paths of the files."""
+    """Prints scores before and after training with intervals (of several seeds also over seeds), the learning curve,
+    and the paths of the files.
+    """
     out = console()
     title = f"{runs[0].recipe.name} on {runs[0].task.name}: held-out score"
     names = [run.folder.name.replace("-", " ") for run in runs] if len(runs) > 1 else ["held-out score"]
-    out.print(before_after([replace(run.change, name=name) for run, name in zip(runs, names, strict=True)], title))
+    rows = [replace(run.change, name=name) for run, name in zip(runs, names, strict=True)]
+    table = before_after([*rows, *([over_seeds(runs)] if len(runs) > 1 else [])], title)
+    if len(runs) > 1:
+        words = (
+            "below each mean its 95 % confidence interval: of a seed over held-out starts, of the last row over seeds"
+        )
+        table.caption = Text(words, style="dim")
+    out.print(table)
+    for run, name in zip(runs, names, strict=True):
+        if run.ended:
+            out.print(f"{name} ended at step {run.curves[-1]['step']}: {run.ended}", markup=False)
     series = [curve(runs[0].recipe.name, "evaluation", [run.curves for run in runs])]
     out.print(Curve(series, x_label="step"))
     for run, name in zip(runs, names, strict=True):
@@ -55,6 +73,13 @@ def print_results(runs: Sequence[Any], base: Path) -> None:
             whose = f" ({name})" if len(runs) > 1 else ""
             out.print(Text.assemble(verdict, f"{whose}: {run.certificate.statement}"))
     out.print(f"curve       {picture_of(runs, base, series)}\nrun folder  {base}", markup=False)
+
+
+def over_seeds(runs: Sequence[Any]) -> Change:
+    """Returns the row over seeds: each seed's mean score is one value, and its change is paired."""
+    before, after = (np.array([getattr(run, name).value for run in runs]) for name in ("before", "after"))
+    first, last, change = (mean_interval(values, binary=False) for values in (before, after, after - before))
+    return Change(f"over {len(runs)} seeds", first, last, change)
 
 
 def picture_of(runs: Sequence[Any], base: Path, series: Sequence[Series]) -> str:

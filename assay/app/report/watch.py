@@ -1,17 +1,18 @@
 """`assay watch`: serves the page of a folder live to this machine, read-only.
 
 Two addresses exist, `/` and `/data.json`; everything else is 404 and every method but GET and HEAD is 405. The folder
-is read again if the size or time of one of its journals has changed. Pages of other sites cannot read the data: the
-Host header must name this server, which stops DNS rebinding, and no header allows other origins. On an address beyond
-the loopback (--host) an IP address as Host is accepted too: DNS rebinding needs a name.
+is looked at again if the size or time of one of its journals has changed; only runs that have changed are read, from
+where the last reading ended. Pages of other sites cannot read the data: the Host header must name this server, which
+stops DNS rebinding, and no header allows other origins. On an address beyond the loopback (--host) an IP address as
+Host is accepted too: DNS rebinding needs a name.
 """
 
 from __future__ import annotations
 
 import hashlib
 import ipaddress
+import json
 import logging
-import os
 import re
 import socket
 import sys
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from assay.app.report import page
+from assay.app.report.arms import COMPARISON
+from assay.app.report.journal import signature
 from assay.app.report.page_runs import CONFIG, below, is_held
 from assay.core.errors import AssayError
 from assay.core.store import LOCK
@@ -51,18 +54,15 @@ class Source:
         self.data: dict[str, Any] = {}
         self.text, self.tag = "", ""
         self.looked, self.cost = -1e9, 0.0
+        self.known = page.Known()
 
-    def signature(self) -> list[tuple[str, int, int]]:
+    def signature(self) -> list[tuple[object, ...]]:
         """Returns name, size and time of every file that the page shows, and which runs are locked."""
-        found = []
+        found: list[tuple[object, ...]] = [signature(self.folder / COMPARISON)]
         for run in below(self.folder):
-            found.append((str(run), int(is_held(run)), 0))
+            found.append((str(run), is_held(run)))
             for name in WATCHED:
-                try:
-                    state = os.stat(run / name)
-                except OSError:
-                    continue
-                found.append((str(run / name), state.st_size, state.st_mtime_ns))
+                found.append((str(run / name), *signature(run / name)))
         return found
 
     def current(self) -> tuple[dict[str, Any], str, str]:
@@ -74,7 +74,7 @@ class Source:
             now = self.signature()
             if now != self.seen:
                 self.seen, self.data = now, self.gathered()
-                self.text = page.encoded(self.data)
+                self.text = page.encoded(self.data, self.known)
                 self.tag = f'"{hashlib.sha256(self.text.encode()).hexdigest()[:24]}"'
             self.looked = time.monotonic()
             self.cost = self.looked - begun
@@ -83,7 +83,7 @@ class Source:
     def gathered(self) -> dict[str, Any]:
         """Gathers the page's data; a folder without runs gives a sentence, since runs may still start."""
         try:
-            data = page.gather([self.folder])
+            data = page.gather([self.folder], known=self.known)
         except AssayError as error:
             data = page.nothing(f"{error} This page updates by itself.")
         return data | {"live": True, "poll": POLL_MS}
@@ -101,8 +101,8 @@ class Handler(BaseHTTPRequestHandler):
         if not self.is_for_us():
             self.answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", "This server answers to its own address only.\n")
         elif self.path == "/":
-            data, _, tag = self.server.source.current()
-            self.answer(HTTPStatus.OK, "text/html", page.document(data | {"tag": tag}))
+            data, text, tag = self.server.source.current()
+            self.answer(HTTPStatus.OK, "text/html", page.document(data, f'{text[:-1]},"tag":{json.dumps(tag)}}}'))
         elif self.path == "/data.json":
             _, text, tag = self.server.source.current()
             is_known = self.headers.get("If-None-Match") == tag

@@ -19,6 +19,7 @@ from assay.core.slots.models import (
     Grown,
     Layered,
     ModelSpec,
+    OfData,
     Packing,
     PathActor,
     Sampled,
@@ -26,7 +27,7 @@ from assay.core.slots.models import (
     View,
 )
 from assay.core.slots.moves import Gate, Grower, Optimizer, Schedule, Steady, number
-from assay.core.slots.policies import Certificate, Choice, Wrapper
+from assay.core.slots.policies import Certificate, Choice, Inferring, Wrapper
 from assay.core.slots.scene import ALONE, Models, Scene
 from assay.core.slots.tasks import (
     AnsweringTask,
@@ -106,12 +107,14 @@ __all__ = [
     "Gate",
     "Grower",
     "Grown",
+    "Inferring",
     "LabelLoss",
     "Layered",
     "LoggedTask",
     "ModelSpec",
     "Models",
     "Objective",
+    "OfData",
     "Optimizer",
     "Over",
     "Packing",

@@ -48,6 +48,20 @@ class PathActor(Actor, Protocol):
         """Returns (action, logp, path [N, ...]) for N rows."""
 
 
+@runtime_checkable
+class OfData(Protocol):
+    """A part of a model whose settings are statistics of the states of an offline dataset: means, ranges.
+
+    A plan fills them in when it is made, so that they are recorded with the run and the same in training and acting.
+    """
+
+    def needs_data(self, spec: Spec) -> bool:
+        """Returns whether statistics are missing for this task."""
+
+    def of_data(self, observation: Tensor, achieved: Tensor | None) -> Any:
+        """Returns the part with the statistics of these states [N, D]; `achieved` are their positions in goal space."""
+
+
 class ModelSpec(Protocol):
     """A frozen description of a model that can build it for a task. Initial parameters come from torch's generator,
     which the run seeds separately for each model.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from torch import Tensor
 
 from assay.core.record import Certified, Experience
 
@@ -28,6 +30,20 @@ class Wrapper(Protocol):
 
     def around(self, models: Mapping[str, Any]) -> Any:
         """Returns the policy to deploy, given the models by name."""
+
+
+@runtime_checkable
+class Inferring(Protocol):
+    """A policy that also solves other rewards without training: it infers their task vector z from data.
+
+    Rewards are functions of positions in goal space. Axes: M positions.
+    """
+
+    def infer(self, places: Tensor, reward: Tensor) -> Tensor:
+        """Returns z of the reward that pays `reward` [M] at these positions [M, G] of the data."""
+
+    def solving(self, z: Tensor) -> Any:
+        """Returns the policy of this z; it ignores the goals of contexts."""
 
 
 class Certificate(Protocol):

@@ -93,7 +93,7 @@ class Search:
 def acting(values: Sequence[Tensor]) -> Any:
     """Returns the method's own actor over tables of action values [S, A]: argmax_a min_j Q_j."""
     spec = Spec(Discrete(values[0].shape[0]), Discrete(values[0].shape[1]), 1)
-    actor: Any = MaxMin(Policy(Table(), Greedy()), len(values)).build(spec)
+    actor: Any = MaxMin(Policy(Table(), Greedy()), len(values), coder=None).build(spec)
     for member, table in zip(actor.members, values, strict=True):
         member.body.table.data = table.clone()
     return actor

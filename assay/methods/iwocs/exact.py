@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from torch import Tensor
 from assay.claims import probes
 from assay.claims.probes import steps
 from assay.core.slots import ALONE
+from assay.core.spaces import Discrete
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
 from assay.methods.iwocs.base import iwocs
@@ -69,16 +72,47 @@ def misplaced_networks() -> float:
         if number % 2:  # a candidate, or the final policy: it acts with what the phases before it handed on
             engine.load(given, one)
             acts: Any = engine.models["actor"]
-            solved, members = number // 2, acts.members
-            for place, member in enumerate(members):
-                wrong += float(any(bool((p != min(place, solved)).any()) for p in member.parameters()))
-            wrong += float(len(members) != 3)
+            solved = number // 2
+            for place, pair in enumerate(zip(acts.members, acts.coders, strict=True)):
+                numbers = [p for member in pair for p in member.parameters()]
+                wrong += float(any(bool((p != min(place, solved)).any()) for p in numbers))
+            wrong += float(len(acts.members) != 3)
             continue
         assert phase is not None
+        wrong += float(set(phase.hands) != {"actor", "coder"})
         for own, name in phase.handed:
             flat = engine.flats[own]
             for part, value in zip(flat.names, flat.split(flat.values), strict=True):
                 given[f"{name}.{part}"] = torch.full_like(value, float(number // 2))
+    return wrong
+
+
+def solving_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    """Returns the losses of a problem: double DQN's, and that of the reconstruction and its 95 % quantile."""
+    step, coder = steps.step_of(seen), seen.models["coder"]
+    code = coder.encode(step.now).tanh()
+    found = coder.decode(code).view(len(step.now), -1, step.now.shape[-1])
+    error = (found[torch.arange(len(step.now)), step.action] - step.now).square().mean(-1)
+    above = error.detach().clamp(min=1e-4).log() - 10.0 * coder.log_limit
+    fit = step.mean(error + torch.where(above > 0, 0.95 * above, -0.05 * above))
+    return {"values": double_dqn(seen), "coder": fit}
+
+
+def validity_errors() -> float:
+    """Counts wrong actions of the shipped actor with Q = (3, 2) and Q' = (-5, 4), valid as stated; the third is Q."""
+    spec, wrong = replace(probes.CHOICE_SPEC, action=Discrete(2)), 0.0
+    actor: Any = iwocs().actor.build(spec)
+    for place, numbers in enumerate(((3.0, 2.0), (-5.0, 4.0), (3.0, 2.0))):
+        for parameter in actor.members[place].parameters():
+            parameter.data.zero_()
+        list(actor.members[place].parameters())[-1].data.copy_(torch.tensor(numbers))
+    seen = {"observation": torch.ones(1, 3)}
+    for first, second, wanted in (((1, 1), (0, 1), 0), ((1, 1), (1, 1), 1), ((0, 0), (0, 0), 1), ((0, 0), (0, 1), 1)):
+        for coder, valid in zip(actor.coders, (first, second, first), strict=True):
+            coder.decode[-1].weight.data.zero_()
+            coder.decode[-1].bias.data.copy_(torch.tensor([1.0 if one else 1.2 for one in valid]).repeat_interleave(3))
+            coder.log_limit.data.fill_(math.log(0.03) / 10.0)  # the errors are 0 and 0.04
+        wrong += float(int(actor.act(seen, None)[0]) != wanted)
     return wrong
 
 
@@ -94,4 +128,4 @@ def solving_gap() -> float:
     """Returns the largest gap between the gradients of the phases that solve a problem and double DQN's."""
     data = probes.transitions(probes.CHOICE_SPEC)
     phases = iwocs().before[::2]
-    return max(probes.formula_gap(phase.recipe, data, double_dqn, probes.CHOICE_SPEC) for phase in phases)
+    return max(probes.formula_gap(phase.recipe, data, solving_by_hand, probes.CHOICE_SPEC) for phase in phases)

@@ -48,7 +48,7 @@ METHOD = Method(
         "costs 0: V = -1 + discount * theirs, the same order",
         "V_h has a representation of its own; the authors' two values, their targets and the low level share one",
         "no layer norm, learned deviation of actions, Polyak 0.02, 64 units: the budget is a few thousand updates",
-        "goals are positions; data are native mazes explored by a scripted expert with noise, not OGBench's",
+        "goals are positions; without --data, native mazes are explored by a scripted expert with noise",
     ),
     claims=(
         Exact("its gradients are those of the formulas", lambda: probes.formula_gap(

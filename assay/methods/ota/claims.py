@@ -79,10 +79,12 @@ def acting_gap(recipe: Recipe) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- rows
-def drawn(source: Any, num: int = 4096, length: int = 41) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Returns place, place after the jump, goal and reward [num] of rows of two walks, from 0 and from 1,000 on."""
-    steps = torch.stack([first + torch.arange(length) for first in (0, 1000)]).unsqueeze(-1)
-    columns = {"observation": steps, "achieved": steps, "action": 0 * steps[..., 0]}
+def drawn(source: Any, num: int = 4096) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Returns place, place after the jump, goal and reward [num] of rows of two walks: 40 steps from 0 on, 20 from
+    1,000 on.
+    """
+    steps = torch.cat([torch.arange(41), 1000 + torch.arange(21)]).unsqueeze(-1)
+    columns = {"observation": steps, "achieved": steps, "action": 0 * steps[..., 0], "last": torch.tensor([40, 20])}
     scene, state = ALONE.given(draw=Draw(1)), {"contents": SimpleNamespace(columns=(columns,))}
     (rows,) = replace(source, batch=num, updates=1)(scene, state)
     place, after = rows.context["achieved"][..., 0].unbind(1)
@@ -90,25 +92,29 @@ def drawn(source: Any, num: int = 4096, length: int = 41) -> tuple[Tensor, Tenso
 
 
 def source_errors(recipe: Recipe, option: int) -> float:
-    """Returns the number of rows that no stage may draw, and of shares of goals that are off by over 0.03."""
+    """Returns the number of rows that no stage may draw, and of shares of rows and goals that are off by over 0.025."""
     by_name = {stage.name: stage.source or recipe.source for stage in recipe.stages}
     wrong = 0.0
     for name, jump in (("value", 1), ("high value", option), ("low actor", 1), ("high actor", 10)):
         place, after, goal, reward = drawn(by_name[name])
-        left, here = 40 - place % 1000, goal == place
+        left, here = torch.where(place < 1000, 40, 20) - place % 1000, goal == place
         ahead = (goal > place) & (goal // 1000 == place // 1000)
         whole = torch.minimum(torch.tensor(jump), left)
         cut = torch.minimum(whole, torch.where(ahead, goal - place, whole))
-        wrong += int(((after - place != whole) & (after - place != cut)).sum())
-        wrong += int(((reward != -1) & ~here).sum())
+        wrong += int(((after - place != whole) & (after - place != cut)).sum()) + is_off(place < 1000, 40 / 60)
+        wrong += int(((reward != -1) & ~here).sum()) + int((left == 0).sum())
         if name == "low actor":
             wrong += int((goal - place != torch.minimum(torch.tensor(10), left)).sum())
         elif name == "high actor":
             wrong += int((~ahead & (left > 0)).sum())
         else:
-            far = (goal // 1000 != place // 1000).float().mean()
-            wrong += (abs(float(here.float().mean()) - 0.21) > 0.03) + (abs(float(far) - 0.15) > 0.03)
+            other = 0.3 * (40 * 21 + 20 * 41) / (60 * 62)
+            wrong += is_off(here, 0.2 + 0.3 / 62) + is_off(goal // 1000 != place // 1000, other)
     return wrong
+
+
+def is_off(event: Tensor, share: float) -> bool:
+    return abs(float(event.double().mean()) - share) > 0.025
 
 
 # ---------------------------------------------------------------------------------------------------- values
@@ -137,8 +143,9 @@ class LineView:
 
 def line_rows(source: Relabelled, length: int) -> Experience:
     """Returns every (place, goal here or ahead) of one episode that walks a line to its end, as rows of the source."""
-    steps = torch.arange(length, dtype=torch.float64).view(1, -1, 1)
-    columns = {"observation": steps, "achieved": steps, "action": torch.zeros(1, length, dtype=torch.long)}
+    steps = torch.arange(length, dtype=torch.float64).unsqueeze(-1)
+    columns = {"observation": steps, "achieved": steps, "action": torch.zeros(length, dtype=torch.long)}
+    columns["last"] = torch.tensor([length - 1])
     time, goal = (index.numpy() for index in torch.triu_indices(length, length))
     episode, ahead = torch.zeros(len(time), dtype=torch.long).numpy(), goal > time
     places = Places(episode, goal, ahead)

@@ -16,6 +16,6 @@ class Ahead(Goals):
 
     steps: int = 25
 
-    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
+    def __call__(self, episode: np.ndarray, time: np.ndarray, last: np.ndarray, draw: Draw) -> Places:
         """Returns goals at the same distance for every row."""
-        return Places(episode, np.minimum(time + self.steps, size[1]), np.ones_like(time, dtype=bool))
+        return Places(episode, np.minimum(time + self.steps, last[episode]), np.ones_like(time, dtype=bool))

@@ -14,9 +14,10 @@ from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Exact, Final, Gain, Measured, Method
 from assay.claims.probes import by_hand
-from assay.core.recipe import Recipe
-from assay.methods.prefixrl.claims import gap_of_fractions, prefixes_with_the_answer, wrong_rows
+from assay.core.recipe import Copy, Recipe
+from assay.methods.prefixrl.claims import gap_of_fractions, prefixes_with_the_answer, wrong_rows, wrong_solutions
 from assay.methods.prefixrl.rollout import FromPrefixes
+from assay.methods.prefixrl.solutions import RejectionSampled
 from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
 
 
@@ -27,6 +28,13 @@ def recipe(world: Defaults = LANGUAGE, plain: float = 0.25) -> Recipe:
     return replace(base, name="prefixrl", rollout=FromPrefixes(base.rollout.num_starts, plain=plain))
 
 
+def own_solutions(world: Defaults = LANGUAGE, tries: int = 16) -> Recipe:
+    """Returns the recipe with prefixes of the base policy's own right answers, by rejection of `tries` samples."""
+    ours = recipe(world)
+    rollout = replace(ours.rollout, solutions=RejectionSampled(tries))  # type: ignore[type-var]
+    return replace(ours, rollout=rollout, copies={**ours.copies, "reference": Copy("actor")})
+
+
 METHOD = Method(
     paper="arXiv:2601.18795",
     recipe=recipe,
@@ -34,8 +42,10 @@ METHOD = Method(
     default_task="countdown",
     family="guidance",
     base=recipes.grpo,
+    variants={"own-solutions": own_solutions},
     departures=(
-        "solutions are the task's demonstrations (as from another model), not rejection samples of the base policy",
+        "solutions are the task's demonstrations (as from another model); prefixrl:own-solutions samples the base "
+        "policy for them, 16 times for each problem at hand, not once with a large budget",
         "each problem is used once, with one prefix or none, instead of several copies of a fixed set of problems",
         "prefixes of 40 to 80 % and a quarter of plain starts are from memory of the paper; grpo stands for its loss",
     ),
@@ -46,6 +56,8 @@ METHOD = Method(
               equals=0.0),
         Exact("prefixes are uniform from 40 to 80 %, and a quarter of the starts has none",
               lambda: gap_of_fractions(recipe()), at_most=0.0),
+        Exact("own solutions: prefixes are of the base policy's first right sample, none without one",
+              lambda: wrong_solutions(own_solutions(tries=4)), equals=0.0),
         Exact("no prefix of a worked solution states the answer", lambda: prefixes_with_the_answer(recipe()),
               equals=0.0),
         Measured(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from assay.claims import probes
+from assay.claims.probes.rollouts import small_policy
 from assay.core.recipe import Recipe
+from assay.core.record import Draw, Experience
+from assay.core.slots import Scene
+from assay.methods.prefixrl.rollout import FromPrefixes
 from assay.playing.text import CharacterTokenizer
 from assay.tasks.language.prompts import Item, PromptTask
 from assay.tasks.language.sorting import sorting
@@ -41,6 +46,58 @@ def wrong_rows(recipe: Recipe) -> float:
         prefix = found.column("prefix")[found.group == start]
         wrong += len(prefix) != 8 or len(prefix.unique()) > 1
     return wrong + float(found.column("prefix").max() == 0)
+
+
+class Thirds(PromptTask):
+    """A task in which an answer is right if its first token's number is divisible by 3."""
+
+    def judge(self, experience: Experience, split: int) -> Experience:
+        """Adds `score`."""
+        first = experience.mask.long().argmax(1, keepdim=True)
+        return experience.add({"score": (experience.action.gather(1, first)[:, 0] % 3 == 0).float()})
+
+
+class Base:
+    """The models of a scene: a base policy under the name `reference`, and no other."""
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def model(self, name: str) -> Any:
+        """Returns the base policy."""
+        assert name == "reference", name
+        return self.policy
+
+    def over(self, name: str, experience: Experience, function: Any) -> torch.Tensor:
+        """Returns function(model, rows)."""
+        found: torch.Tensor = function(self.model(name), experience)
+        return found
+
+
+def wrong_solutions(recipe: Recipe, starts: int = 12) -> float:
+    """Returns how many groups of 8 do not begin with the base policy's first right sample, drawn here one by one, or
+    have a prefix although no sample is right; plus 1 if no problem, or every one, has a solution.
+    """
+    usual, rollout = sorting(9), recipe.rollout
+    assert isinstance(rollout, FromPrefixes)
+    task = Thirds(*(getattr(usual, field.name) for field in fields(usual) if field.init))
+    base, draw = small_policy(task, seed=1), Draw(0, (3,))
+    scene = Scene(task, Base(base), draw, actor=small_policy(task), starts=np.arange(starts))
+    with torch.no_grad():
+        found = replace(rollout, plain=0.0)(scene, {})
+        wrong = num_solved = 0
+        for start in range(starts):
+            tries = [
+                task.play(base, np.array([start]), np.array([one]), draw.at(12), split=0, greedy=False)
+                for one in range(4)
+            ]
+            right = [one.action[one.mask].tolist() for one in tries if int(one.action[one.mask][0]) % 3 == 0]
+            num_solved += bool(right)
+            for row in (found.column("start") == start).nonzero().flatten().tolist():
+                given, told = int(found.column("prefix")[row]), found.action[row][found.column("answer")[row]]
+                first = right[0] if right else []
+                wrong += told[:given].tolist() != first[:given] or given > len(first) or (given == 0 and len(first) > 2)
+    return float(wrong + (num_solved in (0, starts)))
 
 
 def gap_of_fractions(recipe: Recipe) -> float:

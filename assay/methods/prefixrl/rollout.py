@@ -13,7 +13,8 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, State
-from assay.core.slots import DemonstratedTask, ResumableTask, Rollout, Scene, TextTask
+from assay.core.slots import ResumableTask, Rollout, Scene, TextTask
+from assay.methods.prefixrl.solutions import Demonstrated, Solutions
 from assay.ops import random
 from assay.parts.rollouts.episodes import group_rows
 from assay.playing.resumed import first_decisions
@@ -21,13 +22,14 @@ from assay.playing.resumed import first_decisions
 
 @dataclass(frozen=True)
 class FromPrefixes(Rollout):
-    """Gathers groups that start after the first h decisions of the task's demonstration, h = floor(f |y|), the same
+    """Gathers groups that start after the first h decisions of a solution y of the problem, h = floor(f |y|), the same
     for all members; f is uniform in [shortest, longest], and 0 with probability `plain`.
 
     The given decisions are context: mask false, no loss, no ratio. For tokens the start is prompt + prefix; for
     control it is the state that the given actions lead to. h is at most |y| - 1, so that a decision is left, and a
-    prefix ends before the demonstration first states the task's answer: copying it would be no solution. The metric
-    `prefixes_cut` is the share that this made shorter. Degenerate: longest = 0 is `Episodes`.
+    prefix ends before the solution first states the task's answer: copying it would be no solution. The metric
+    `prefixes_cut` is the share that this made shorter. `solutions` are the task's demonstrations, or the base policy's
+    own; a problem without one has no prefix. Degenerate: longest = 0 is `Episodes`.
     """
 
     num_starts: int = 32
@@ -35,23 +37,25 @@ class FromPrefixes(Rollout):
     shortest: float = 0.4
     longest: float = 0.8
     plain: float = 0.25
+    solutions: Solutions = Demonstrated()
     writes: ClassVar[tuple[str, ...]] = ("prefix",)
 
     def init(self, scene: Scene) -> State:
-        """Returns an empty state; raises AssayError if the task has no demonstrations."""
-        task = scene.task
-        if not isinstance(task, DemonstratedTask) or not isinstance(task, ResumableTask):
-            raise AssayError(f"FromPrefixes needs a task with demonstrations; '{task.name}' has none. Use Episodes")
+        """Returns an empty state; raises AssayError if the task has no solutions of this kind."""
+        self.solutions.check(scene.task)
+        if not isinstance(scene.task, ResumableTask):
+            raise AssayError(f"FromPrefixes needs a task that can be resumed; '{scene.task.name}' cannot. Use Episodes")
         return {}
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers `len(starts)` x `group_size` episodes; `prefix` [B] is the number of given decisions."""
         task, actor, starts, draw = scene.task, scene.actor, scene.starts, scene.draw
-        assert isinstance(task, DemonstratedTask)
         assert isinstance(task, ResumableTask)
-        shown = task.demonstrate(starts, 0)
+        shown, is_solved = self.solutions(scene)
         where, is_plain = (random.uniform(Draw(draw.seed, (11, tag)), starts) for tag in range(2))
-        fraction = (self.shortest + (self.longest - self.shortest) * where) * (is_plain >= self.plain)
+        fraction = (
+            (self.shortest + (self.longest - self.shortest) * where) * (is_plain >= self.plain) * is_solved.numpy()
+        )
         length = shown.mask.sum(1)
         given = torch.minimum((torch.from_numpy(fraction) * length).long(), (length - 1).clamp(min=0))
         wanted, given = given, before_answer(task, shown, given) if isinstance(task, TextTask) else given

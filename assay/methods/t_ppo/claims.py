@@ -25,7 +25,7 @@ def in_windows() -> Experience:
     answer = data.mask | ((column == 0) & (row % 2 == 0))
     fault = torch.arange(64) == 63
     data = replace(data, terminal=data.terminal & ~is_open, truncated=data.truncated & ~is_open)
-    return data.add({"left": left * data.mask, "answer": answer, "infra_fault": fault})
+    return data.add({"left": torch.where(data.mask, left, 3), "answer": answer, "infra_fault": fault})
 
 
 def extended(data: Experience, value: Tensor) -> Tensor:

@@ -50,6 +50,10 @@ METHOD = Method(
         Edit("a narrower clip", improved, "Clip(0.25, 0.25)", "Clip(0.2, 0.2)"),
         Edit("the mean in place of an expectile", cloned, "Expectile(0.7)", "Expectile(0.5)"),
     ),
+    equivalent={
+        "GaussianCommittee.act: mean + log_std.exp() * distributions.normal_sample(uniform) -> mean - log_std.exp() * "
+        "distributions.normal_sample(uniform)": "a normal number and its negative have the same distribution",
+    },
     departures=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V is transferred as is",

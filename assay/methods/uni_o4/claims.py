@@ -121,6 +121,7 @@ def gathered_errors(recipe: Recipe) -> float:
     gap = float((logp - rows.logp[:, 0]).abs().max().detach())
     is_normal = abs(float(noise.mean().detach())) < 0.15 and abs(float(noise.std().detach()) - 1) < 0.1
     unchanged = int(rows.reward.abs().sum() + rows.logp[:, 1].abs().sum() + rows.terminal.sum() > 0)
+    unchanged += int(rows.mask[:, 1].sum())  # the second column is no decision
     return strange + gap + unchanged + (0.0 if is_normal and recipe.behaviour == "old" else float("inf"))
 
 

@@ -13,8 +13,17 @@ from functools import partial
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Dip, Edit, Exact, Measured, Method
-from assay.methods.wsrl.base import LOG, offline, wsrl
-from assay.methods.wsrl.claims import batches, hand_off_gap, offline_by_hand, online_by_hand, schedule_gap
+from assay.methods.wsrl.base import LOG, from_scratch, offline, wsrl
+from assay.methods.wsrl.calibrated import Calibrated, recorded_returns
+from assay.methods.wsrl.claims import (
+    batches,
+    calibrated_gap,
+    hand_off_gap,
+    offline_by_hand,
+    online_by_hand,
+    returns_gap,
+    schedule_gap,
+)
 from assay.parts.sources.logged import Log
 from assay.parts.sources.replay import Replay
 from assay.parts.targets.one_step import OwnAction, chosen
@@ -29,7 +38,8 @@ METHOD = Method(
     default_task="pendulum",
     family="offline to online",
     base=recipes.sac,
-    variants={"retained-data": partial(wsrl, retain=0.5)},
+    variants={"retained-data": partial(wsrl, retain=0.5), "cal-ql": partial(wsrl, calibrated=True),
+              "rlpd": from_scratch},
     mutants=(
         Edit("one critic instead of a pair", rlpd, "subset=2", "subset=1"),
         Edit("all critics in the target", rlpd, "subset=2", "subset=0"),
@@ -38,7 +48,11 @@ METHOD = Method(
         Edit("the actor moves at every update", rlpd, "optimizer=STEP, every=4", "optimizer=STEP"),
         Edit("updates during the warm-up", Replay.__call__, "max(self.warmup, 1)", "1"),
         Edit("offline data in every batch", wsrl, "Logged((log,)), retain)", "Logged((log,)), 0.5)"),
-        Edit("the offline phase without penalty", offline, "Conservative(weight, num=2)", "Conservative(0.0, num=2)"),
+        Edit("the offline phase without penalty", offline, "else Conservative(weight", "else Conservative(0.0"),
+        Edit("Cal-QL bounds uniform proposals too", Calibrated.counted, "values[..., -self.num :]), -1)",
+             "torch.maximum(values[..., -self.num :], least)), -1)"),
+        Edit("returns go on after an end", recorded_returns, "0.0 if bool(end[row]) else discount * onward",
+             "discount * onward"),
         Edit("a new actor online", wsrl, "HANDED)", '{"q": "q", "q_target": "q_target"})'),
     ),
     departures=(
@@ -46,7 +60,7 @@ METHOD = Method(
         "the actor's step sees 64 rows, one of the four critic steps' batches, not all four; entropy at s, not at s'",
         "parameters, targets and temperature are transferred, Adam's moments are not",
         "no phantom steps: the authors' optimizers also step on zero gradients",
-        "CQL, not Cal-QL, for 1,000 updates (250,000); 800 decisions of warm-up (5,000)",
+        "CQL (wsrl:cal-ql: Cal-QL) for 1,000 updates (250,000); 800 decisions of warm-up (5,000)",
         "discount 0.95, target networks at rate 0.02 (0.005), small networks and batches",
     ),
     claims=(
@@ -56,6 +70,8 @@ METHOD = Method(
         Exact("offline: its gradients are those of the formulas",
               lambda: probes.formula_gap(offline(LOG), probes.transitions(num=64), offline_by_hand, probes.BOX_SPEC),
               at_most=1e-6),
+        Exact("Cal-QL: its gradients are those of the formulas", calibrated_gap, at_most=1e-6),
+        Exact("Cal-QL: the returns are those of the recorded episodes", returns_gap, at_most=1e-3),
         Exact("four critic steps for each step of the actor, targets at rate 0.02", schedule_gap, at_most=1e-6),
         Exact("the online phase starts with the offline phase's models", hand_off_gap, equals=0.0),
         Exact("the offline phase's batches are rows of the dataset",

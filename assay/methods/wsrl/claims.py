@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,10 @@ from assay.core.record import Draw, Experience
 from assay.core.slots import ALONE, Scene
 from assay.engine.engine import Engine
 from assay.engine.placement import Placement
-from assay.methods.wsrl.base import wsrl
+from assay.methods.wsrl.base import LOG, offline, wsrl
+from assay.methods.wsrl.calibrated import RETURN
+from assay.parts.sources.logged import Log
+from assay.tasks.control.pendulum import pendulum
 
 E = 10
 """The number of critics."""
@@ -33,8 +37,10 @@ def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     return {"critic": step.mean(error.square()) / 2, "actor": actor}
 
 
-def offline_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
-    """Returns the losses of the offline phase: CQL with weight 5, two proposals of each kind, ten critics."""
+def offline_by_hand(seen: probes.Seen, calibrated: bool = False) -> dict[str, Tensor]:
+    """Returns the losses of the offline phase: CQL with weight 5, two proposals of each kind, ten critics; in Cal-QL
+    the policy's proposals are worth at least the recorded return.
+    """
     step, models, out = steps.step_of(seen), seen.models, steps.output
     next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
     recorded = out(models["q"], step.now, step.action)
@@ -43,12 +49,40 @@ def offline_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     for k in range(2):
         for tag, place in ((4, step.now), (5, step.after)):
             action, logp = steps.squashed(models["actor"], place, seen.uniform(1, 2, 2, tag=tag)[:, 0, k])
-            values.append(out(models["q"], step.now, action.detach()) - logp.detach())
+            value = out(models["q"], step.now, action.detach())
+            if calibrated:
+                least = seen.experience.column(RETURN)[:, 0]
+                value = torch.where(value > least, value, least)
+            values.append(value - logp.detach())
         anything = steps.LOW + (steps.HIGH - steps.LOW) * seen.uniform(1, 2, 2, tag=6)[:, 0, k]
         values.append(out(models["q"], step.now, anything) + math.log(4.0 * 1.5))
     penalty = torch.stack(values).logsumexp(0) - recorded
     actor = steps.sac_actor(seen, lambda now, action: out(models["q"], now, action).amin(0))
     return {"critic": step.mean(error.square() / 2 + 5.0 * penalty), "actor": actor}
+
+
+def calibrated_gap() -> float:
+    """Returns the gap of Cal-QL's gradients to the formulas; about half of the proposals are below the return."""
+    data = probes.transitions(num=64)
+    column = torch.linspace(-1.0, 1.0, 64, dtype=data.reward.dtype).unsqueeze(1).expand_as(data.reward)
+    recipe, hand = offline(LOG, calibrated=True), partial(offline_by_hand, calibrated=True)
+    return probes.formula_gap(recipe, data.add({RETURN: column}), hand, probes.BOX_SPEC)
+
+
+def returns_gap() -> float:
+    """Returns the largest gap of the returns of two episodes to sums by hand, in a step's batches."""
+    source: Any = offline(Log(2), calibrated=True).source
+    scene = ALONE.given(task=pendulum())
+    columns, gap = Log(2).columns(pendulum()), 0.0
+    reward = columns["reward"][:, 0].double()
+    length = len(reward) // 2
+    for batch in source(scene, source.init(scene)):
+        for paid, found in zip(batch.reward[:8, 0], batch.column(RETURN)[:8, 0], strict=True):
+            start = int((reward == paid.double()).nonzero()[0])
+            left = length - start % length
+            by_hand = (0.95 ** torch.arange(left).double() * reward[start : start + left]).sum()
+            gap = max(gap, float((by_hand - found).abs()))
+    return gap
 
 
 def schedule_gap() -> float:

@@ -60,7 +60,7 @@ METHOD = Method(
         "of the thesis, FB and its value- and measure-conservative kinds; no memory and no data-free control (PEARL)",
         "the penalty has a fixed weight; the authors' dual variable has a target (50) that fits their D and discount",
         "for continuous actions the penalty takes 8 uniform samples, the policy's and the recorded one, all at s",
-        "B reads positions, the space of goals; tasks are goals of held-out mazes, not ExORL's rewards",
+        "B reads positions, the space of goals; claims are about goals of held-out mazes, not ExORL's rewards",
         "targets are the mean of two heads; under their minimum the mass of M fell to a fifth in a thousand updates",
         "D 32, discount 0.9, one learning rate, 64 units, inputs as waves, norm instead of element clipping",
     ),
@@ -71,7 +71,7 @@ METHOD = Method(
               lambda: gradient_gap(vc_fb(CONTINUOUS), probes.GOAL_BOX), at_most=1e-5),
         Exact("MC-FB's is the formula's", lambda: gradient_gap(
               forward_backward(CONTROL, ON_MEASURES), probes.GOAL_CHOICE, on_measures=True), at_most=1e-5),
-        Exact("acts for z = B(goal); the task of a reward is z = E[r B]", lambda: sum(
+        Exact("acts for z = B(goal), or for the z = E[r B] of a reward", lambda: sum(
               acting_errors(vc_fb(world), spec) for world, spec in (
                   (CONTROL, probes.GOAL_CHOICE), (CONTINUOUS, probes.GOAL_BOX))), at_most=1e-5),
         Exact("the target follows at rate 0.05", schedule_gap, at_most=1e-7),

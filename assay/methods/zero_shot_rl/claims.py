@@ -131,8 +131,13 @@ def acting_errors(recipe: Recipe, spec: Spec) -> float:
         wanted = steps.CENTRE + steps.HALF * policy(model, context["observation"], z)
     reward = data.reward[:, 0]
     mean = (reward.unsqueeze(1) * backward(model, context["achieved"])).mean(0)
-    task = model.infer(context["achieved"], reward) - 32**0.5 * mean / mean.norm()
-    return float((model.act(context, None)[0] - wanted).abs().max().detach() + task.abs().max().detach())
+    task = 32**0.5 * mean / mean.norm()
+    found = model.infer(context["achieved"], reward)
+    asked = {**context, "goal": context["goal"][:1].expand_as(context["goal"])}
+    solved = model.solving(z[0]).act({**context, "goal": 0 * context["goal"]}, None)[0] - model.act(asked, None)[0]
+    gaps = (model.act(context, None)[0] - wanted, found - task, solved)
+    return sum(float(gap.abs().max().detach()) for gap in gaps)
+
 
 LENGTH_TERM = (
     "Orthonormal.__call__: ((back @ back.T).square() * rows.others()).sum() - 2.0 * ... -> "

@@ -5,7 +5,6 @@ Axes: K forward heads, A actions, D numbers of a representation, leading axes as
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -16,43 +15,14 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, Scored
 from assay.core.slots import ActorHead, Ask, Body
 from assay.core.spaces import Box, Context, Discrete, Spec
+from assay.methods.zero_shot_rl.waves import Waves, filled, is_finite, range_of
 from assay.models.bodies.perceptron import Vectors, vectors
 from assay.models.heads.spaces import bounds
 from assay.ops import distributions
 
-OCTAVES = (1.0, 2.0, 4.0)
 NUM_HEADS = 2
 NOISE, NOISE_LIMIT = 0.2, 0.3
 """Deviation and bound of the noise on the actions whose future is predicted, in half ranges."""
-
-
-class Waves(nn.Module):
-    """x, sin(pi k x) and cos(pi k x) for k = 1, 2, 4: Fourier features (arXiv:2006.10739), from which a perceptron
-    learns rapidly varying functions faster.
-
-    x is the number in units of half its range around the centre, so that no two numbers inside the bounds look alike;
-    without finite bounds, x = y / (1 + |y|).
-    """
-
-    centre: Tensor
-    half_range: Tensor
-    is_bounded: Tensor
-
-    def __init__(self, space: Box) -> None:
-        super().__init__()
-        low, high = torch.tensor(space.low), torch.tensor(space.high)
-        is_bounded = low.isfinite() & high.isfinite()
-        self.size = space.size * (1 + 2 * len(OCTAVES))
-        self.register_buffer("is_bounded", is_bounded)
-        self.register_buffer("centre", torch.where(is_bounded, (high + low) / 2, 0.0))
-        self.register_buffer("half_range", torch.where(is_bounded, (high - low) / 2, 1.0))
-
-    def forward(self, values: Tensor) -> Tensor:
-        """Returns the features, [..., size]."""
-        unit = (values - self.centre) / self.half_range
-        unit = torch.where(self.is_bounded, unit, values / (1.0 + values.abs()))
-        angles = torch.cat([math.pi * octave * unit for octave in OCTAVES], -1)
-        return torch.cat([unit, angles.sin(), angles.cos()], -1)
 
 
 class ForwardBackward(nn.Module):
@@ -64,13 +34,15 @@ class ForwardBackward(nn.Module):
     centre: Tensor
     half_range: Tensor
 
-    def __init__(self, body: Vectors, spec: Spec, size: int) -> None:
+    def __init__(self, body: Vectors, spec: Spec, size: int, ranges: tuple[Box | None, Box | None]) -> None:
         super().__init__()
         assert isinstance(spec.observation, Box)
         assert spec.goal is not None
         self.size = size
         self.space = spec.action
-        self.seen, self.places = Waves(spec.observation), Waves(spec.goal)
+        self.seen, self.places = (
+            Waves(filled(space, own)) for space, own in zip((spec.observation, spec.goal), ranges, strict=True)
+        )
         num_inputs = self.seen.size + size
         one, heads = Ask((size,), activation=nn.ReLU), Ask((size,), activation=nn.ReLU, members=NUM_HEADS)
         self.back = body.network(self.places.size, one)
@@ -123,6 +95,10 @@ class ForwardBackward(nn.Module):
         z = (reward.unsqueeze(-1) * self.backward_of(places)).mean(0)
         return self.size**0.5 * nn.functional.normalize(z, dim=-1)
 
+    def solving(self, z: Tensor) -> TaskPolicy:
+        """Returns pi_z."""
+        return TaskPolicy(self, z)
+
     # ------------------------------------------------------------------------------------------------ acting
     def decide(self, context: Context, z: Tensor, uniform: Tensor | None = None) -> Tensor:
         """Returns pi_z(s): the best discrete action, or the policy's continuous one, with clipped noise given uniform
@@ -155,19 +131,49 @@ class ForwardBackward(nn.Module):
         return Scored(logp * batch.mask)
 
 
+class TaskPolicy:
+    """pi_z of one z [D], whatever the context's goal."""
+
+    num_draws = 1
+
+    def __init__(self, model: ForwardBackward, z: Tensor) -> None:
+        self.model, self.z = model, z
+
+    def act(self, context: Context, uniform: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Returns pi_z(s) and log-probability 0; `uniform` is not used."""
+        seen = context["observation"]
+        return self.model.decide(context, self.z.expand(*seen.shape[:-1], -1)), seen.new_zeros(len(seen))
+
+
 @dataclass(frozen=True)
 class ForwardBackwardActor(ActorHead):
-    """F, B and pi_z of `size` numbers, for discrete and continuous actions (arXiv:2103.07945)."""
+    """F, B and pi_z of `size` numbers, for discrete and continuous actions (arXiv:2103.07945).
+
+    `seen` and `places` are the ranges of the data's observations and positions; they scale the inputs that the task
+    does not bound. A plan fills them in.
+    """
 
     size: int = 32
+    seen: Box | None = None
+    places: Box | None = None
     breaks: ClassVar[dict[str, str]] = {
         "agree": "acts greedily with log-probability 0; `score` is for cloning",
         "frequencies": "acts greedily; `score` is for cloning",
         "normalised": "no density for continuous actions: `score` is a squared distance, so cloning is least squares",
     }
 
+    def needs_data(self, spec: Spec) -> bool:
+        """Returns whether some input has neither bounds nor a range of the data."""
+        spaces = ((spec.observation, self.seen), (spec.goal, self.places))
+        return any(isinstance(space, Box) and own is None and not is_finite(space) for space, own in spaces)
+
+    def of_data(self, observation: Tensor, achieved: Tensor | None) -> ForwardBackwardActor:
+        """Returns the actor with the ranges of these states."""
+        places = None if achieved is None else range_of(achieved)
+        return replace(self, seen=range_of(observation), places=places)
+
     def on(self, body: Body, spec: Spec) -> nn.Module:
         """Returns the actor for this task."""
         if spec.goal is None:
             raise AssayError("ForwardBackwardActor needs a task with goals; this one has none. Use four-rooms")
-        return ForwardBackward(vectors(body, "ForwardBackwardActor"), spec, self.size)
+        return ForwardBackward(vectors(body, "ForwardBackwardActor"), spec, self.size, (self.seen, self.places))

@@ -48,11 +48,15 @@ class Conservative(OverTransitions, CriticLoss):
         density = -(actor.log_half_range + LOG_TWO).sum().expand(shape[:-1])
         return torch.cat((here[0], later[0], anything), 2), torch.cat((here[1], later[1], density), 2)
 
+    def counted(self, values: Tensor, now: Experience) -> Tensor:
+        """Returns the proposals' values [N, B, T, 3 num] as they enter the soft maximum: here, as they are."""
+        return values
+
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the summed difference between the soft maximum and the value of the recorded action."""
         now, q = batch.now, view.model(self.q)
         action, log_density = self.proposals(batch, view)
-        values = q(repeated(now.context, 3 * self.num), action) - log_density
+        values = self.counted(q(repeated(now.context, 3 * self.num), action), now) - log_density
         top = values.logsumexp(-1) - math.log(3 * self.num)
         gap = (top - q(now.context, now.action)) * now.weight
         metrics = {"conservative_gap": (gap.detach().mean(0).sum(), now.num_decisions)}

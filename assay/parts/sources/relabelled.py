@@ -1,4 +1,4 @@
-"""Play data with hindsight goals. Axes: B rows, E episodes, T decisions of each.
+"""Play data with hindsight goals. Axes: B rows, E episodes, S states of all episodes.
 
 A row is a jump (s_t, a_t, s_t+j) with a goal g of its own; the data have no rewards of their own:
 
@@ -22,7 +22,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Draw, Experience, Origin, State
 from assay.core.slots import Choice, RoamingTask, Scene, ScriptedTask, Source, Task
 from assay.ops import random
-from assay.parts.sources.logged import Contents, Described, NoisyExpert
+from assay.parts.sources.logged import Contents, Described, NoisyExpert, Recording
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,7 @@ class Play(Described):
     first: int = 0
 
     def columns(self, task: Task) -> dict[str, Tensor]:
-        """Returns `observation`, `achieved` and `action`, [E, T + 1, ...]: a function of this description and the
-        task.
-        """
+        """Returns the walks (see `laid_out`): a function of this description and the task."""
         roaming = task.roaming if isinstance(task, RoamingTask) else None
         if not isinstance(roaming, ScriptedTask) or roaming.expert is None:
             raise AssayError(f"task '{task.name}' has no goals to make play data with. Use four-rooms or a pointmaze")
@@ -47,10 +45,14 @@ class Play(Described):
         return self.laid_out(roaming.play(actor, starts, samples, Draw(7), split=0, greedy=False))
 
     def laid_out(self, played: Experience) -> dict[str, Tensor]:
-        """Returns `observation`, `achieved` and `action` of episodes of equal length."""
+        """Returns `observation`, `achieved` and `action` of all states [S, ...], episode after episode, and `last` [E],
+        the decisions of each episode, after which it has one more state.
+        """
         if "achieved" not in played.context:
             raise AssayError("play data need a context 'achieved', the goal that a state has reached")
-        return {**{name: played.context[name] for name in ("observation", "achieved")}, "action": played.action}
+        states = {name: played.context[name].flatten(0, 1) for name in ("observation", "achieved")}
+        last = torch.full((len(played),), played.action.shape[1] - 1)
+        return {**states, "action": played.action.flatten(0, 1), "last": last}
 
 
 class Places(NamedTuple):
@@ -64,8 +66,8 @@ class Places(NamedTuple):
 class Goals(Choice, Protocol):
     """Chooses the goal of each row among the states of the data."""
 
-    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
-        """Returns goals for rows at (episode, time) of data with size (E, T)."""
+    def __call__(self, episode: np.ndarray, time: np.ndarray, last: np.ndarray, draw: Draw) -> Places:
+        """Returns goals for rows at (episode, time); `last` [E] are the times of the episodes' last states."""
 
 
 @dataclass(frozen=True)
@@ -81,20 +83,33 @@ class Mixed(Goals):
     future: float = 0.5
     discount: float = 0.99
 
-    def __call__(self, episode: np.ndarray, time: np.ndarray, size: tuple[int, int], draw: Draw) -> Places:
+    def __call__(self, episode: np.ndarray, time: np.ndarray, last: np.ndarray, draw: Draw) -> Places:
         """Returns a mixture of the three kinds of goals."""
+        end = last[episode]
         kind, far, other, when = (random.uniform(draw.at(place), np.arange(len(time))) for place in range(4))
         if self.discount < 1.0:
-            steps = 1 + np.floor(np.log(far) / math.log(self.discount)).clip(max=size[1])
+            steps = 1 + np.floor(np.log(far) / math.log(self.discount)).clip(max=end)
         else:
-            steps = 1 + np.floor(far * (size[1] - time))
-        later = np.minimum(time + steps.astype(np.int64), size[1])
+            steps = 1 + np.floor(far * (end - time))
+        later = np.minimum(time + steps.astype(np.int64), end)
         # Whether a `current` goal would have been a future one still decides where its jump ends.
         ahead = kind < self.future / max(1.0 - self.current, 1e-9)
-        goal_episode = np.where(ahead, episode, (other * size[0]).astype(np.int64))
-        goal_time = np.where(ahead, later, (when * (size[1] + 1)).astype(np.int64))
+        states = np.cumsum(last + 1)
+        anyone = np.searchsorted(states, other * states[-1], side="right")
+        goal_episode = np.where(ahead, episode, anyone)
+        goal_time = np.where(ahead, later, (when * (last[anyone] + 1)).astype(np.int64))
         stays = random.uniform(draw.at(4), np.arange(len(time))) < self.current
         return Places(np.where(stays, episode, goal_episode), np.where(stays, time, goal_time), ahead & ~stays)
+
+
+def decisions(last: np.ndarray, count: int, draw: Draw) -> tuple[np.ndarray, np.ndarray]:
+    """Returns episode and time of decisions drawn uniformly; `last` [E] are the numbers of decisions."""
+    if (last == last[0]).all():
+        return random.integers(draw.at(8), len(last), count), random.integers(draw.at(9), int(last[0]), count)
+    ends = np.cumsum(last)
+    place = random.integers(draw.at(8), int(ends[-1]), count)
+    episode = np.searchsorted(ends, place, side="right")
+    return episode, place - (ends - last)[episode]
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,7 @@ class Relabelled(Source):
     distances, the column `distance` is the distance to the goal, and `nearer` by how much the jump reduces it.
     """
 
-    log: Play = Play()
+    log: Described | Recording = Play()
     goals: Goals = Mixed()
     jump: int = 1
     batch: int = 256
@@ -121,16 +136,14 @@ class Relabelled(Source):
         """Yields the next batches."""
         task, draw = scene.task, scene.draw
         (columns,) = state["contents"].columns
-        num, size = columns["action"].shape[:2]
+        last = columns["last"].numpy()
         for update in range(self.updates):
             here = draw.at(4, update)
-            episode, time = (
-                random.integers(here.at(side), bound, self.batch) for side, bound in ((8, num), (9, size - 1))
-            )
-            goal = self.goals(episode, time, (num, size - 1), here)
-            yield self.rows(columns, (episode, time, self.ends(time, goal, size - 1)), goal, task)
+            episode, time = decisions(last, self.batch, here)
+            goal = self.goals(episode, time, last, here)
+            yield self.rows(columns, (episode, time, self.ends(time, goal, last[episode])), goal, task)
 
-    def ends(self, time: np.ndarray, goal: Places, last: int) -> np.ndarray:
+    def ends(self, time: np.ndarray, goal: Places, last: np.ndarray | int) -> np.ndarray:
         """Returns where jumps end: at a goal ahead at the latest, else at the episode's end."""
         end: np.ndarray = np.minimum(time + self.jump, np.where(goal.ahead, goal.time, last))
         return end
@@ -139,20 +152,23 @@ class Relabelled(Source):
         self, columns: dict[str, Tensor], place: tuple[np.ndarray, np.ndarray, np.ndarray], goal: Places, task: Task
     ) -> Experience:
         """Returns the jumps (episode, from, to) with their goals, as transitions of two columns."""
-        episode, time, end = map(torch.from_numpy, place)
+        last = columns["last"].numpy()
+        first = np.cumsum(last + 1) - last - 1
+        start = first[place[0]]
+        now, then, there = map(torch.from_numpy, (start + place[1], start + place[2], first[goal.episode] + goal.time))
 
         def pair(column: Tensor) -> Tensor:
-            return torch.stack((column[episode, time], column[episode, end]), 1)
+            return torch.stack((column[now], column[then]), 1)
 
-        asked = columns["achieved"][torch.from_numpy(goal.episode), torch.from_numpy(goal.time)]
+        asked = columns["achieved"][there]
         context = {name: pair(columns[name]) for name in ("observation", "achieved")}
         context["goal"] = asked.unsqueeze(1).expand_as(context["achieved"])
-        there = torch.from_numpy((goal.episode == place[0]) & (goal.time == place[1]))
-        first = torch.tensor([True, False]).expand(len(there), 2)
-        reward = torch.where(there.unsqueeze(1) | ~first, 0.0, -1.0)
-        none, ends = torch.zeros_like(first), there.unsqueeze(1) & first
-        source = torch.full((len(there),), int(Origin.DATASET))
-        record = Experience(context, pair(columns["action"]), first, torch.zeros_like(reward), reward, ends, none)
+        is_there = (now == there).unsqueeze(1)
+        mask = torch.tensor([True, False]).expand(len(now), 2)
+        reward = torch.where(is_there | ~mask, 0.0, -1.0)
+        source = torch.full((len(now),), int(Origin.DATASET))
+        action, none = pair(columns["action"]), torch.zeros_like(mask)
+        record = Experience(context, action, mask, torch.zeros_like(reward), reward, is_there & mask, none)
         return record.with_columns(source=source, extra=self.known(task, context))
 
     def known(self, task: Task, context: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -53,8 +53,8 @@ class Group:
 
 
 def flag(name: str) -> str:
-    """Returns the option of a field: max_tokens is --max-tokens."""
-    return "--" + name.replace("_", "-")
+    """Returns the option of a field: max_tokens is --max-tokens, from_ is --from."""
+    return "--" + name.rstrip("_").replace("_", "-")
 
 
 def kind_of(group: type[Group], name: str) -> type:
@@ -71,13 +71,14 @@ def add_group(parser: argparse.ArgumentParser, group: type[Group]) -> None:
     for one in fields(group):
         kind, facts = kind_of(group, one.name), one.metadata
         if kind is bool:
-            place.add_argument(flag(one.name), action="store_true", help=facts["help"])
+            place.add_argument(flag(one.name), dest=one.name, action="store_true", help=facts["help"])
             continue
         metavar = facts["metavar"] or {int: "N", float: "X"}.get(kind, "TEXT")
+        told = {"dest": one.name, "metavar": metavar, "help": facts["help"]}
         if kind is tuple:
-            place.add_argument(flag(one.name), action="append", default=[], metavar=metavar, help=facts["help"])
+            place.add_argument(flag(one.name), action="append", default=[], **told)
         else:
-            place.add_argument(flag(one.name), type=kind, default=one.default, metavar=metavar, help=facts["help"])
+            place.add_argument(flag(one.name), type=kind, default=one.default, **told)
 
 
 def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType:

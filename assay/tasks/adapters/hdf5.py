@@ -20,12 +20,15 @@ Arrays = dict[str, np.ndarray]
 D4RL = {
     "observations": "observation", "actions": "action", "rewards": "reward", "terminals": "terminal",
     "timeouts": "truncated", "next_observations": "next_observation", "costs": "cost",
-    "infos/action_log_probs": "logp",
+    "infos/action_log_probs": "logp", "achieved_goals": "achieved", "next_achieved_goals": "next_achieved",
+    "goals": "goal",
 }  # fmt: skip
-"""D4RL's names (`costs` is DSRL's) and those of Assay."""
+"""D4RL's names (`costs` is DSRL's, those of goals are ours) and those of Assay."""
 EPISODE = {"observations", "actions", "rewards", "terminations", "truncations"}
 INFOS = {"cost": "cost", "action_log_probs": "logp"}
 """Infos of a Minari episode that are columns of ours; entry 0 is the reset's."""
+GOALS = {"achieved_goal": "achieved", "desired_goal": "goal"}
+"""Components beside `observation` of what is observed with a goal, as in Gymnasium-Robotics."""
 
 
 def opened(path: Path, mode: str = "r") -> Any:
@@ -59,18 +62,22 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
 
     Without `next_observations` the observation after a row is the next row's; a truncated row has none and is left
     out, as in D4RL's own reader. Without `timeouts` an episode is truncated where the next row does not continue it.
+    Files without `rewards` are play data, whose `terminals` only say where an episode is cut (OGBench's layout).
     """
-    missing = [name for name in ("observations", "actions", "rewards", "terminals") if name not in flat]
+    missing = [name for name in ("observations", "actions", "terminals") if name not in flat]
     if missing:
         raise AssayError(
             f"it has no '{missing[0]}' (it has: {', '.join(sorted(flat)) or 'nothing'}), so it is not D4RL's layout"
         )
     columns = {ours: np.asarray(flat[name]) for name, ours in D4RL.items() if name in flat}
-    rows = len(columns["reward"])
+    rows = len(columns["terminal"])
     odd = [name for name, column in columns.items() if len(column) != rows]
     if odd:
-        raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'reward' {rows}. All columns need as many")
+        raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'terminal' {rows}. All columns need as many")
     columns |= {name: columns[name].reshape(rows).astype(bool) for name in ("terminal", "truncated") if name in columns}
+    if "reward" not in columns:
+        columns["truncated"] = columns["terminal"] | columns.get("truncated", False)
+        columns["terminal"] = np.zeros(rows, bool)
     if "truncated" not in columns:
         columns["truncated"] = broken_chain(columns)
     if "next_observation" in columns:
@@ -96,10 +103,12 @@ def without_unknown_ends(columns: Arrays) -> Arrays:
     terminal, truncated = columns["terminal"], columns["truncated"].copy()
     unknown = truncated & ~terminal
     unknown[-1:] |= ~terminal[-1:]
-    after = np.concatenate([columns["observation"][1:], columns["observation"][-1:]])
-    after[terminal] = columns["observation"][terminal]
     truncated[:-1] |= unknown[1:] & ~terminal[:-1]
-    known = columns | {"truncated": truncated, "next_observation": after}
+    known = columns | {"truncated": truncated}
+    for name in ("observation", "achieved"):
+        if name in columns:
+            known[f"next_{name}"] = after = np.concatenate([columns[name][1:], columns[name][-1:]])
+            after[terminal] = columns[name][terminal]
     return {name: column[~unknown] for name, column in known.items()}
 
 
@@ -138,9 +147,16 @@ def episodes_of(file: Any) -> Iterator[Mapping[str, Any]]:
         group = file[name]
         if lacking := EPISODE - set(group):
             raise AssayError(f"{name} has no '{sorted(lacking)[0]}' (it has: {', '.join(group)})")
-        plain = {key: group[key][()] if shape_of(group[key]) is not None else group[key] for key in EPISODE}
+        plain = {key: plain_of(group[key]) for key in EPISODE}
         infos = group.get("infos", {})
         yield plain | {"infos": {key: infos[key][()] for key in infos if shape_of(infos[key]) is not None}}
+
+
+def plain_of(item: Any) -> Any:
+    """Returns an HDF5 dataset as an array, and a group as a mapping of those inside it."""
+    if shape_of(item) is not None:
+        return item[()]
+    return {key: item[key][()] for key in item if shape_of(item[key]) is not None}
 
 
 def joined(found: tuple[Iterable[Mapping[str, Any]], Mapping[str, Any]], name: str) -> tuple[Arrays, dict[str, Any]]:
@@ -162,24 +178,34 @@ def joined(found: tuple[Iterable[Mapping[str, Any]], Mapping[str, Any]], name: s
 
 def rows_of(episode: Mapping[str, Any], number: int) -> Arrays:
     """Returns one episode's rows; the last one is truncated if it is neither terminated nor truncated."""
-    for key in ("observations", "actions"):
-        if not isinstance(episode[key], np.ndarray):
-            raise AssayError(f"{key} of episode {number} have several components. Flatten them into one vector first")
     seen, reward = episode["observations"], episode["rewards"]
+    goals: Arrays = {}
+    if isinstance(seen, Mapping) and set(GOALS) | {"observation"} == set(seen):
+        goals = {ours: np.asarray(seen[name]) for name, ours in GOALS.items()}
+        seen = np.asarray(seen["observation"])
+    for key, column in (("observations", seen), ("actions", episode["actions"])):
+        if not isinstance(column, np.ndarray):
+            raise AssayError(f"{key} of episode {number} have several components. Flatten them into one vector first")
     lengths = {key: len(episode[key]) for key in EPISODE - {"observations"}}
     if len(seen) != len(reward) + 1 or set(lengths.values()) != {len(reward)}:
         raise AssayError(f"episode {number} has {len(seen)} observations and {lengths}. T + 1 and T are needed")
     terminal, truncated = (np.asarray(episode[key]).astype(bool) for key in ("terminations", "truncations"))
     truncated[-1:] |= ~terminal[-1:]
+    if goals:
+        goals = {"achieved": goals["achieved"][:-1], "next_achieved": goals["achieved"][1:], "goal": goals["goal"][:-1]}
     infos = {ours: episode["infos"][key] for key, ours in INFOS.items() if key in episode["infos"]}
-    return {
-        "observation": seen[:-1],
-        "action": episode["actions"],
-        "reward": reward,
-        "terminal": terminal,
-        "truncated": truncated,
-        "next_observation": seen[1:],
-    } | {ours: column[1:] for ours, column in infos.items() if len(column) == len(reward) + 1}
+    return (
+        {
+            "observation": seen[:-1],
+            "action": episode["actions"],
+            "reward": reward,
+            "terminal": terminal,
+            "truncated": truncated,
+            "next_observation": seen[1:],
+        }
+        | goals
+        | {ours: column[1:] for ours, column in infos.items() if len(column) == len(reward) + 1}
+    )
 
 
 def about_minari(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -206,7 +232,11 @@ def write_minari(folder: Path, arrays: Arrays, bounds: Sequence[tuple[int, int]]
     with opened(inner / "main_data.hdf5", "w") as file:
         for number, (begin, end) in enumerate(bounds):
             write_episode(file.create_group(f"episode_{number}"), number, {k: v[begin:end] for k, v in arrays.items()})
-    spaces = {f"{key}_space": json.dumps(space_of(arrays[key])) for key in ("observation", "action")}
+    seen_space = space_of(seen)
+    if has_goals(arrays):
+        parts = {"observation": seen_space} | {name: space_of(arrays[ours]) for name, ours in GOALS.items()}
+        seen_space = {"type": "Dict", "subspaces": parts}
+    spaces = {"observation_space": json.dumps(seen_space), "action_space": json.dumps(space_of(arrays["action"]))}
     metadata = {
         "dataset_id": f"assay/{folder.name}-v0", "data_format": "hdf5", "jpeg_encoding": False,
         "total_episodes": len(bounds), "total_steps": len(seen), "minari_version": "0.5.4", "assay": dict(about),
@@ -214,11 +244,20 @@ def write_minari(folder: Path, arrays: Arrays, bounds: Sequence[tuple[int, int]]
     (inner / "metadata.json").write_text(json.dumps(metadata | spaces))
 
 
+def has_goals(rows: Mapping[str, Any]) -> bool:
+    """Returns whether rows have both positions in goal space and goals."""
+    return {"achieved", "next_achieved", "goal"} <= set(rows)
+
+
 def write_episode(group: Any, number: int, rows: Arrays) -> None:
     """Writes one group."""
     group.attrs["id"], group.attrs["total_steps"] = number, len(rows["reward"])
     names = {"actions": "action", "rewards": "reward", "terminations": "terminal", "truncations": "truncated"}
-    group["observations"] = np.concatenate([rows["observation"], rows["next_observation"][-1:]])
+    name = "observations/observation" if has_goals(rows) else "observations"
+    group[name] = np.concatenate([rows["observation"], rows["next_observation"][-1:]])
+    if has_goals(rows):
+        group["observations/achieved_goal"] = np.concatenate([rows["achieved"], rows["next_achieved"][-1:]])
+        group["observations/desired_goal"] = np.concatenate([rows["goal"], rows["goal"][-1:]])
     for name, ours in names.items():
         group[name] = rows[ours]
     for name, ours in INFOS.items():

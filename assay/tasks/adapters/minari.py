@@ -29,7 +29,7 @@ def minari_episodes(id: str) -> Episodes:
 
 
 def episode_of(stored: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns an episode as arrays; observations of several components stay a mapping, which the reader refuses."""
+    """Returns an episode as arrays; observations of several components stay a mapping."""
     names = ("observations", "actions", "rewards", "terminations", "truncations")
     plain = {
         name: np.asarray(stored[name]) if not isinstance(stored[name], dict | tuple) else stored[name] for name in names

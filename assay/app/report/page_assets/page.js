@@ -105,7 +105,9 @@
   const COLOURS = 8;
   const place = (arm) => Math.max(0, armNames.indexOf(arm));
   const colour = (arm) => `var(--arm-${place(arm) % COLOURS})`;
-  const dashes = (arm) => ["", "6 3", "2 3"][Math.floor(place(arm) / COLOURS) % 3];
+  // neighbours differ in colour and in dashes, so that one line on top of another leaves both to be seen
+  const DASHES = ["", "9 5", "2 4", "12 4 2 4", "5 3"];
+  const dashes = (arm) => DASHES[(place(arm) + Math.floor(place(arm) / COLOURS)) % DASHES.length];
   const swatch = (arm) => el("span", { class: "swatch", style: { background: colour(arm) }, "aria-hidden": "true" });
   const shownArms = () => armNames.filter((arm) => !state.hidden.has(arm));
   const ofTask = (entry) => !state.task || !entry.task || entry.task === state.task;
@@ -174,7 +176,7 @@
   function legend(root, series, width) {
     let x = 0, y = 10;
     for (const one of series) {
-      const name = visible(one.name).slice(0, 44);
+      const full = visible(one.name), name = full.length > 44 ? `${full.slice(0, 43)}…` : full;
       const size = 34 + name.length * 6.7;
       if (x && x + size > width) { x = 0; y += 18; }
       root.append(draw("line", { x1: x, x2: x + 20, y1: y, y2: y, class: "line", "stroke-dasharray": one.dash, style: { stroke: one.colour } }),
@@ -182,6 +184,11 @@
       x += size + 8;
     }
     return series.length ? y + 16 : 4;
+  }
+
+  function marker(nth, x, y, fill) {
+    const shapes = ["M-3 0A3 3 0 1 0 3 0A3 3 0 1 0 -3 0Z", "M-2.7 -2.7H2.7V2.7H-2.7Z", "M0 -3.6L3.4 2.6H-3.4Z", "M0 -3.8L3.8 0L0 3.8L-3.8 0Z"];
+    return draw("path", { d: shapes[nth % shapes.length], transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})`, style: { fill } });
   }
 
   let clips = 0;
@@ -205,9 +212,10 @@
       root.append(draw("line", { x1: left, x2: right, y1: Y(tick.at), y2: Y(tick.at), class: "grid" }),
         draw("text", { x: left - 8, y: Y(tick.at) + 4, class: "tick", "text-anchor": "end", text: tick.label }));
     }
-    for (const tick of ticks(xLow, xEnd, Math.max(2, Math.floor((right - left) / 80)))) {
+    const isCount = spec.xName === "step" || spec.xName === "decisions";
+    for (const tick of ticks(xLow, xEnd, Math.max(2, Math.floor((right - left) / 80))).filter((one) => !isCount || Number.isInteger(one.at))) {
       const anchor = X(tick.at) > right - 12 ? "end" : "middle";
-      root.append(draw("text", { x: X(tick.at), y: bottom + 18, class: "tick", "text-anchor": anchor, text: tick.label }));
+      root.append(draw("text", { x: X(tick.at), y: bottom + 18, class: "tick", "text-anchor": anchor, text: isCount && xEnd < 1e4 ? number(tick.at, 0) : tick.label }));
     }
     root.append(draw("line", { x1: left, x2: right, y1: bottom, y2: bottom, class: "axis" }));
     if (spec.xLabel) root.append(draw("text", { x: (left + right) / 2, y: height - 6, class: "label", "text-anchor": "middle", text: spec.xLabel }));
@@ -232,7 +240,7 @@
     for (const one of spec.series) {
       body.append(draw("path", { d: path(one.x.map(X), one.y.map(Y), spec.step), class: "line", "stroke-dasharray": one.dash, style: { stroke: one.colour } }));
       if (one.x.length < 40 && !spec.bare) {
-        one.x.forEach((x, i) => isNumber(one.y[i]) && body.append(draw("circle", { cx: X(x), cy: Y(one.y[i]), r: 2.2, style: { fill: one.colour } })));
+        one.x.forEach((x, i) => isNumber(one.y[i]) && body.append(marker(place(one.arm), X(x), Y(one.y[i]), one.colour)));
       }
     }
     hover(root, spec, { X, Y, left, right, top, bottom, xLow, xEnd });
@@ -437,7 +445,7 @@
 
   // ------------------------------------------------------------------------------------------------ comparison
   function intervalBar(value, low, high, from, to, arm, mark) {
-    const width = 150, X = (at) => 6 + ((at - from) / (to - from || 1)) * (width - 12);
+    const width = 130, X = (at) => 6 + ((at - from) / (to - from || 1)) * (width - 12);
     const cut = (at) => Math.max(2, Math.min(width - 2, X(at)));
     const node = draw("svg", { viewBox: `0 0 ${width} 18`, width, height: 18, class: "interval", "aria-hidden": "true" },
       draw("line", { x1: 2, x2: width - 2, y1: 9, y2: 9, class: "grid" }));
@@ -463,21 +471,27 @@
     from = Math.max(Math.min(from, ...bars), from - room);
     to = Math.min(Math.max(to, ...bars), to + room);
     const over = rows.find((row) => row.over);
-    const heads = ["Arm", "Score", "95% interval", over && rows.length > 1 ? `P(better than ${visible(over.over).slice(0, 24)})` : "P(improvement)", "Time per run", "Decisions", "Seeds done"];
+    const first = over ? visible(over.over).slice(0, 24) : "";
+    const isOne = rows.length < 2;
+    const heads = ["Arm", "Score", "95% interval", ...(isOne ? [] : [`Minus ${first}`, "P(better)"]), "Time", "Decisions", "Seeds done"];
     const cells = (row) => {
-      const failures = Array.isArray(row.failed) ? row.failed.length : row.failed || 0;
       const one = !isNumber(row.low) && isNumber(row.estimate);
-      const seeds = isNumber(row.finished) ? `${row.finished} / ${row.seeds}` : Array.isArray(row.seeds) ? `${row.seeds.length}` : `${row.seeds ?? "–"}`;
+      const isBase = row.over === row.arm;
+      const minus = row.difference || {};
+      const sign = isNumber(minus.low) && minus.low > 0 ? "better" : isNumber(minus.high) && minus.high < 0 ? "worse" : "";
       return [
         el("th", { scope: "row" }, swatch(row.arm), el("span", { text: visible(row.arm) })),
-        el("td", { class: "num strong", text: isNumber(row.estimate) ? number(row.estimate, decimalsFor(row.low, row.high)) : "no evaluation yet" }),
+        el("td", { class: "num strong" }, el("span", { text: isNumber(row.estimate) ? number(row.estimate, decimalsFor(row.low, row.high)) : "no evaluation yet" }),
+          row.so_far ? el("span", { class: "tag running", text: "so far" }) : null),
         el("td", { class: "with-bar" }, intervalBar(row.estimate, row.low, row.high, from, to, row.arm),
           el("span", { class: "num", text: one ? "one seed" : isNumber(row.low) ? `[${number(row.low, decimalsFor(row.low, row.high))}, ${number(row.high, decimalsFor(row.low, row.high))}]` : "" })),
-        el("td", { class: "num", text: row.over === row.arm ? (rows.length > 1 ? "baseline" : "–") : improvementWords(row.improvement) }),
+        ...(isOne ? [] : [el("td", { class: `num brief ${sign}`, text: isBase ? "baseline" : interval(minus.value, minus.low, minus.high) }),
+          el("td", { class: "num brief", text: isBase ? "–" : improvementWords(row.improvement) })]),
         el("td", { class: "num", text: duration(row.seconds) }),
         el("td", { class: "num", text: many(row.decisions) }),
-        el("td", { class: "num" }, el("span", { text: seeds }), row.running ? el("span", { class: "tag running", text: `${row.running} running` }) : null,
-          failures ? el("span", { class: "tag failed", text: `${failures} stopped` }) : null),
+        el("td", { class: "num" }, el("span", { text: `${row.finished} of ${row.seeds}` }), row.running ? el("span", { class: "tag running", text: `${row.running} running` }) : null,
+          row.failed.length ? el("span", { class: "tag failed", text: `${row.failed.length} failed` }) : null,
+          row.missing.length ? el("span", { class: "tag failed", text: `${row.missing.length} missing` }) : null),
       ];
     };
     const body = rows.map((row) => {
@@ -485,17 +499,22 @@
       all.forEach((cell, i) => cell.setAttribute("data-label", heads[i]));
       return el("tr", {}, ...all);
     });
-    return el("table", { class: "cards" }, task && el("caption", { text: visible(task) }),
+    const unit = (data.comparison.units || {})[task];
+    return el("table", { class: "cards" }, task && el("caption", { text: visible(task) + (unit ? `: ${visible(unit)}` : "") }),
       el("thead", {}, el("tr", {}, ...heads.map((head, i) => el("th", { scope: "col", class: i > 0 && i !== 2 ? "num" : "", text: head })))), el("tbody", {}, ...body));
   }
 
-  function stopped() {
-    const given = data.comparison.rows.flatMap((row) => (Array.isArray(row.failed) ? row.failed.map((one) => ({ arm: row.arm, task: row.task, one })) : []));
-    const lines = given.map(({ arm, task, one }) => el("li", {}, swatch(arm),
-      el("b", { text: visible(arm) }), ...marked(` ${task ? `on ${task}, ` : ""}${typeof one === "object" && one ? `seed ${one.seed ?? "?"}: ${asText(one.reason ?? "")}` : asText(one)}`)));
-    return lines.length ? [el("h3", { text: "Stopped runs" }), el("ul", { class: "failures" }, ...lines),
-      el("p", { class: "small", text: "A stopped or running run counts with its last evaluation." })] : [];
+  function incomplete() {
+    const rows = data.comparison.rows;
+    const failed = rows.flatMap((row) => row.failed.map((one) => [row, `seed ${one.seed}: ${asText(one.reason || "no reason is known")}`]));
+    const missing = rows.filter((row) => row.missing.length).map((row) => [row, `${row.missing.length > 1 ? "seeds" : "seed"} ${row.missing.join(", ")}: there is no run`]);
+    const lines = [...failed, ...missing].map(([row, words]) => el("li", {}, swatch(row.arm), el("b", { text: visible(row.arm) }), ...marked(` on ${row.task}, ${words}`)));
+    const decided = (data.comparison.decisions || []).map((one) => el("li", { text: visible(`Sequential test (total error 5%): ${asText(one.first)} ${DECIDED[one.verdict] || "is not yet decided against"} ${asText(one.second)}.`) }));
+    return [...(lines.length ? [el("h3", { text: "Failed and missing runs" }), el("ul", { class: "failures" }, ...lines),
+      el("p", { class: "small", text: "They are not part of the scores. An arm without a finished run is shown with its scores so far, and says so." })] : []),
+      ...(decided.length ? [el("ul", { class: "failures" }, ...decided)] : [])];
   }
+  const DECIDED = { larger: "scores higher than", smaller: "scores lower than", equal: "cannot be distinguished from" };
 
   function runsTable() {
     const heads = ["Run", "Arm", "Task", "Seed", "State", "Step", "Score", "Alarms"];
@@ -512,10 +531,9 @@
     const tables = live(() => {
       const tasks = [...new Set(data.comparison.rows.map((row) => row.task || ""))];
       if (!tasks.length) return empty("Nothing to compare yet.");
-      return [...tasks.map((task) => el("div", { class: "wide" }, comparisonTable(task))), ...stopped()];
+      return [...tasks.map((task) => el("div", { class: "wide" }, comparisonTable(task))), ...incomplete()];
     });
-    const lede = data.comparison.given ? "Scores as the comparison computed them." :
-      "Mean over seeds of each run's last evaluation, with the 95% interval of the mean.";
+    const lede = "Mean over seeds of the last held-out score, with the 95% interval of the mean. Differences are paired by seed; green and red: their interval excludes 0. P(better): share of pairs of runs won against the baseline. Time and decisions are per run.";
     const runs = data.runs.length ? [keepOpen(live(runsTable))] : [];
     section("results", "Results", lede, tables, ...runs);
   }
@@ -549,7 +567,21 @@
   }
 
   // ------------------------------------------------------------------------------------------------ curves
-  const AXES = { step: "steps", decisions: "decisions", seconds: "seconds" };
+  const AXES = { step: "training steps", decisions: "decisions (environment steps or tokens)", seconds: "time (seconds)" };
+  const axisNames = () => Object.entries(AXES).map(([name, words]) => [name, words.replace(/ \(.*/, "")]);
+  function withUnit(metric) {
+    const units = data.comparison.units || {}, unit = metric === "evaluation" ? null : (data.metric_units || {})[metric];
+    return metric === "evaluation" ? units[state.task] || "held-out score" : unit ? `${metric} (${unit})` : metric;
+  }
+  function alike(series) {
+    const groups = new Map();
+    for (const one of series) {
+      const key = JSON.stringify([one.x, one.y]);
+      groups.set(key, [...(groups.get(key) || []), visible(one.arm).slice(0, 40)]);
+    }
+    const same = [...groups.values()].filter((names) => names.length > 1).map((names) => names.join(", "));
+    return same.length ? ` Identical at every point, one line on the other: ${same.join("; ")}.` : "";
+  }
 
   function metricNames() {
     const names = new Set(data.runs.filter(ofTask).flatMap((run) => Object.keys(run.curves.values)));
@@ -616,37 +648,81 @@
       series.push({ ...mean, arm, name: `${arm} (${plural(lines.length, "seed")})`, colour: colour(arm), dash: dashes(arm), rows: state.seeds ? lines : [] });
     }
     if (!series.length) return { node: empty(`No shown arm has measured ${visible(state.metric)} on ${visible(state.task || "this task")}.`), caption: "" };
-    const some = series.some((one) => one.count.some((n) => n > 1));
+    const isCrowded = series.length > 5 && !state.seeds;
+    if (isCrowded) for (const one of series) one.low = one.high = null;
+    const some = !isCrowded && series.some((one) => one.count.some((n) => n > 1));
     const many_ = data.tasks.length > 1 ? ` on ${visible(state.task)}` : "";
-    const words = `${capital(visible(state.metric))}${many_} over ${AXES[state.axis]}: mean over seeds${some ? ", band: 95% interval of the mean by Student's t, cut at the frame" : ""}` +
-      `${state.seeds ? "; thin lines are single seeds" : ""}${state.smooth ? `; each seed is a moving mean over ${share(state.smooth)} of its points` : ""}.` +
-      (ragged.length ? ` Fewer seeds: ${ragged.join("; ")}.` : "");
+    const words = `${capital(visible(withUnit(state.metric)))}${many_} over ${AXES[state.axis]}: mean over seeds${some ? ", band: 95% interval of the mean by Student's t, cut at the frame" : ""}` +
+      `${isCrowded ? "; intervals are drawn for five arms or fewer" : ""}${state.seeds ? "; thin lines are single seeds" : ""}${state.smooth ? `; each seed is a moving mean over ${share(state.smooth)} of its points` : ""}.` +
+      (ragged.length ? ` Fewer seeds: ${ragged.join("; ")}.` : "") + alike(series);
     const lined = series.map((one) => (state.seeds ? one : { ...one, rows: [] }));
     const every = data.runs.filter((run) => ofTask(run) && !state.hidden.has(run.arm)).flatMap((run) => seedLine(run, state.metric).y);
-    const spec = { series: lined, xLabel: AXES[state.axis], xName: state.axis, yLabel: state.metric, label: words, yRange: extent(every, 0.06) };
+    const spec = { series: lined, xLabel: AXES[state.axis], xName: state.axis, yLabel: withUnit(state.metric), label: words, yRange: extent(every, 0.06) };
     return { node: lineChart(spec, width), caption: words };
   }
   function curves() {
     const controls = el("div", { class: "controls" },
       select("Metric", () => metricNames().map((name) => [name, name]), () => state.metric || metricNames()[0] || "", (value) => { state.metric = value; redraw(); }),
-      select("Over", () => Object.entries(AXES), () => state.axis, (value) => { state.axis = value; redraw(); }),
+      select("Over", axisNames, () => state.axis, (value) => { state.axis = value; redraw(); }),
       select("Smoothing", () => [["0", "none"], ["0.03", "3% of points"], ["0.1", "10% of points"]], () => String(state.smooth), (value) => { state.smooth = Number(value); redraw(); }),
       toggle("Single seeds", () => state.seeds, (value) => { state.seeds = value; redraw(); }));
     section("curves", "Learning curves", "", controls, figure("learning-curves", "learning curves", curveFigure));
   }
 
   // ------------------------------------------------------------------------------------------------ profiles, matrix
-  function profileFigure(width) {
-    const found = data.comparison.profiles.find((one) => one.task === state.task) || data.comparison.profiles.find((one) => !one.task);
+  function profileFigure(width, task = state.task) {
+    const found = data.comparison.profiles.find((one) => one.task === task);
     if (!found) return { node: empty("No run has an evaluation yet, so there is no profile."), caption: "" };
     const picked = Object.entries(found.arms).filter(([arm]) => !state.hidden.has(arm));
     const isCrowded = picked.length > 5;
     const series = picked.map(([arm, [y, low, high]]) =>
       ({ x: found.thresholds, y, low: isCrowded ? null : low, high: isCrowded ? null : high, arm, name: arm, colour: colour(arm), dash: dashes(arm) }));
     if (!series.length) return { node: empty("All arms are hidden."), caption: "" };
-    const words = `Performance profile${found.task && data.tasks.length > 1 ? ` on ${visible(found.task)}` : ""}: share of runs that score at least τ${isCrowded ? "; intervals are drawn for five arms or fewer" : ", with 95% intervals"}. Higher is better everywhere.`;
-    return { node: lineChart({ series, step: true, xLabel: "score τ", xName: "τ", yLabel: "share of runs ≥ τ", yRange: [-0.02, 1.02], label: words }, width), caption: words };
+    const where = found.task ? (data.tasks.length > 1 ? ` on ${visible(found.task)}` : "") : " over all tasks, each normalised by its possible range";
+    const words = `Performance profile${where}: share of runs that score at least τ${isCrowded ? "; intervals are drawn for five arms or fewer" : ", with 95% intervals"}. Higher is better everywhere.` + alike(series);
+    const unit = found.task ? (data.comparison.units || {})[found.task] || "score" : "normalised score (0 to 1)";
+    return { node: lineChart({ series, step: true, xLabel: `threshold τ: ${unit}`, xName: "τ", yLabel: "share of runs ≥ τ", yRange: [-0.02, 1.02], label: words }, width), caption: words };
   }
+
+  // mean, median, interquartile mean and optimality gap with intervals: one panel each, one row for each arm
+  const AGGREGATES = { mean: "mean", median: "median", iqm: "interquartile mean", gap: "optimality gap (lower is better)" };
+  function aggregateFigure(width, task = state.task) {
+    const rows = (data.comparison.aggregates || []).filter((one) => one.task === task && !state.hidden.has(one.arm));
+    if (!rows.length) return { node: empty("No shown arm has an evaluation yet."), caption: "" };
+    const names = Object.keys(AGGREGATES).filter((name) => rows.some((row) => row[name]));
+    const left = Math.min(width * 0.3, Math.max(...rows.map((row) => visible(row.arm).length)) * 7 + 22);
+    const across = width < 560 ? 1 : Math.min(names.length, width < 900 ? 2 : 4);
+    const wide = (width - left - 16) / across, tall = 40 + rows.length * 24 + 26;
+    const height = Math.ceil(names.length / across) * tall + 6;
+    const unit = task ? (data.comparison.units || {})[task] || "score" : "scores normalised by the possible range of each task";
+    const words = `Aggregate scores${task ? (data.tasks.length > 1 ? ` on ${visible(task)}` : "") : " over all tasks"} with 95% bootstrap intervals: ${visible(unit)}.` +
+      (task ? " The median is over runs." : " The median is over the means of tasks.") + (names.includes("gap") ? " Optimality gap: mean distance below the highest possible score." : " There is no optimality gap: the highest possible score is not known.");
+    const root = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img", tabindex: 0, "aria-label": words });
+    const fit = (name, room) => (name.length * 7 > room ? `${name.slice(0, Math.max(3, Math.floor(room / 7) - 1))}…` : name);
+    names.forEach((name, nth) => {
+      const x0 = left + (nth % across) * wide, y0 = Math.floor(nth / across) * tall, isFirst = nth % across === 0;
+      const known = rows.filter((row) => row[name]);
+      const spread = known.flatMap((row) => [row[name].low, row[name].value, row[name].high]).filter(isNumber);
+      const [low, high] = extent(spread, 0.08);
+      const X = (value) => x0 + 10 + ((value - low) / (high - low)) * (wide - 24);
+      root.append(draw("text", { x: x0 + 10, y: y0 + 16, class: "legend", style: { "font-weight": 600 }, text: capital(AGGREGATES[name]) }));
+      for (const tick of ticks(low, high, Math.max(3, Math.floor(wide / 80)))) {
+        root.append(draw("line", { x1: X(tick.at), x2: X(tick.at), y1: y0 + 28, y2: y0 + tall - 26, class: "grid" }),
+          draw("text", { x: X(tick.at), y: y0 + tall - 10, class: "tick", "text-anchor": "middle", text: tick.label }));
+      }
+      rows.forEach((row, i) => {
+        const y = y0 + 40 + i * 24, one = row[name];
+        if (isFirst) root.append(draw("text", { x: 0, y: y + 4, class: "legend", text: fit(visible(row.arm), left - 6) }));
+        if (!one) return;
+        const told = draw("g", {}, draw("title", { text: `${row.arm}: ${interval(one.value, one.low, one.high)}` }));
+        if (isNumber(one.low)) told.append(draw("line", { x1: X(one.low), x2: X(one.high), y1: y, y2: y, "stroke-width": 9, "stroke-opacity": 0.35, style: { stroke: colour(row.arm) } }));
+        told.append(draw("line", { x1: X(one.value), x2: X(one.value), y1: y - 7, y2: y + 7, "stroke-width": 2.5, style: { stroke: colour(row.arm) } }));
+        root.append(told);
+      });
+    });
+    return { node: root, caption: words };
+  }
+  const isPooled = () => data.comparison.profiles.some((one) => !one.task);
 
   function matrixFigure(width) {
     const all = data.comparison.improvement;
@@ -658,7 +734,7 @@
     const side = Math.max(34, Math.min(84, (width - wide - 8) / meets.length));
     const tall = Math.min(side, 46), top = 30;
     const size = { w: wide + side * meets.length + 8, h: top + tall * meets.length + 8 };
-    const words = "Probability that a run of the row scores higher than a run of the column, ties half" + (data.tasks.length > 1 && !data.comparison.given ? ", averaged over common tasks" : "") + ". Blue: the row is better; orange: the column.";
+    const words = "Probability that a run of the row scores higher than a run of the column, ties half" + (data.tasks.length > 1 ? ", averaged over common tasks" : "") + ". Blue: the row is better; orange: the column." + (all.low?.some((line) => line.some(isNumber)) ? " Below each its 95% paired bootstrap interval." : "");
     const root = draw("svg", { viewBox: `0 0 ${size.w} ${size.h}`, width: Math.min(width, size.w), role: "img", "aria-label": words, tabindex: 0 });
     const fit = (name, room) => (name.length * 7 > room ? `${name.slice(0, Math.max(3, Math.floor(room / 7) - 1))}…` : name);
     meets.forEach(([arm, i], r) => {
@@ -975,6 +1051,17 @@
     new ResizeObserver(rows).observe(parts.scroller);
   }
 
+  // ------------------------------------------------------------------------------------------------ methods
+  function methods() {
+    if (!data.methods_text) return;
+    const text = live(() => el("p", { class: "methods", id: "methods-text", text: visible(data.methods_text) }));
+    const copy = el("button", { type: "button", class: "quiet", text: "Copy", on: { click: async () => {
+      try { await navigator.clipboard.writeText(data.methods_text); copy.textContent = "Copied"; } catch { getSelection().selectAllChildren(text); copy.textContent = "Selected"; }
+      setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+    } } });
+    section("methods", "Methods", "How these numbers were made, to paste into a paper.", text, copy);
+  }
+
   // ------------------------------------------------------------------------------------------------ verdicts
   const MARKS = { holds: "✓", fails: "✗", inconclusive: "?" };
   const badge = (verdict) => el("span", { class: `badge ${Object.hasOwn(MARKS, verdict) ? verdict : "inconclusive"}` }, el("span", { "aria-hidden": "true", text: MARKS[verdict] || "?" }), el("span", { text: visible(asText(verdict ?? "not measured")) }));
@@ -994,7 +1081,8 @@
         const [from, to] = extent([claim.estimate, claim.low, claim.high, mark, 0], 0.1);
         const cells = [
           el("th", { scope: "row" }, ...marked(asText(claim.name ?? "").slice(0, 400)), claim.note ? el("p", { class: "small" }, ...marked(asText(claim.note).slice(0, 1000))) : null),
-          el("td", { text: visible(asText(claim.kind ?? "–")) }), el("td", { class: "num strong", text: isNumber(claim.estimate) ? number(claim.estimate, decimalsFor(claim.low, claim.high)) : visible(asText(claim.estimate ?? "–")) }),
+          el("td", { text: visible(asText(claim.kind ?? "–")) }), el("td", { class: "num strong" }, el("span", {}, isNumber(claim.estimate) ? number(claim.estimate, decimalsFor(claim.low, claim.high)) : visible(asText(claim.estimate ?? "–")),
+            claim.unit ? el("span", { class: "small", text: ` ${visible(asText(claim.unit))}` }) : null)),
           el("td", { class: "with-bar" }, isNumber(claim.estimate) ? intervalBar(claim.estimate, claim.low, claim.high, from, to, undefined, mark) : null, el("span", { class: "num", text: isNumber(claim.low) && isNumber(claim.high) ? interval(claim.estimate, claim.low, claim.high).replace(/^\S+ /, "") : "" })),
           el("td", { class: "num", text: visible(asText(claim.expect ?? "–")) }), el("td", {}, badge(claim.verdict), ...(claim.state && claim.state !== "fits" ? [el("span", { class: "small", text: ` ${visible(asText(claim.state))}` })] : [])),
           el("td", { class: "num", text: Array.isArray(claim.seeds) ? String(claim.seeds.length) : visible(asText(claim.seeds ?? "–")) }), el("td", { class: "num", text: isNumber(claim.minutes) ? number(claim.minutes, 1) : "–" })];
@@ -1016,7 +1104,9 @@
     const again = refreshers[refreshers.length - 1];
     const kinds = () => [...new Set(data.verdicts.flatMap((one) => (one.claims || []).map((claim) => asText(claim.kind ?? ""))))].filter(Boolean);
     const text = el("input", { type: "search", placeholder: "method, claim or note", on: { input: () => { state.claim = text.value; again(); } } });
-    section("verdicts", "Verdicts", "What each method claims, what was measured, and what follows. A failed claim is shown like any other.",
+    const meanings = el("dl", { class: "meanings" }, ...Object.entries(data.meanings || {}).map(([name, words]) =>
+      el("div", {}, el("dt", {}, Object.hasOwn(MARKS, name) ? badge(name) : el("span", { class: "tag", text: name })), el("dd", { text: words }))));
+    section("verdicts", "Verdicts", "What each method claims, what was measured, and what follows. A failed claim is shown like any other.", meanings,
       el("div", { class: "controls" }, select("Verdict", () => [["", "all"], ...Object.keys(MARKS).map((name) => [name, name])], () => state.verdict, (value) => { state.verdict = value; again(); }),
         select("Kind", () => [["", "all"], ...kinds().map((kind) => [kind, kind])], () => state.kind, (value) => { state.kind = value; again(); }),
         el("label", { class: "field" }, el("span", { text: "Search" }), text)), table);
@@ -1107,7 +1197,11 @@
     if (data.comparison.ablation) ablation();
     comparison();
     if (data.runs.length) curves();
-    section("profiles", "Performance profiles", "", figure("performance-profile", "performance profile", profileFigure));
+    section("profiles", "Performance profiles", data.tasks.length > 1 && !isPooled() ? "One profile for each task: scores of different scales are not pooled." : "",
+      figure("performance-profile", "performance profile", (width) => profileFigure(width)),
+      ...(isPooled() ? [figure("performance-profile-all", "performance profile over all tasks", (width) => profileFigure(width, ""))] : []));
+    section("aggregates", "Aggregate scores", "", figure("aggregates", "aggregate scores", (width) => aggregateFigure(width)),
+      ...(isPooled() ? [figure("aggregates-all", "aggregate scores over all tasks", (width) => aggregateFigure(width, ""))] : []));
     section("improvement", "Probability of improvement", "", figure("improvement", "probability of improvement", matrixFigure));
     if (data.runs.length) {
       section("time", "Where the time went", "", el("div", { class: "controls" }, select("Bars show", () => [["share", "shares"], ["seconds", "seconds"]], () => state.phases, (value) => { state.phases = value; redraw(); })), figure("time", "where the time went", timeFigure));
@@ -1115,6 +1209,7 @@
       samples();
     }
   }
+  methods();
   verdicts();
   if (!content.querySelector("section")) content.append(empty(data.notes.length ? "There is nothing to show yet; the notes above say why." : "There is nothing to show."));
   keys();

@@ -1,0 +1,62 @@
+"""`assay report`: runs as a page, tables, figures and a methods paragraph."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from assay.app.report import claims as claim_tables
+from assay.app.report import comparison as comparison_tables
+from assay.app.report import page, paper, tables
+from assay.app.report.figures import save_figures
+from assay.app.report.results import Results
+from assay.app.report.units import parsed_ranges
+from assay.core.errors import AssayError
+from assay.proof import verdicts
+
+
+def report(options: argparse.Namespace) -> int:
+    """`assay report`: tables in the terminal, one HTML file, and the files that the options name."""
+    asked = [options.csv, options.latex, options.pdf, options.methods_text]
+    if not options.folders and (not options.verdicts or any(asked)):
+        raise AssayError("there is nothing to report. Name run folders, or add --verdicts for the verdicts.")
+    ranges = parsed_ranges(options.range)
+    files = verdicts.files(options.verdict_folder) if options.verdicts else {}
+    found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
+    known = page.Known()
+    shown = [claim_tables.for_page(verdict) for verdict in found]
+    data = page.gather(options.folders, shown, ranges=ranges, known=known)
+    if unknown := [task for task in ranges if task not in data["tasks"]]:
+        raise AssayError(f"--range names '{unknown[0]}', which no run has. Tasks: {', '.join(data['tasks'])}")
+    results = page.read_results(options.folders, ranges, known=known) if options.folders else Results(())
+    written = write_files(options, data, results)
+    if options.json:
+        facts = {"page": str(written[0]), "files": list(map(str, written)), "rows": data["comparison"]["rows"]}
+        print(json.dumps(facts | {"runs": data["runs"], "notes": data["notes"]}, indent=2))
+        return 0
+    out = tables.console()
+    if options.folders:
+        comparison_tables.print_report(data, out)
+    if found:
+        out.print(claim_tables.summary_table(found))
+        claim_tables.print_meanings(out)
+    for note in data["notes"]:
+        out.print(note, style="yellow", markup=False)
+    for path in written:
+        out.print(f"{path.suffix[1:] or 'file':5} {path}", markup=False)
+    return 0
+
+
+def write_files(options: argparse.Namespace, data: dict[str, Any], results: Results) -> list[Path]:
+    """Writes the page and what the options name; returns the paths. The PDF comes first: it can be refused."""
+    comparison, methods = data["comparison"], data["methods_text"]
+    written = [save_figures(options.pdf, results, comparison)] if options.pdf else []
+    texts = (
+        (options.csv, lambda: paper.csv_text(comparison)),
+        (options.latex, lambda: paper.latex_text(comparison, methods)),
+        (options.methods_text, lambda: methods + "\n"),
+    )
+    written += [paper.save(path, text()) for path, text in texts if path]
+    return [page.write(data, options.out or Path("report.html")), *written]

@@ -1,0 +1,151 @@
+"""Suggestions for names that do not exist: near in letters, or the field's word for a setting of another name.
+
+near in letters    at most one edit for each four letters: insert, delete, replace, or swap two neighbours
+near in meaning    MEANINGS: kl, clip, lr, gamma, ... lead to the settings of the recipe at hand, if it has them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Any
+
+SHORTEST = 3
+"""Shorter names get no suggestion by letters: too many names are one edit away."""
+MOST = 3
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What words of the field mean, and where settings of that meaning are: the last words of their paths."""
+
+    name: str
+    words: tuple[str, ...]
+    endings: tuple[str, ...]
+
+
+MEANINGS = (
+    Meaning(
+        "the KL coefficient",
+        ("kl", "beta", "kl_beta", "kl_coef", "kl_coefficient", "kl_penalty", "init_kl_coef", "kl_loss_coef"),
+        ("KlToReference.coefficient", "KlInReward.coefficient", "beta"),
+    ),
+    Meaning(
+        "the clip range",
+        ("clip", "epsilon", "eps", "clip_range", "cliprange", "clip_ratio", "clip_eps", "eps_clip", "clip_epsilon"),
+        ("trust.low", "trust.high", "trust.ceiling"),
+    ),
+    Meaning("the upper clip", ("epsilon_high", "clip_high", "clip_ratio_high"), ("trust.high", "trust.ceiling")),
+    Meaning("the lower clip", ("epsilon_low", "clip_low", "clip_ratio_low"), ("trust.low", "trust.floor")),
+    Meaning("the learning rate", ("lr", "learning_rate", "step_size", "alpha_lr"), ("optimizer.learning_rate",)),
+    Meaning("the discount", ("gamma", "discount_factor", "discounting"), ("discount",)),
+    Meaning("lambda of generalised advantages", ("lambda", "lam", "lmbda", "gae", "td_lambda"), ("gae_lambda",)),
+    Meaning(
+        "the entropy coefficient",
+        ("entropy", "ent_coef", "entropy_coef", "entropy_coeff", "entropy_coefficient", "entropy_bonus"),
+        ("EntropyBonus.coefficient", "TracePolicy.entropy", "MatchEntropy.target"),
+    ),
+    Meaning(
+        "the temperature",
+        ("temperature", "alpha", "temp"),
+        ("temperature.initial", "temperature", "inverse_temperature", "Conservative.weight"),
+    ),
+    Meaning(
+        "the batch size",
+        ("batch_size", "batch", "train_batch_size", "rollout_batch_size", "per_device_train_batch_size"),
+        ("source.batch", "replay.batch", "rollout.num_starts", "rollout.num_envs"),
+    ),
+    Meaning(
+        "the group size",
+        ("group_size", "group", "num_generations", "samples_per_prompt", "n_samples", "num_samples", "rollout_n"),
+        ("rollout.group_size",),
+    ),
+    Meaning("the number of prompts", ("prompts", "prompts_per_batch", "n_prompts"), ("rollout.num_starts",)),
+    Meaning("the replay capacity", ("buffer_size", "replay_size", "buffer"), ("source.capacity", "replay.capacity")),
+    Meaning(
+        "the rate of a target network",
+        ("tau", "polyak", "ema", "target_update_rate", "soft_update"),
+        ("target.rate", "q_target.rate", "value_target.rate", "actor_target.rate", "reference.rate"),
+    ),
+    Meaning("the epochs of an update", ("n_epochs", "num_epochs", "ppo_epochs", "update_epochs"), ("source.epochs",)),
+    Meaning("the minibatches", ("num_minibatches", "n_minibatches", "minibatch"), ("source.minibatches",)),
+    Meaning("the steps of a fragment", ("n_steps", "num_steps", "rollout_length", "unroll_length"), ("rollout.steps",)),
+    Meaning("the number of environments", ("n_envs", "envs", "num_workers"), ("rollout.num_envs",)),
+    Meaning(
+        "the largest gradient norm",
+        ("max_grad_norm", "grad_clip", "gradient_clip", "clip_grad", "grad_norm"),
+        ("optimizer.clip_norm",),
+    ),
+    Meaning("the value coefficient", ("vf_coef", "value_coef", "value_loss_coef"), ("Td.coefficient",)),
+    Meaning(
+        "the size of the network", ("hidden_size", "hidden_dim", "net_arch", "width"), ("body.hidden", "body.width")
+    ),
+)
+
+ELSEWHERE = {
+    "--seed": ("seed", "random_seed"),
+    "--seeds": ("seeds", "num_seeds"),
+    "--steps": ("total_steps", "total_timesteps", "max_steps", "num_train_steps"),
+    "--model": ("model", "model_name", "model_name_or_path"),
+    "--device": ("device", "cuda"),
+    "--micro-batch": ("micro_batch", "micro_batch_size", "gradient_accumulation_steps"),
+    "a field of the task: replace(task, max_tokens=...) in Python": (
+        "max_tokens", "max_new_tokens", "max_length", "max_completion_length", "max_response_length", "response_length",
+    ),
+}  # fmt: skip
+"""What is no setting of a recipe, and where it is."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Returns the known name with the fewest edits, of equals the one with most letters in common; else a name of which
+    one word is near (starts for num_starts); None if all take too many edits.
+    """
+    plain, names = name.lower(), list(known)
+    limit = max(1, len(name) // 4) if len(name) >= SHORTEST else 0
+    words = [(word, one) for one in names for word in one.lower().split("_") if len(word) > SHORTEST]
+    for candidates in ([(one.lower(), one) for one in names], words):
+        scored = [(edits(plain, text), -SequenceMatcher(None, plain, text).ratio(), one) for text, one in candidates]
+        best = min(scored, key=lambda each: each[:2], default=None)
+        if best is not None and best[0] <= limit:
+            return best[2]
+    return None
+
+
+def edits(one: str, other: str) -> int:
+    """Returns how many letters must be inserted, deleted, replaced or swapped with a neighbour (optimal alignment)."""
+    before, last = list[int](), list(range(len(other) + 1))
+    for i, a in enumerate(one, 1):
+        row = [i]
+        for j, b in enumerate(other, 1):
+            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == other[j - 2] and b == one[i - 2]:
+                best = min(best, before[j - 2] + 1)
+            row.append(best)
+        before, last = last, row
+    return last[-1]
+
+
+def meant(word: str, known: Mapping[tuple[str, ...], Any]) -> str:
+    """Returns a sentence on what a word of the field is here: settings of the recipe that are not names, or where else
+    it is set; '' if it is not a word of MEANINGS or ELSEWHERE.
+    """
+    plain = word.lower().replace("-", "_")
+    for place, words in ELSEWHERE.items():
+        if plain in words:
+            return f"'{word}' is {'the option ' if place.startswith('--') else ''}{place}."
+    for meaning in MEANINGS:
+        if plain in meaning.words:
+            values = [full for full, value in known.items() if not isinstance(value, str)]
+            found = [".".join(full) for ending in meaning.endings for full in values if ends_with(full, ending)]
+            here = [path for path in dict.fromkeys(found) if not path.startswith("before.")] or found
+            more = f" and {len(here) - MOST} more" if len(here) > MOST else ""
+            paths = " or ".join(f"'{path}'" for path in here[:MOST])
+            return f"For {meaning.name} set {paths}{more}." if here else f"It has no setting for {meaning.name}."
+    return ""
+
+
+def ends_with(full: tuple[str, ...], ending: str) -> bool:
+    """Returns whether a path ends with these words."""
+    words = tuple(ending.split("."))
+    return full[-len(words) :] == words

@@ -1,0 +1,88 @@
+"""The result of a run: the policy, the curves, the scores before and after, and what its README says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.core.record import Certified
+from assay.core.slots import Task
+from assay.engine.guards import Alarm, Alarms
+from assay.evidence.intervals import Change, Estimate, mean_interval, measured_change
+from assay.runs import plot
+from assay.runs.progress import Noted
+
+
+@dataclass
+class Run:
+    """A finished (or loaded) run: the policy, the curves, the scores before and after, and the folder."""
+
+    folder: Path
+    recipe: Recipe
+    task: Task
+    models: Mapping[str, Any]
+    curves: list[dict[str, Any]]
+    scores_before: np.ndarray
+    scores_after: np.ndarray
+    alarms: list[Alarm]
+    certificate: Certified | None = None
+    ended: str = ""
+    """Why training stopped before its last step; "" if it did not."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Time by phase: sample, reward, credit, update, evaluate, save."""
+
+    @property
+    def policy(self) -> Any:
+        """Returns the policy to deploy: the actor, or the recipe's wrapper around the models."""
+        return self.recipe.policy(self.models)
+
+    @property
+    def before(self) -> Estimate:
+        """Returns mean held-out score before training, with its interval."""
+        return mean_interval(self.scores_before)
+
+    @property
+    def after(self) -> Estimate:
+        """Returns mean held-out score after training, with its interval."""
+        return mean_interval(self.scores_after)
+
+    @property
+    def change(self) -> Change:
+        """Returns before, after, and the paired change on the same held-out starts."""
+        return measured_change("held-out score", self.scores_before, self.scores_after, paired=True)
+
+    def curve(self, name: str) -> tuple[list[int], list[float]]:
+        """Returns (steps, values) of one metric."""
+        rows = [row for row in self.curves if row.get(name) is not None]
+        return [row["step"] for row in rows], [row[name] for row in rows]
+
+
+def draw_curve(run: Run) -> None:
+    """Draws learning_curve.png in the run folder; skipped without matplotlib, which the command line reports."""
+    series = [plot.curve(run.recipe.name, "evaluation", [run.curves])]
+    title = f"{run.recipe.name} on {run.task.name}"
+    with suppress(AssayError):
+        plot.learning_curve(run.folder / "learning_curve.png", series, title=title, subtitle="held-out score")
+
+
+def spoken(certificate: Certified | None) -> str:
+    """Returns a certificate's verdict as a sentence, or "" without a certificate."""
+    if certificate is None:
+        return ""
+    return f" {'Certified' if certificate.holds else 'NO SOLUTION, do not use this policy'}: {certificate.statement}."
+
+
+def noted(alarms: Alarms) -> list[Noted]:
+    """Returns alarms by guard: the latest message and the count."""
+    return [
+        Noted(same[-1].message, alarms.counts[guard], any(alarm.stop for alarm in same))
+        for guard in alarms.counts
+        if (same := [alarm for alarm in alarms.kept if alarm.guard == guard])
+    ]

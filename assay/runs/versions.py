@@ -1,0 +1,76 @@
+"""What a resumed run is compared with besides its settings: the files of a frozen base model, and library versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from assay.core.errors import AssayError
+from assay.engine.loop import Loop
+from assay.runs.plan import Plan
+from assay.version import __version__
+
+BASE = "base_files"
+"""Entry of config.json: size, time and sha256 of the files of a frozen base model, which checkpoints do not hold."""
+
+
+def base_files(plan: Plan, loop: Loop) -> dict[str, Any]:
+    """Returns the entry for config.json; empty if every weight is trained, and so is in the checkpoints."""
+    files = files_of(plan, loop)
+    return {BASE: {path.name: facts_of(path) for path in files}} if files else {}
+
+
+def files_of(plan: Plan, loop: Loop) -> list[Path]:
+    """Returns the weight files of the pretrained base if some of its weights are frozen."""
+    flats = loop.engine.flats.values()
+    if plan.model is None or all(flat.num_parameters == sum(map(torch.numel, flat.tensors)) for flat in flats):
+        return []
+    from assay.models.pretrained.transformers import folder_of, pinned
+
+    return sorted(path for path in folder_of(pinned(plan.model)).glob("*.safetensors"))
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """Returns size, time and sha256 of a file."""
+    with path.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"size": path.stat().st_size, "time": path.stat().st_mtime_ns, "sha256": digest}
+
+
+def check_base(folder: Path, plan: Plan, loop: Loop) -> None:
+    """Raises AssayError naming the file of the base model that has changed since the run was started.
+
+    A file of the same size and time is not read again.
+    """
+    recorded = json.loads((folder / "config.json").read_text()).get(BASE)
+    if not recorded:
+        return
+    there = {path.name: path for path in files_of(plan, loop)}
+    for name, before in recorded.items():
+        path = there.get(name)
+        if path is None:
+            raise AssayError(f"the base model of {folder} lacks {name} now ({plan.model}). Restore it")
+        now = path.stat()
+        if (now.st_size, now.st_mtime_ns) == (before["size"], before["time"]):
+            continue
+        if facts_of(path)["sha256"] != before["sha256"]:
+            raise AssayError(
+                f"{path} has changed since {folder} was started: its adapters belong to other base weights. Restore "
+                "the file, or start a new run"
+            )
+
+
+def compared_versions(facts: Mapping[str, Any]) -> list[str]:
+    """Returns a sentence for each library whose version differs from the one that saved the checkpoint."""
+    here = {"assay": __version__, "torch": str(torch.__version__)}
+    return [
+        f"this run was saved with {name} {facts[name]} and is resumed with {version}: its numbers may differ from "
+        "those of an uninterrupted run"
+        for name, version in here.items()
+        if name in facts and facts[name] != version
+    ]
