@@ -67,7 +67,7 @@ METHOD = Method(
     variants={"pacs-unbalanced": unbalanced},
     departures=(
         "beta is 1; the authors' scripts also have 2",
-        "answers of one batch are reused as in grpo; against rloo without a clip, reused as often, 3 pilot seeds showed "
+        "answers of one batch are reused as in grpo; against rloo without a clip, reused as often, 3 pilot seeds show "
         "no difference (0.708 and 0.705)",
     ),
     claims=(
