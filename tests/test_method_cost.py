@@ -16,7 +16,6 @@ REASONS = {
     "CostToGo": "the default credit of `Multiplier`, which safe-rl-review, hc-rlhf and users' constraints share",
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
-    "NoBaseline": "REINFORCE without a baseline: noisy-rlvr's forward variant, and the reference of test_estimators",
     "OverlongPenalty": "DAPO's length penalty, off in dapo, which names it as the part to add",
     "RewardToGo": "credit without a critic: examples/torques.py swaps it into ppo",
     "ProductRatio": "the exact weight of an outcome: docs/peers.md compares TRL's RLOO with it",

@@ -18,7 +18,7 @@ from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.slots import Aggregation, RatioLevel, RowStatistic, TrustRegion
 from assay.ops import divergences
 from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, TokenMean
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut, NoBaseline, OutcomeCredit
+from assay.parts.credit.outcome import Constant, GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
 from assay.parts.credit.shaping import KlInReward
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import ProductRatio, SequenceRatio, TokenRatio
@@ -35,7 +35,7 @@ def equal(mine: Tensor, expected: Tensor, tolerance: float = TOLERANCE) -> bool:
 
 
 def policy(
-    baseline: RowStatistic = NoBaseline(),
+    baseline: RowStatistic = Constant(),
     trust: TrustRegion = NoTrust(),
     aggregate: Aggregation = SequenceSum(),
     ratio: RatioLevel = TokenRatio(),
@@ -245,7 +245,7 @@ def test_on_its_own_data_a_trust_region_is_reinforce(recipe: Recipe, plain: Reci
 
 
 # ---------------------------------------------------------------------------------------------------- other's data
-@pytest.mark.parametrize("baseline", [NoBaseline(), LeaveOneOut()])
+@pytest.mark.parametrize("baseline", [Constant(), LeaveOneOut()])
 def test_the_product_of_ratios_is_unbiased_on_data_of_another_policy(baseline: RowStatistic) -> None:
     recipe = policy(baseline, Unclipped(), SequenceMean(), ProductRatio())
     for episodes in (pairs(), words()):
@@ -266,7 +266,7 @@ def test_the_product_of_ratios_is_unbiased_on_data_of_another_policy(baseline: R
 def test_other_ratios_are_biased_on_data_of_another_policy(
     ratio: RatioLevel, trust: TrustRegion, aggregate: Aggregation
 ) -> None:
-    recipe = policy(NoBaseline(), trust, aggregate, ratio)
+    recipe = policy(Constant(), trust, aggregate, ratio)
     seen = probes.compare(recipe, pairs(), PAIR_LOGITS, behaviour_SA=OTHER_LOGITS)
     print(f"cosine {seen.cosine:.4f}, scale {seen.scale:.4f}, bias {float(seen.bias.norm()):.4f}")
     assert seen.bias.norm() > 0.03
@@ -274,7 +274,7 @@ def test_other_ratios_are_biased_on_data_of_another_policy(
 
 def test_the_token_ratio_lacks_the_ratio_of_the_prefix() -> None:
     """E[g] = sum over y of b(y) R(y) sum_t ratio_t d log pi(y_t): right in the last token only where prefixes agree."""
-    recipe = policy(NoBaseline(), Unclipped(), SequenceSum(), TokenRatio())
+    recipe = policy(Constant(), Unclipped(), SequenceSum(), TokenRatio())
     seen = probes.compare(recipe, pairs(), PAIR_LOGITS, behaviour_SA=OTHER_LOGITS)
     weight, old = pairs().logp(OTHER_LOGITS).exp() * pairs().outcome, pairs().decision_logp(OTHER_LOGITS)
     expected = slope_of(lambda x: (weight * (pairs().decision_logp(x) - old).exp().sum(-1)).sum(), PAIR_LOGITS)

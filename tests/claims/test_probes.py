@@ -20,7 +20,7 @@ from assay.engine.placement import Placement
 from assay.models.bodies.table import Table
 from assay.models.model import Critic
 from assay.parts.aggregations import SequenceSum
-from assay.parts.credit.outcome import NoBaseline, OutcomeCredit
+from assay.parts.credit.outcome import Constant, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.regularizers.divergence import EntropyBonus, KlToReference
 from assay.recipes.defaults import TABLE
@@ -117,7 +117,7 @@ def test_loss_is_the_sum_of_sums_over_counts() -> None:
 
 def test_reinforce_by_hand() -> None:
     """Outcomes 1, 0, 2, -1, 0.5, 0.25 without baseline: loss = -(sum of R * sequence log-probability) / 6."""
-    recipe = replace(recipes.reinforce(), credit=(OutcomeCredit(NoBaseline()),))
+    recipe = replace(recipes.reinforce(), credit=(OutcomeCredit(Constant()),))
     logp = torch.tensor([[-1.0, -2.0, -3.0, -4.0, -5.0]]).double().expand(6, 5)
     rows = [1.0 * -6, 0.0 * -8, 2.0 * -1, -1.0 * -10, 0.5 * -3, 0.25 * -4]
     assert float(probes.loss(recipe, batch(), logp).loss) == pytest.approx(-sum(rows) / 6)
@@ -262,7 +262,7 @@ def test_exact_gradients_agree_with_each_other_and_with_differences() -> None:
 
 def test_one_pull_moves_against_the_sign_of_the_loss() -> None:
     """bandit_grad = -r * (e_arm - pi) without a baseline, and 0 with a group of one."""
-    plain = replace(recipes.reinforce(), credit=(OutcomeCredit(NoBaseline()),))
+    plain = replace(recipes.reinforce(), credit=(OutcomeCredit(Constant()),))
     expected = -2.0 * (torch.tensor([0.0, 1.0, 0.0]) - TABLE_LOGITS[0].softmax(-1))
     assert torch.allclose(probes.bandit_grad(plain, TABLE_LOGITS[0].float(), arm=1, reward=2.0), expected, atol=1e-7)
     assert not probes.bandit_grad(recipes.group_reinforce(), TABLE_LOGITS[0], arm=1, reward=2.0).any()

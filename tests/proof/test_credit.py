@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.core.record import Experience, Need, State
 from assay.core.slots import Aggregation, Credit, Scene, Select
 from assay.ops import groups, returns
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoBaseline, OutcomeCredit
+from assay.parts.credit.outcome import Constant, GroupDeviation, GroupMean, OutcomeCredit
 from assay.parts.credit.temporal import Gae, RewardToGo
 from assay.proof.laws.aggregation import AGGREGATION
 from assay.proof.laws.credit import CREDIT, EVERY, PREPARE, SELECT, STATISTIC, as_credit, check_credit, looks_forward
@@ -151,7 +151,7 @@ def test_a_credit_that_returns_no_experience_is_reported_once() -> None:
 
 def test_a_statistic_stands_where_it_can() -> None:
     assert as_credit(GroupMean()) == OutcomeCredit(baseline=GroupMean())
-    assert as_credit(GroupDeviation()) == OutcomeCredit(NoBaseline(), GroupDeviation())
+    assert as_credit(GroupDeviation()) == OutcomeCredit(Constant(), GroupDeviation())
     assert finding(STATISTIC, "repeats", GroupMean()).held
 
 

@@ -33,6 +33,7 @@ from assay.claims.probes.formulas import (
     sequences,
     source_gap,
     transitions,
+    verified,
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
@@ -111,5 +112,6 @@ __all__ = [
     "token_episodes",
     "trained_table",
     "transitions",
+    "verified",
     "witness",
 ]

@@ -103,6 +103,18 @@ def sequences(
     )
 
 
+def verified(num: int = 32, group_size: int = 8, dtype: torch.dtype = torch.float64) -> Experience:
+    """Returns `sequences` whose outcomes are 0 or 1, on the last decision: one group is all right, one all wrong, one
+    has a single failure, the others a few right answers.
+    """
+    data, row = sequences(num=num, group_size=group_size, dtype=dtype), torch.arange(num)
+    member = row % group_size
+    right = torch.stack((member >= 0, member < 0, member != 2, member % 3 == 1))[row // group_size % 4, row]
+    last = data.terminal | data.truncated
+    reward = (right.unsqueeze(1) & last).to(dtype)
+    return replace(data, reward=reward, extra={**data.extra, "score": reward.sum(1)})
+
+
 def transitions(spec: Spec = BOX_SPEC, seed: int = 0, num: int = 8, dtype: torch.dtype = torch.float64) -> Experience:
     """Returns random transitions, two columns each, the second masked: half of them go on, some are terminal, some
     truncated, some both, some have no decision; observations exceed their bounds a little.

@@ -152,6 +152,11 @@ class RatioLevel(Protocol):
     slot: ClassVar[str] = "ratio"
 
     @property
+    def needs(self) -> frozenset[Need | Annotation]:
+        """Columns that it reads besides the record."""
+        return frozenset()
+
+    @property
     def together(self) -> str | None:
         """Name of the column whose equal rows must stay in one micro-batch."""
 
@@ -166,3 +171,15 @@ class TrustRegion(Protocol):
 
     def __call__(self, log_ratio: Tensor, advantage: Tensor, logp: Tensor) -> tuple[Tensor, Tensor]:
         """Returns (loss [B, T], bool [B, T]: whether the decision is clipped)."""
+
+
+class LabelLoss(Protocol):
+    """Computes the loss of answers that are classified as right or wrong by a score."""
+
+    slot: ClassVar[str] = "label loss"
+
+    def __call__(self, score_B: Tensor, right_B: Tensor, by_group: Any) -> Tensor:
+        """Returns the loss of each row, [B]; `by_group` are the rows' groups (`assay.ops.groups`)."""
+
+    def count(self, by_group: Any) -> Tensor:
+        """Returns the denominator."""

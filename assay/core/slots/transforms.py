@@ -139,3 +139,22 @@ class RowStatistic(Protocol):
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
         """Returns the statistic, [B]."""
+
+
+class CreditWeight(Protocol):
+    """Computes what the advantage of each decision is multiplied by, from the advantages of all rows."""
+
+    slot: ClassVar[str] = "credit weight"
+
+    @property
+    def needs(self) -> frozenset[Need | Annotation]:
+        """Columns that models compute before the rule is called."""
+        return frozenset()
+
+    @property
+    def breaks(self) -> dict[str, str]:
+        """Laws of credit that the rule does not obey, with the reason."""
+        return {}
+
+    def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
+        """Returns weights that broadcast to [B, T], without gradient."""

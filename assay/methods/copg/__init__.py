@@ -17,7 +17,8 @@ from assay.claims.policies import Area
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe, Stage
 from assay.methods.copg.base import with_kl_loss
-from assay.methods.copg.objectives import ContrastivePairs
+from assay.parts.objectives.ratio import ReferenceRatio
+from assay.parts.objectives.regression import RegressLogRatio
 from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, STALE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: 0.3 * tokens[0] + tokens[0] * tokens[1], num_tokens=2, horizon=2)
@@ -26,7 +27,8 @@ BETA = 0.5
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
-    stage = Stage("pairs", trains=("actor",), objective=(ContrastivePairs(beta),), optimizer=world.optimizer)
+    objective = RegressLogRatio(beta, ReferenceRatio(), pairs=True)
+    stage = Stage("pairs", trains=("actor",), objective=(objective,), optimizer=world.optimizer)
     return replace(recipes.dpo(world), name="copg", credit=(), stages=(stage,))
 
 
@@ -77,11 +79,10 @@ METHOD = Method(
                  Area("pass_rate"), seeds=5, minutes=2.0, steps=100),
     ),
     mutants=(
-        Edit("no reference", ContrastivePairs.__call__,
-             'view.scored.logp - batch.column("logp_ref").detach()', 'view.scored.logp'),
-        Edit("ratios to the acting policy", ContrastivePairs.__call__,
-             'batch.column("logp_ref").detach()', 'batch.logp'),
-        Edit("a mean within sequences", ContrastivePairs.__call__,
-             "* batch.mask).sum(1)", "* batch.mask).sum(1) / batch.mask.sum(1).clamp(min=1)"),
+        Edit("no reference", ReferenceRatio.__call__, 'logp_BT - batch.column("logp_ref").detach()', "logp_BT"),
+        Edit("ratios to the acting policy", recipe, "ReferenceRatio()", "ProductRatio()"),
+        Edit("a mean within sequences", ReferenceRatio.__call__,
+             "log_ratio.sum(1)", "log_ratio.sum(1) / batch.mask.sum(1).clamp(min=1)"),
+        Edit("rewards alone are centred", recipe, "pairs=True", "pairs=False"),
     ),
 )  # fmt: skip

@@ -17,7 +17,7 @@ from assay.core.slots import Reward
 from assay.core.verifier import Verifier
 from assay.methods.noisy_rlvr import claims
 from assay.methods.noisy_rlvr.parts import Backward, ByLabelRates, Forward, NoisyChannel, Rates
-from assay.parts.credit.outcome import LeaveOneOut, NoBaseline, OutcomeCredit
+from assay.parts.credit.outcome import Constant, LeaveOneOut, OutcomeCredit
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 EVERYWHERE = {"": Rates(0.1, 0.2)}
@@ -36,7 +36,7 @@ def forward(
 ) -> Recipe:
     """The signed weights without a baseline; with a `share` above 0 the rate comes from appeals to `judge`."""
     weights = Forward(EVERYWHERE[""].false_negative, share=share, judge=judge, reward=reward)
-    return replace(recipe(world), name="noisy-rlvr-forward", rewards=(weights,), credit=(OutcomeCredit(NoBaseline()),))
+    return replace(recipe(world), name="noisy-rlvr-forward", rewards=(weights,), credit=(OutcomeCredit(Constant()),))
 
 
 KINDS = {"easy": Rates(0.0, 0.1), "hard": Rates(0.3, 0.3)}

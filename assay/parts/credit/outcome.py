@@ -17,12 +17,16 @@ from assay.ops import groups
 
 
 @dataclass(frozen=True)
-class NoBaseline(RowStatistic):
-    """Baseline 0: plain REINFORCE."""
+class Constant(RowStatistic):
+    """The same number for every row. As baseline, 0 is plain REINFORCE; 1/2 as baseline and as scale makes -1 and +1 of
+    0 and 1.
+    """
+
+    value: float = 0.0
 
     def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns zeros."""
-        return torch.zeros_like(outcome_B)
+        """Returns the number for every row."""
+        return torch.full_like(outcome_B, self.value)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 from assay.core.record import Experience
 from assay.ops import groups
 from assay.parts.aggregations import decisions_per_episode
-from assay.parts.credit.outcome import NoBaseline, NoScale, OutcomeCredit
+from assay.parts.credit.outcome import Constant, NoScale, OutcomeCredit
 from assay.proof.laws.bench import columns_of, leaf
 from assay.proof.laws.cases import FRAGMENTS, TORQUES, Case, Layout, build, experiences, extreme, with_dtype
 from assay.proof.laws.invariance import Measured, apart, invariances, keeps_inputs
@@ -236,7 +236,7 @@ def as_credit(part: Any) -> Any:
     """Returns a credit with the statistic: as its scale if it is always positive, else as its baseline."""
     batch = experiences()[0].batch
     values = part(-1.0 - torch.arange(len(batch)).double(), batch)
-    return OutcomeCredit(NoBaseline(), part) if bool((values > 0).all()) else OutcomeCredit(part, NoScale())
+    return OutcomeCredit(Constant(), part) if bool((values > 0).all()) else OutcomeCredit(part, NoScale())
 
 
 STATISTIC = replace(CREDIT, slot="statistic", holder=as_credit)

@@ -1,0 +1,101 @@
+"""Policy losses that classify answers as right or wrong by how much likelier the policy has made them.
+
+Axes: B sequences, T decisions, G groups.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import LabelLoss, Objective, RatioLevel, View
+from assay.ops import groups
+from assay.parts.objectives.ratio import ProductRatio, of_rows
+
+RIGHT = 0.5
+"""Outcomes above it are right."""
+
+
+@dataclass(frozen=True)
+class CrossEntropy(LabelLoss):
+    """-log sigmoid(score) for right answers, -log sigmoid(-score) for wrong ones, as a mean over answers.
+
+    `balanced` gives both classes of a group the same total weight, G / (2 n) each; a group of one class has weight 1.
+    """
+
+    balanced: bool = False
+
+    def __call__(self, score_B: Tensor, right_B: Tensor, by_group: groups.Groups) -> Tensor:
+        """Returns the loss of each row."""
+        loss = softplus(score_B) - torch.where(right_B, score_B, 0.0)
+        if not self.balanced:
+            return loss
+        rate = groups.mean(right_B.to(score_B.dtype), by_group)
+        weight = 0.5 / torch.where(right_B, rate, 1.0 - rate)
+        return loss * torch.where((rate > 0) & (rate < 1), weight, 1.0)
+
+    def count(self, by_group: groups.Groups) -> Tensor:
+        """Returns the number of answers."""
+        return by_group.share.sum()
+
+
+@dataclass(frozen=True)
+class AgainstAnchor(LabelLoss):
+    """log(1 + sum over right of e^-score) + log(1 + sum over wrong of e^score), as a mean over groups: each class is
+    a softmax against an anchor of score 0 (arXiv:2602.05630).
+
+    A group of one class has no loss and is counted.
+    """
+
+    def __call__(self, score_B: Tensor, right_B: Tensor, by_group: groups.Groups) -> Tensor:
+        """Returns the loss of each row: its class's, over the number of answers in the class."""
+        share = by_group.share.to(score_B.dtype)
+        loss = torch.zeros_like(score_B)
+        sizes = [groups.total(share * one, by_group)[by_group.index] for one in (right_B, ~right_B)]
+        for sign, is_class, size in zip((-1.0, 1.0), (right_B, ~right_B), sizes, strict=True):
+            odds = (sign * score_B).clamp(max=80.0).exp() * share * is_class
+            of_class = torch.log1p(groups.total(odds, by_group))[by_group.index] / size.clamp(min=1.0)
+            loss = loss + torch.where(is_class, of_class, 0.0)
+        return torch.where((sizes[0] > 0) & (sizes[1] > 0), loss, 0.0)
+
+    def count(self, by_group: groups.Groups) -> Tensor:
+        """Returns the number of groups with an answer."""
+        return (groups.total(by_group.share, by_group) > 0).sum()
+
+
+@dataclass(frozen=True)
+class OutcomeAsLabel(Objective):
+    """Classifies answers by score = scale * log-ratio of the whole answer to the policy that gave it.
+
+    `level` is the sum over its decisions (ProductRatio) or their mean (SequenceRatio); `centred` subtracts the mean
+    score of the group's other answers. An outcome above 1/2 is right. No advantage is read. Degenerate: no answer
+    gives sum 0 and count 0.
+    """
+
+    level: RatioLevel = ProductRatio()
+    scale: float = 1.0
+    centred: bool = False
+    loss: LabelLoss = CrossEntropy()
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    together: ClassVar[str | None] = "group"
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "the outcome is a label; the column `advantage` is not read"}
+
+    def count(self, batch: Experience) -> Tensor:
+        """Returns the count of the loss."""
+        return self.loss.count(groups.row_groups(batch))
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the sum over answers."""
+        by_group, right = groups.row_groups(batch), groups.outcome(batch) > RIGHT
+        score = self.scale * of_rows(self.level(view.scored.logp, batch), batch)
+        if self.centred:
+            score = score - groups.mean_of_others(score, by_group)
+        share = by_group.share.to(score.dtype)
+        total = (self.loss(score, right, by_group) * share).sum()
+        known = (((score.detach() > 0) == right) * share).sum(), share.sum()
+        return Loss(total, self.count(batch), {"label_accuracy": known})
