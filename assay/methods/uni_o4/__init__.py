@@ -21,6 +21,7 @@ from assay.recipes.defaults import CONTINUOUS
 from assay.tasks.control.pendulum import pendulum
 
 RECIPE = uni_o4()
+NOISE = "log_std.exp() * distributions.normal_sample(uniform)"
 CLONED = replace(RECIPE, before=(replace(RECIPE.before[0], hands={"actor": "actor", "value": "value"}),))
 """Without the offline steps."""
 
@@ -50,10 +51,7 @@ METHOD = Method(
         Edit("a narrower clip", improved, "Clip(0.25, 0.25)", "Clip(0.2, 0.2)"),
         Edit("the mean in place of an expectile", cloned, "Expectile(0.7)", "Expectile(0.5)"),
     ),
-    equivalent={
-        "GaussianCommittee.act: mean + log_std.exp() * distributions.normal_sample(uniform) -> mean - log_std.exp() * "
-        "distributions.normal_sample(uniform)": "a normal number and its negative have the same distribution",
-    },
+    equivalent={f"GaussianCommittee.act: mean + {NOISE} -> mean - {NOISE}": "equally distributed"},
     departures=(
         "the score averages the model's members, which are deterministic, over 10 steps (one sampled, up to 1,000)",
         "the member that goes online is chosen by its score alone, not by trials in the task; V is transferred as is",

@@ -1,4 +1,4 @@
-"""Levels of the importance ratio: decision, sequence, product; to the acting policy or to a reference. Axes: B, T.
+"""Levels of the importance ratio: decision, sequence, product. Axes: B sequences, T decisions.
 
 All return log ratios [B, T], zero where masked, with gradient into `logp` only.
 """
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from assay.core.record import Experience, Need
+from assay.core.record import Experience
 from assay.core.slots import RatioLevel
 from assay.ops import groups
 
@@ -54,23 +54,6 @@ class ProductRatio(RatioLevel):
     def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
         """Returns the episode's summed log ratio for each decision."""
         log_ratio = (logp_BT - batch.logp.detach()) * batch.mask
-        return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask
-
-
-@dataclass(frozen=True)
-class ReferenceRatio(RatioLevel):
-    """log pi(y) - log pi_ref(y) of the whole episode, the same for all of its decisions."""
-
-    together: ClassVar[str | None] = "episode"
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
-    breaks: ClassVar[dict[str, str]] = {
-        "first_order": "the ratio is to the reference, not to the policy that acted",
-        "old_policy": "the recorded log-probabilities are not read",
-    }
-
-    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """Returns the episode's summed log ratio for each decision."""
-        log_ratio = (logp_BT - batch.column("logp_ref").detach()) * batch.mask
         return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask
 
 

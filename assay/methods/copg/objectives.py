@@ -15,6 +15,23 @@ from assay.parts.objectives.ratio import ProductRatio, of_rows
 
 
 @dataclass(frozen=True)
+class ReferenceRatio(RatioLevel):
+    """log pi(y) - log pi_ref(y) of the whole episode, the same for all of its decisions."""
+
+    together: ClassVar[str | None] = "episode"
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
+    breaks: ClassVar[dict[str, str]] = {
+        "first_order": "the ratio is to the reference, not to the policy that acted",
+        "old_policy": "the recorded log-probabilities are not read",
+    }
+
+    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
+        """Returns the episode's summed log ratio for each decision."""
+        log_ratio = (logp_BT - batch.column("logp_ref").detach()) * batch.mask
+        return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask
+
+
+@dataclass(frozen=True)
 class RegressLogRatio(Objective):
     """Mean over groups of mean_i (R_i - mean R - beta s_i)^2 / (2 beta), s the log-ratio of the answer.
 
