@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from tools import docs_api, docs_commands, docs_links, docs_methods
@@ -25,18 +24,12 @@ def generated() -> dict[str, str]:
 
 
 def on_config(config: Any) -> Any:
-    """Puts the generated pages into the navigation, and leaves out pages that are not written yet."""
+    """Puts the generated pages into the navigation."""
     filled = {"methods/": docs_methods.navigation(), "api/": docs_api.navigation()}
     for entry in config["nav"]:
         for title, value in entry.items():
-            entry[title] = filled.get(value, value) if isinstance(value, str) else list(filter(is_written, value))
+            entry[title] = filled.get(value, value) if isinstance(value, str) else value
     return config
-
-
-def is_written(entry: Mapping[str, str]) -> bool:
-    """Returns whether the page of an entry exists: as a file of docs/, or as a generated page."""
-    made = {*docs_links.TOP.values(), docs_commands.PAGE}
-    return all((docs_links.DOCS / page).is_file() or page in made for page in entry.values())
 
 
 def on_files(files: Any, config: Any) -> Any:

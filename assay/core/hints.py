@@ -90,7 +90,10 @@ ELSEWHERE = {
     "--model": ("model", "model_name", "model_name_or_path"),
     "--device": ("device", "cuda"),
     "--micro-batch": ("micro_batch", "micro_batch_size", "gradient_accumulation_steps"),
-    "a field of the task: replace(task, max_tokens=...) in Python": (
+    "--epochs": ("num_epochs", "num_train_epochs"),
+    "--system": ("system", "system_prompt"),
+    "--decisions": ("timesteps", "env_steps", "num_env_steps"),
+    "--max-tokens": (
         "max_tokens", "max_new_tokens", "max_length", "max_completion_length", "max_response_length", "response_length",
     ),
 }  # fmt: skip

@@ -88,7 +88,7 @@ def test_what_a_recipe_lacks_is_said_and_nothing_else_is_suggested() -> None:
 
 def test_what_is_no_setting_is_said_where_it_is() -> None:
     assert "'seed' is the option --seed." in said(RECIPES["ppo"], "seed")
-    assert "replace(task, max_tokens=...)" in said(RECIPES["grpo"], "max_tokens")
+    assert "'max_tokens' is the option --max-tokens." in said(RECIPES["grpo"], "max_tokens")
 
 
 def test_every_meaning_is_found_in_some_recipe() -> None:
