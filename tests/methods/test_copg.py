@@ -13,7 +13,7 @@ from torch import Tensor
 from assay.claims import probes
 from assay.core.record import Scored
 from assay.methods import copg
-from assay.methods.copg.objectives import ReferenceRatio, RegressLogRatio
+from assay.methods.copg.objectives import RegressLogRatio
 from assay.proof.laws.cases import EPISODES, RAGGED, SEGMENTS, TOKENS, TORQUES, build
 from assay.recipes.defaults import TABLE
 from tests.methods.members import members, total
@@ -42,7 +42,7 @@ def test_contrastive_loss_is_the_mean_over_all_pairs(name: str) -> None:
         if pairs:
             expected += sum((one - other) ** 2 for one, other in pairs) / len(pairs) / (4 * beta)
             count += 1
-    loss = RegressLogRatio(beta, ReferenceRatio(), pairs=True)(batch, Given(logp))
+    loss = RegressLogRatio(beta)(batch, Given(logp))
     assert float(loss.sum) == pytest.approx(expected, rel=1e-10)
     assert int(loss.count) == count
 
@@ -50,7 +50,7 @@ def test_contrastive_loss_is_the_mean_over_all_pairs(name: str) -> None:
 def test_a_group_of_one_teaches_copg_nothing() -> None:
     alone = replace(BATCHES["tokens"], group=None)
     logp = alone.logp.clone().requires_grad_()
-    loss = RegressLogRatio(0.1, ReferenceRatio(), pairs=True)(alone, Given(logp))
+    loss = RegressLogRatio()(alone, Given(logp))
     (slope,) = torch.autograd.grad(loss.sum, logp)
     assert float(loss.sum.detach()) == 0.0
     assert int(loss.count) == 0

@@ -371,6 +371,7 @@ def test_a_shared_network_from_the_command_line_interrupted_and_resumed(
     path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = f"train ppo --task addition-1 --model {path} --set critics.shared=true --steps 2"
+    words += " --save-every 1steps"
     words += " --set rollout.num_starts=2 --set rollout.group_size=2"
     assert cli.main([*words.split(), "--out", str(tmp_path / "through")]) == 0
     step = Loop.step

@@ -157,7 +157,7 @@ def test_seeds_train_in_parallel_and_have_a_row_over_them(tmp_path: Path, capsys
     words = ["train", "reinforce", "--task", "bandit", "--steps", "3", "--seeds", "2", "--out", str(tmp_path / "runs")]
     assert cli.main([*words, "--jobs", "2"]) == 0
     printed = capsys.readouterr().out
-    assert "mean over 2 seeds: " in printed
+    assert "2 seeds" in printed
     assert printed.count("(1 of 2)") == printed.count("(2 of 2)") == 1
     alone = run.train("reinforce", "bandit", steps=3, seed=1, out=tmp_path / "alone", mode=Mode.SILENT)
     there = read_metrics(tmp_path / "runs" / "seed-1")

@@ -252,4 +252,4 @@ def test_a_run_takes_both(tmp_path: Any) -> None:
     small = Policy(Transformer(width=32, layers=2, heads=2))
     recipe = replace(recipes.grpo(), actor=small, rollout=Narrowed(Episodes(4, 4), HOW), wrapper=HOW)
     run = assay.train(recipe, "sorting-3", steps=1, warmup=5, out=tmp_path, mode=Mode.SILENT)
-    assert run.after.count == 256
+    assert run.after.count == len(set(run.task.prompts_of(np.arange(256), 1))), "a prompt counts once"

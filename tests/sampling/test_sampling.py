@@ -203,7 +203,7 @@ class Holder:
     """What a pretrained actor is to a sampler."""
 
     def __init__(self, network: Any) -> None:
-        self.network = network
+        self.network, self.temperature = network, 1.0
 
 
 @pytest.mark.parametrize("kind", ["llama", "qwen2", "qwen3"])

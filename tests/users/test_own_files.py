@@ -114,4 +114,4 @@ def test_an_environment_without_a_time_limit_is_refused(place: Path, capsys: pyt
     pytest.importorskip("gymnasium")
     (place / "my_env.py").write_text(ENVIRONMENT.replace("    max_episode_steps = 12\n", ""))
     assert main(["train", "ppo", "--task", "my_env.py:Walk"]) == 2
-    assert "has no time limit. Set max_episode_steps" in capsys.readouterr().err
+    assert "has no time limit. Set --max-episode-steps" in capsys.readouterr().err

@@ -152,11 +152,6 @@ class RatioLevel(Protocol):
     slot: ClassVar[str] = "ratio"
 
     @property
-    def needs(self) -> frozenset[Need | Annotation]:
-        """Columns that it reads besides the record."""
-        return frozenset()
-
-    @property
     def together(self) -> str | None:
         """Name of the column whose equal rows must stay in one micro-batch."""
 
@@ -176,7 +171,7 @@ class TrustRegion(Protocol):
 class LabelLoss(Protocol):
     """Computes the loss of answers that are classified as right or wrong by a score."""
 
-    slot: ClassVar[str] = "label loss"
+    slot: ClassVar[str] = "choice"
 
     def __call__(self, score_B: Tensor, right_B: Tensor, by_group: Any) -> Tensor:
         """Returns the loss of each row, [B]; `by_group` are the rows' groups (`assay.ops.groups`)."""

@@ -144,7 +144,7 @@ class RowStatistic(Protocol):
 class CreditWeight(Protocol):
     """Computes what the advantage of each decision is multiplied by, from the advantages of all rows."""
 
-    slot: ClassVar[str] = "credit weight"
+    slot: ClassVar[str] = "choice"
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:

@@ -22,6 +22,7 @@ class StackedFlat(Flat):
     # they would be S pieces P numbers apart, and every batched product would copy them together first.
     def __init__(self, flats: Sequence[Flat], device: str, trains: bool) -> None:
         self.single, self.names, self.grown = flats[0], flats[0].names, {}
+        self.keeping = {}
         self.num_parameters = sum(flat.num_parameters for flat in flats)
         self.pieces = [self.stacked([flat.values for flat in flats]).to(device)]
         self.piece_of = self.single.piece_of

@@ -8,42 +8,20 @@ so a constant factor of that size (`constant`) is the rival that separates the m
 """
 
 import math
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import softplus
 
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Final, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Copy, Recipe
-from assay.core.record import Experience, Need
 from assay.core.slots import CreditWeight
-from assay.ops import groups
+from assay.methods.ace.credit import ConfidencePenalty
 from assay.parts.credit.reweigh import BySign, Reweigh
 from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
-
-
-@dataclass(frozen=True)
-class ConfidencePenalty(CreditWeight):
-    """1 + alpha softplus(c) where the advantage is negative, else 1; c is the log-ratio of the whole answer to the
-    reference, over its length if `per_decision`. Degenerate: alpha 0 changes nothing.
-    """
-
-    alpha: float = 1.0
-    per_decision: bool = False
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
-
-    def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
-        """Returns the weight of each decision, [B, T]."""
-        moved = (experience.logp - experience.column("logp_ref")) * experience.mask
-        confidence = groups.over_episode(moved.sum(1), experience)
-        if self.per_decision:
-            confidence = confidence / groups.over_episode(experience.mask.sum(1), experience).clamp(min=1)
-        return torch.where(advantage_BT < 0, 1.0 + self.alpha * softplus(confidence).unsqueeze(1), 1.0)
 
 
 def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = ConfidencePenalty()) -> Recipe:

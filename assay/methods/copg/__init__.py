@@ -17,7 +17,7 @@ from assay.claims.policies import Area
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe, Stage
 from assay.methods.copg.base import with_kl_loss
-from assay.methods.copg.objectives import ReferenceRatio, RegressLogRatio
+from assay.methods.copg.objectives import RegressLogRatio
 from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, STALE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: 0.3 * tokens[0] + tokens[0] * tokens[1], num_tokens=2, horizon=2)
@@ -26,7 +26,7 @@ BETA = 0.5
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 0.1) -> Recipe:
-    objective = RegressLogRatio(beta, ReferenceRatio(), pairs=True)
+    objective = RegressLogRatio(beta)
     stage = Stage("pairs", trains=("actor",), objective=(objective,), optimizer=world.optimizer)
     return replace(recipes.dpo(world), name="copg", credit=(), stages=(stage,))
 
@@ -78,10 +78,11 @@ METHOD = Method(
                  Area("pass_rate"), seeds=5, minutes=2.0, steps=100),
     ),
     mutants=(
-        Edit("no reference", ReferenceRatio.__call__, 'logp_BT - batch.column("logp_ref").detach()', "logp_BT"),
-        Edit("ratios to the acting policy", recipe, "ReferenceRatio()", "ProductRatio()"),
-        Edit("a mean within sequences", ReferenceRatio.__call__,
-             "log_ratio.sum(1)", "log_ratio.sum(1) / batch.mask.sum(1).clamp(min=1)"),
-        Edit("rewards alone are centred", recipe, "pairs=True", "pairs=False"),
+        Edit("no reference", RegressLogRatio.__call__, "view.scored.logp - old", "view.scored.logp"),
+        Edit("ratios to the acting policy", RegressLogRatio.__call__,
+             'batch.column("logp_ref") if self.reference else batch.logp', "batch.logp"),
+        Edit("a mean within sequences", RegressLogRatio.__call__,
+             "* batch.mask).sum(1)", "* batch.mask).sum(1) / batch.mask.sum(1).clamp(min=1)"),
+        Edit("rewards alone are centred", RegressLogRatio.__call__, "wanted if self.pairs else reward", "reward"),
     ),
 )  # fmt: skip

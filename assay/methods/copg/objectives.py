@@ -9,50 +9,32 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Loss, Need
-from assay.core.slots import Annotation, Objective, RatioLevel, View
+from assay.core.slots import Annotation, Objective, View
 from assay.ops import groups
-from assay.parts.objectives.ratio import ProductRatio, of_rows
-
-
-@dataclass(frozen=True)
-class ReferenceRatio(RatioLevel):
-    """log pi(y) - log pi_ref(y) of the whole episode, the same for all of its decisions."""
-
-    together: ClassVar[str | None] = "episode"
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.REFERENCE})
-    breaks: ClassVar[dict[str, str]] = {
-        "first_order": "the ratio is to the reference, not to the policy that acted",
-        "old_policy": "the recorded log-probabilities are not read",
-    }
-
-    def __call__(self, logp_BT: Tensor, batch: Experience) -> Tensor:
-        """Returns the episode's summed log ratio for each decision."""
-        log_ratio = (logp_BT - batch.column("logp_ref").detach()) * batch.mask
-        return groups.over_episode(log_ratio.sum(1), batch).unsqueeze(1) * batch.mask
 
 
 @dataclass(frozen=True)
 class RegressLogRatio(Objective):
     """Mean over groups of mean_i (R_i - mean R - beta s_i)^2 / (2 beta), s the log-ratio of the answer.
 
-    `level` is the ratio to the policy that answered (ProductRatio: mirror descent, arXiv:2501.12599) or to a reference
-    (ReferenceRatio). With `pairs` the group's mean of R - beta s is subtracted, which is the mean over all pairs of
+    s is the log-ratio to the reference, or to the policy that answered without `reference` (mirror descent,
+    arXiv:2501.12599). With `pairs` the group's mean of R - beta s is subtracted, which is the mean over all pairs of
     (d_i - d_j)^2 / (4 beta), d = R - beta s (CoPG, arXiv:2406.19185): its minimum is ref exp(R / beta) / Z for every
     behaviour policy with full support. The gradient is the mean of -(residual) grad log pi(y_i). Reads `reward`, not
     credit. Degenerate: a group of one is not counted.
     """
 
     beta: float = 0.1
-    level: RatioLevel = ProductRatio()
-    pairs: bool = False
+    reference: bool = True
+    pairs: bool = True
     together: ClassVar[str | None] = "group"
     first_order: ClassVar[bool] = False
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "regresses on rewards; the column `advantage` is not read"}
 
     @property
     def needs(self) -> frozenset[Need | Annotation]:
-        """Log-probabilities, and what the ratio reads."""
-        return frozenset({Need.LOGP}) | self.level.needs
+        """Log-probabilities, and those of the reference."""
+        return frozenset({Need.LOGP, Need.REFERENCE} if self.reference else {Need.LOGP})
 
     def count(self, batch: Experience) -> Tensor:
         """Returns the number of groups of two answers or more."""
@@ -60,7 +42,8 @@ class RegressLogRatio(Objective):
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the sum over groups."""
-        log_ratio = of_rows(self.level(view.scored.logp, batch), batch)
+        old = (batch.column("logp_ref") if self.reference else batch.logp).detach()
+        log_ratio = groups.over_episode(((view.scored.logp - old) * batch.mask).sum(1), batch)
         by_group, reward = groups.row_groups(batch), groups.outcome(batch).detach()
         share = by_group.share.to(log_ratio.dtype)
         wanted = reward - self.beta * log_ratio

@@ -6,8 +6,7 @@ Liu et al. 2025 ("Tricks or Traps?"). The deviation of a group whose answers are
 lone failure gets a large advantage; the deviation of all outcomes does not depend on the group.
 """
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -18,30 +17,13 @@ from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
 from assay.claims.policies import Largest
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
-from assay.core.record import Experience
-from assay.core.slots import RowStatistic
-from assay.ops import groups
+from assay.methods.lite_ppo.credit import BatchDeviation
 from assay.parts.aggregations import TokenMean
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
-
-
-@dataclass(frozen=True)
-class BatchDeviation(RowStatistic):
-    """Standard deviation (n - 1) of the outcomes of all episodes plus `epsilon`, not of the centred outcomes."""
-
-    epsilon: float = 1e-6
-    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the scale is the deviation of the whole batch"}
-
-    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the deviation for every row, never 0."""
-        share = groups.row_groups(experience).share.to(outcome_B.dtype)
-        mean = (outcome_B * share).sum() / share.sum().clamp(min=1)
-        variance = ((outcome_B - mean).square() * share).sum() / (share.sum() - 1).clamp(min=1)
-        return (variance.sqrt() + self.epsilon).expand_as(outcome_B)
 
 
 def recipe(world: Defaults = LANGUAGE) -> Recipe:

@@ -7,7 +7,7 @@ Dai et al. 2026 ("Harder Is Better"). With the standard deviation, groups that a
 with the mean absolute deviation the sum of |A| is the group size for every share of right answers.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -17,9 +17,8 @@ from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Final, Measured, Method
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
-from assay.core.record import Experience
-from assay.core.slots import CreditWeight, RowStatistic
-from assay.ops import groups
+from assay.core.slots import CreditWeight
+from assay.methods.mathforge.credit import HarderMore, MeanAbsoluteDeviation
 from assay.parts.aggregations import TokenMean
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.reweigh import Reweigh, WithoutIdle
@@ -27,44 +26,6 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
-
-
-@dataclass(frozen=True)
-class MeanAbsoluteDeviation(RowStatistic):
-    """Mean of |R - mean R| in the group plus `epsilon` over its size."""
-
-    epsilon: float = 1e-4
-
-    def __call__(self, outcome_B: Tensor, experience: Experience) -> Tensor:
-        """Returns the deviations of the groups, never 0."""
-        by_group = groups.row_groups(experience)
-        size_B = groups.total(by_group.share, by_group)[by_group.index].to(outcome_B.dtype).clamp(min=1)
-        return groups.mean((outcome_B - groups.mean(outcome_B, by_group)).abs(), by_group) + self.epsilon / size_B
-
-
-@dataclass(frozen=True)
-class HarderMore(CreditWeight):
-    """n softmax(-mean outcome / temperature) over the n groups with an advantage; their mean weight is 1.
-
-    Degenerate: an infinite temperature, or equal groups, give weight 1.
-    """
-
-    temperature: float = 2.0
-
-    @property
-    def breaks(self) -> dict[str, str]:
-        """Groups depend on each other."""
-        return {"groups_apart": "the weights are a softmax over the groups of the batch"}
-
-    def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
-        """Returns the weight of each row, [B, 1]."""
-        by_group, outcome_B = groups.row_groups(experience), groups.outcome(experience)
-        has_signal = groups.any_of(groups.differs(outcome_B, by_group), by_group)
-        share_B = torch.where(has_signal, by_group.share, 0.0).to(outcome_B.dtype)
-        once_B = share_B / groups.total(share_B, by_group)[by_group.index].clamp(min=1e-6)  # 1 for each group
-        score_B = (-groups.mean(outcome_B, by_group) / self.temperature).exp()
-        weight_B = score_B * once_B.sum() / (score_B * once_B).sum().clamp(min=1e-12)
-        return torch.where(has_signal, weight_B, 1.0).unsqueeze(1)
 
 
 def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = HarderMore()) -> Recipe:
@@ -122,8 +83,7 @@ METHOD = Method(
         Exact("a group without signal changes no weight", lambda: (
               weights(1, 4, 8, 0)[:2] - weights(1, 4)).abs().max(), at_most=1e-9),
         Measured("where most prompts are easy the hard level is solved more often than by grpo", "levels:easy=0.9",
-                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), seeds=10, minutes=6.0, steps=100,
-                 looks=2),
+                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
         Edit("easier more", HarderMore.__call__, "(-groups.mean(outcome_B", "(groups.mean(outcome_B"),

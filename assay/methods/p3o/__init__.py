@@ -7,69 +7,19 @@ Wu et al. 2023. Rewards of a preference model are defined up to a constant of th
 it. `joint` clips the log-odds of the pair instead (the paper's V2).
 """
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Edit, Exact, Measured, Method
 from assay.claims.policies import Area
 from assay.core.recipe import Copy, Recipe
-from assay.core.record import Experience, Loss, Need
-from assay.core.slots import Objective, View
-from assay.ops import groups
+from assay.methods.p3o.claims import loss_by_hand
+from assay.methods.p3o.objectives import PairGradient
 from assay.parts.credit.shaping import KlInReward
-from assay.parts.objectives.ratio import ProductRatio, of_rows
-from assay.parts.objectives.trust import bounded_ratio
 from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
-
-
-@dataclass(frozen=True)
-class PairGradient(Objective):
-    """Minus half the clipped gain of both answers of a pair, as a mean over answers.
-
-    `joint` clips log pi(y1) / pi(y2) around its old value instead of each ratio. A pair is a group of two; in a larger
-    group the other answer is the next one. Degenerate: a group of one has no pair, equal rewards have no gradient.
-    """
-
-    clip: float = 0.2
-    joint: bool = False
-    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
-    together: ClassVar[str | None] = "group"
-    breaks: ClassVar[dict[str, str]] = {"zero_credit": "compares rewards of a pair; the column `advantage` is not read"}
-
-    def count(self, batch: Experience) -> Tensor:
-        """Returns the number of answers in a pair."""
-        return (partner_of(batch) != torch.arange(len(batch), device=batch.mask.device)).sum()
-
-    def __call__(self, batch: Experience, view: View) -> Loss:
-        """Returns the sum over answers."""
-        moved = of_rows(ProductRatio()(view.scored.logp, batch), batch)
-        partner = partner_of(batch)
-        outcome = groups.outcome(batch)
-        ahead = (outcome - outcome[partner]).detach()
-        if self.joint:
-            both = ahead * bounded_ratio((moved + moved[partner]).detach())
-            odds = moved - moved[partner]
-            gain = torch.minimum(both * odds, both * odds.clamp(-self.clip, self.clip)) / 2
-        else:
-            weight, ratio = ahead * bounded_ratio(moved[partner].detach()), bounded_ratio(moved)
-            gain = torch.minimum(weight * ratio, weight * ratio.clamp(1.0 - self.clip, 1.0 + self.clip))
-        return Loss(-gain.sum() / 2, self.count(batch), {})
-
-
-def partner_of(batch: Experience) -> Tensor:
-    """Returns the row of the other answer: the next one of the group that has a decision; a single one is its own."""
-    there, found = batch.mask.any(1), torch.arange(len(batch), device=batch.mask.device)
-    if batch.group is None:
-        return found
-    for label in batch.group.unique():
-        rows = ((batch.group == label) & there).nonzero().squeeze(1)
-        found[rows] = rows.roll(-1)
-    return found
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 0.05, *, joint: bool = False) -> Recipe:
@@ -82,26 +32,6 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 0.05, *, joint: bool = Fals
 def joint(world: Defaults = LANGUAGE) -> Recipe:
     """Clips the log-odds of the pair."""
     return recipe(world, joint=True)
-
-
-def loss_by_hand(seen: probes.Seen, *, is_joint: bool) -> Tensor:
-    data = seen.experience
-    assert data.group is not None
-    moved = torch.where(data.mask, seen.logp() - data.logp, 0.0).sum(1)
-    reward = torch.where(data.mask, data.reward - 0.05 * (data.logp - seen.logp("reference").detach()), 0.0).sum(1)
-    gains = []
-    for label in data.group.unique():
-        pair = ((data.group == label) & data.mask.any(1)).nonzero().flatten().tolist()
-        for one, other in (pair, pair[::-1]) if len(pair) == 2 else ():
-            ahead, rho, fixed = reward[one] - reward[other], moved[one].exp(), moved[other].exp().detach()
-            if is_joint:
-                odds, scale = moved[one] - moved[other], ahead * (moved[one] + moved[other]).exp().detach()
-                done = (scale * odds > 0) & (odds.abs() > 0.2)
-                gains.append(scale * (odds.detach() if done else odds) / 4)
-            else:
-                done = (ahead > 0) & (rho > 1.2) | (ahead < 0) & (rho < 0.8)
-                gains.append(ahead * fixed * (rho.detach() if done else rho) / 2)
-    return -torch.stack(gains).mean()
 
 
 def gap(ours: Recipe, *, is_joint: bool) -> float:

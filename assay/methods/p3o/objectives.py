@@ -1,0 +1,61 @@
+"""The loss of pairs of answers. Axes: B sequences, T decisions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from assay.core.record import Experience, Loss, Need
+from assay.core.slots import Objective, View
+from assay.ops import groups
+from assay.parts.objectives.ratio import ProductRatio, of_rows
+from assay.parts.objectives.trust import bounded_ratio
+
+
+@dataclass(frozen=True)
+class PairGradient(Objective):
+    """Minus half the clipped gain of both answers of a pair, as a mean over answers.
+
+    `joint` clips log pi(y1) / pi(y2) around its old value instead of each ratio. A pair is a group of two
+    answers; other groups are left out. Degenerate: equal rewards have no gradient.
+    """
+
+    clip: float = 0.2
+    joint: bool = False
+    needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
+    together: ClassVar[str | None] = "group"
+    breaks: ClassVar[dict[str, str]] = {"zero_credit": "compares rewards of a pair; the column `advantage` is not read"}
+
+    def count(self, batch: Experience) -> Tensor:
+        """Returns the number of answers in a pair."""
+        return (partner_of(batch) != torch.arange(len(batch), device=batch.mask.device)).sum()
+
+    def __call__(self, batch: Experience, view: View) -> Loss:
+        """Returns the sum over answers."""
+        moved = of_rows(ProductRatio()(view.scored.logp, batch), batch)
+        partner = partner_of(batch)
+        outcome = groups.outcome(batch)
+        ahead = (outcome - outcome[partner]).detach()
+        if self.joint:
+            both = ahead * bounded_ratio((moved + moved[partner]).detach())
+            odds = moved - moved[partner]
+            gain = torch.minimum(both * odds, both * odds.clamp(-self.clip, self.clip)) / 2
+        else:
+            weight, ratio = ahead * bounded_ratio(moved[partner].detach()), bounded_ratio(moved)
+            gain = torch.minimum(weight * ratio, weight * ratio.clamp(1.0 - self.clip, 1.0 + self.clip))
+        return Loss(-gain.sum() / 2, self.count(batch), {})
+
+
+def partner_of(batch: Experience) -> Tensor:
+    """Returns the row of the other answer in groups of two answers; rows of other groups are their own."""
+    there, found = batch.mask.any(1), torch.arange(len(batch), device=batch.mask.device)
+    if batch.group is None:
+        return found
+    for label in batch.group.unique():
+        rows = ((batch.group == label) & there).nonzero().squeeze(1)
+        if len(rows) == 2:
+            found[rows] = rows.flip(0)
+    return found
