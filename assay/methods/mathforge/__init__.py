@@ -44,9 +44,8 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
     signal = [g for g in data.group.unique() if absolute[(data.group == g) & data.mask.any(1)].abs().max() > 0]
     total = torch.stack([(-rate[data.group == g].max() / 2).exp() for g in signal])
     weight = len(signal) * (-rate / 2).exp() / total.sum()
-    kept = replace(data, mask=data.mask & (absolute != 0).unsqueeze(1))
     gain = by_hand.clipped(by_hand.ratio(seen), (weight * absolute).unsqueeze(1), 0.2, 0.2)
-    return -by_hand.mean_of_decisions(gain, kept)
+    return -by_hand.mean_of_decisions(gain, replace(data, mask=data.mask & (absolute != 0).unsqueeze(1)))
 
 
 def total_weight(right: int) -> Tensor:
@@ -83,7 +82,8 @@ METHOD = Method(
         Exact("a group without signal changes no weight", lambda: (
               weights(1, 4, 8, 0)[:2] - weights(1, 4)).abs().max(), at_most=1e-9),
         Measured("where most prompts are easy the hard level is solved more often than by grpo", "levels:easy=0.9",
-                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), seeds=10, minutes=6.0, steps=100, looks=2),
+                 recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), seeds=10, minutes=6.0, steps=100,
+                 looks=2),
     ),
     mutants=(
         Edit("easier more", HarderMore.__call__, "(-groups.mean(outcome_B", "(groups.mean(outcome_B"),
