@@ -25,6 +25,31 @@ from tests.docs.blocks import ROOT
 SMALL = 12
 """Rows of a made-up file."""
 
+OWN = {
+    "rewards.py": "def correct(prompts, completions, **columns):\n    return [1.0] * len(completions)\n",
+    "my_method.py": "from assay import recipes\n\n\ndef recipe(defaults):\n    return recipes.grpo(defaults)\n",
+    "my_env.py": """
+import gymnasium
+import numpy
+
+
+class MyEnv(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(-1.0, 1.0, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+    max_episode_steps = 5
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = 0.0
+        return numpy.zeros(2, numpy.float32), {}
+
+    def step(self, action):
+        self.place += 0.1 * (2 * int(action) - 1)
+        return numpy.full(2, self.place, numpy.float32), self.place, False, False, {}
+""",
+}
+"""What the files of own code hold that commands name."""
+
 
 class Planned(Exception):
     """Raised where a run would begin."""
@@ -51,6 +76,9 @@ def write_prompts(path: Path, **fields: Sequence[str]) -> None:
 def write_files(options: argparse.Namespace, model: Callable[[], Path]) -> None:
     """Writes the files that a command names, and the folder of its model, unless they exist."""
     named = vars(options)
+    for name, text in OWN.items():
+        if name in str(named):
+            Path(name).write_text(text)
     tasks = named.get("task") or []
     for task in [tasks] if isinstance(tasks, str) else tasks:
         for name in (one.partition("=")[0] for one in task.split(",")):
