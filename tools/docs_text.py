@@ -15,8 +15,14 @@ SPECIAL = re.compile(r"([*_`\[\]\\])")
 
 
 def plain(text: Any) -> str:
-    """Returns a text whose characters mean nothing to Markdown, to HTML or to a table."""
-    return SPECIAL.sub(r"\\\1", escape(str(text), quote=False)).replace("|", "&#124;").replace("\n", " ")
+    """Returns a text whose characters mean nothing to Markdown, to HTML or to a table, but for code in backticks."""
+    pieces = re.split(r"`([^`\n]+)`", str(text))
+    return "".join(code(piece) if place % 2 else literal(piece) for place, piece in enumerate(pieces))
+
+
+def literal(text: str) -> str:
+    """Returns a text without code whose characters mean nothing to Markdown, to HTML or to a table."""
+    return SPECIAL.sub(r"\\\1", escape(text, quote=False)).replace("|", "&#124;").replace("\n", " ")
 
 
 def capital(text: str) -> str:
