@@ -102,11 +102,8 @@ def buildable(first: Recipe, second: Recipe, found: Sequence[Factor]) -> list[Ch
     """Returns the combinations of factors that make a recipe whose parts fit together."""
     possible = []
     for chosen in designs(len(found)):
-        try:
-            swapped(second, first, [found[place] for place in sorted(chosen)]).check()
-        except (AssayError, TypeError, AttributeError, ValueError, IndexError):
-            continue
-        possible.append(chosen)
+        if misfit(second, first, [found[place] for place in sorted(chosen)]) is None:
+            possible.append(chosen)
     return possible
 
 
@@ -139,10 +136,19 @@ def broken(first: Recipe, second: Recipe, tried: Sequence[Factor]) -> str | None
     """Returns why a factor cannot be swapped alone at one of the ends; None if all can."""
     for one in tried:
         for node, origin in ((first, second), (second, first)):
-            try:
-                swapped(node, origin, [one]).check()
-            except (AssayError, TypeError, AttributeError, ValueError, IndexError) as error:
-                return f"{node.name} with {one.name} of {origin.name}: {error}"
+            if (reason := misfit(node, origin, [one])) is not None:
+                return f"{node.name} with {one.name} of {origin.name}: {reason}"
+    return None
+
+
+def misfit(node: Recipe, origin: Recipe, chosen: Sequence[Factor]) -> str | None:
+    """Returns why `node` with these factors of `origin` is no recipe; None if it is one. A part that is put where it
+    does not belong may fail in any of these ways.
+    """
+    try:
+        swapped(node, origin, chosen).check()
+    except (AssayError, TypeError, AttributeError, ValueError, IndexError) as error:
+        return str(error)
     return None
 
 
