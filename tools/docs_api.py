@@ -102,6 +102,6 @@ def laws_table() -> str:
 
 
 def laws_of(text: str, word: str) -> str:
-    """Returns the sentence after `word` in one line, "" if there is none."""
+    """Returns the sentence after `word` in one line; "" without one."""
     _, found, rest = " ".join(text.split()).partition(word)
     return rest.strip().replace("|", "&#124;") if found else ""

@@ -32,7 +32,7 @@ def capital(text: str) -> str:
 
 
 def code(text: Any) -> str:
-    """Returns a text as code inside a line or a table; - if there is none."""
+    """Returns a text as code inside a line or a table; - for an empty one."""
     words = escape(str(text), quote=False).replace("|", "&#124;").replace("*", "&#42;").replace("_", "&#95;")
     return f"<code>{BREAKS.sub('<wbr>', words)}</code>" if words else "-"
 

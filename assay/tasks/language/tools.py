@@ -28,7 +28,7 @@ RESPONSE = "<tool_response>\n{}\n</tool_response>"
 KEPT = 4096
 """Results of calls that are remembered: a call is made once, and read again when the conversation is judged."""
 AGAIN = 600.0
-"""Seconds after which a call that did not return is made again."""
+"""Seconds after which a call that has not returned is repeated."""
 
 
 @dataclass(frozen=True)
