@@ -77,7 +77,7 @@ def write_files(options: argparse.Namespace, model: Callable[[], Path]) -> None:
     """Writes the files that a command names, and the folder of its model, unless they exist."""
     named = vars(options)
     for name, text in OWN.items():
-        if name in str(named):
+        if name in str(named) and not Path(name).exists():
             Path(name).write_text(text)
     tasks = named.get("task") or []
     for task in [tasks] if isinstance(tasks, str) else tasks:
