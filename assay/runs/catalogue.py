@@ -53,7 +53,7 @@ def modules_of(package: ModuleType) -> list[ModuleType]:
 
 def folder_of(name: str) -> Path:
     """Returns the folder of a built-in method, or of a variant's method: `methods/KEY`."""
-    return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_")
+    return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_").replace(".", "_")
 
 
 def file_beside(name: str, ending: str) -> Path:
