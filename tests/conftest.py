@@ -39,7 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _same_start() -> Iterator[None]:
     """Every test begins with the same global torch and numpy state and leaves none behind."""
     dtype, has_onednn = torch.get_default_dtype(), torch.backends.mkldnn.enabled
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # manual_seed formats a stack trace for each device that is not there
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
     np.random.seed(0)  # noqa: NPY002 - the legacy stream is what a careless import would use
     torch.use_deterministic_algorithms(True)
     yield

@@ -30,6 +30,7 @@ RUNNING = SHARED | {"methods", "sampling", "engine", "version"}
 ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its own unit
     "version": set(),
     "core": set(),
+    "ledger": {"core"},
     "ops": {"core"},
     "evidence": {"core", "ops"},
     "models": {"core", "ops"},

@@ -50,6 +50,7 @@ TABLE: dict[str, Column] = {
     "uniform": Column("B", "rollout", ("WithDemonstrations",), "probability of an action under the uniform policy"),
     "prefix": Column("B", "rollout", ("FromPrefixes",), "number of given decisions"),
     "left": Column("B", "rollout", ("Windows",), "number of decisions of the answer outside this window"),
+    "greedy_outcome": Column("B", "rollout", ("WithGreedy",), "outcome of the greedy answer to the same start"),
     "hinted": Column("B", "rollout", ("Hinted",), "the policy saw more than the task's prompt when it acted"),
     "chosen": Column("B", "credit or source", ("PairUp", "Pairs"), "+1 for the better row of a pair, -1 for the other"),
     "distance": Column("BT", "source", ("Relabelled",), "steps of the shortest way to the goal"),

@@ -26,6 +26,7 @@ from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
 from assay.models.model import Critic, Policy
+from assay.ops import random
 
 TABLE_SPEC = Spec(Discrete(5), Discrete(4), horizon=6)
 """The task of `sequences`: 5 states, 4 actions, at most 6 decisions."""
@@ -168,8 +169,7 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
     Tasks with numbered states have tables for the actor and for critics of states, whatever the recipe's networks.
     """
     tabular = spec == TABLE_SPEC
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with random.seeded(seed):
         actor: nn.Module = (Policy(Table()) if tabular else recipe.actor).build(spec)
         critics = {
             name: (tabulated(critic) if tabular and name.endswith("value") else critic).build(spec).double()
