@@ -59,12 +59,15 @@ TABLE: dict[str, Column] = {
     # Written by credit, preparation and constraints.
     "advantage": Column("BT", "credit", ("OutcomeCredit", "Gae", "RewardToGo"), "advantage of each decision"),
     "return": Column("BT", "credit", ("Gae", "RewardToGo"), "regression target of the critic"),
-    "candidates": Column("BTN", "prepare", ("SelfTeacher",), "likely actions and their log q after feedback"),
+    "candidates": Column("BTN", "prepare", ("SelfTeacher", "AnchorEntropy"), "likely actions and a log q of each"),
     "outcome": Column("B", "credit", ("OutcomeCredit",), "total reward of the row's episode"),
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),
     "high_covariance": Column("BT", "credit", ("MarkHighCovariance",), "whether its covariance is among the largest"),
     "clip_range": Column("B", "prepare", ("ElasticRange",), "how far the ratios of the row may leave 1"),
+    "entropy_weight": Column("B", "prepare", ("AnchorEntropy", "Distinct"), "weight of the row's entropy in the loss"),
+    "logp_filtered": Column("BT", "prepare", ("FilterPolicy",), "log-probability of the decision after a filter"),
+    "variance_weight": Column("B", "prepare", ("FollowVariance",), "multiplier of the ratio's variance"),
     "cost_advantage": Column("BT", "constraint", ("Multiplier",), "advantage of each decision in costs"),
     "cost_return": Column("BT", "constraint", ("Multiplier",), "regression target of the cost critic"),
 }
