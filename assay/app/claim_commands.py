@@ -19,6 +19,9 @@ def claim(options: argparse.Namespace) -> int:
     """`assay claim`: exit code 1 if a claim fails or a verdict file has problems."""
     if options.name:
         options.name = catalogue.method_key(catalogue.find_method(options.name)[0])
+    for name in ("verdicts", "work"):
+        if (folder := vars(options)[name]) is not None and folder.exists() and not folder.is_dir():
+            raise AssayError(f"--{name} {folder} is a file. Name a folder.")
     if options.check:
         return check_verdicts(options)
     if options.stamp:
@@ -118,6 +121,8 @@ def check_verdicts(options: argparse.Namespace) -> int:
     For one named method the state is computed by running its recipes for three steps; for all methods it is read from
     the files.
     """
+    if options.verdicts is not None and not options.verdicts.is_dir():
+        raise AssayError(f"--verdicts: there is no folder '{options.verdicts}'. Name a folder of KEY.json files.")
     files = chosen_files(options)
     missing = [] if options.name else [name for name in verdicts.with_measured() if name not in files]
     wrong = {name: found for name, path in files.items() if (found := verdicts.problems(name, path))}

@@ -381,7 +381,7 @@ def run_command(options: argparse.Namespace) -> int:
             warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
             return commands.COMMANDS[options.command](options)
     except (AssayError, CheckpointError, RunLocked) as error:
-        print(f"assay: {error}", file=sys.stderr)
+        print(f"assay: {' '.join(str(error).split())}", file=sys.stderr)  # an exception of own code may have many lines
         return error.exit_code if isinstance(error, AssayError) else 2
 
 

@@ -19,7 +19,10 @@ from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
 from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search
+from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.options import run_options
+
+MOST_TRIALS = 100_000
 
 
 def list_methods(options: argparse.Namespace) -> int:
@@ -95,10 +98,13 @@ def compare(options: argparse.Namespace) -> int:
 
 def tune(options: argparse.Namespace) -> int:
     """`assay tune`: searches settings on some seeds and reports the score on fresh ones."""
-    if options.tuning_seeds < 1 or options.seeds < 1:
-        raise AssayError("--tuning-seeds or --seeds is less than 1. Use at least 1 of each.")
+    checked_seeds(options.tuning_seeds, "--tuning-seeds")
+    checked_seeds(options.seeds)
+    if not 1 <= options.trials <= MOST_TRIALS:
+        raise AssayError(f"--trials is {options.trials}. Use a number from 1 to {MOST_TRIALS:,}.")
     space = search.parsed_space(options.search)
     folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
+    checked_folder(folder, ("trials.jsonl",))
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
     extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
     training = search.Training(options.name, options.task, options.steps, folder, extra, tell)

@@ -30,6 +30,7 @@ from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
 from assay.runs import catalogue
+from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.code import code_of, modules_of
 from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
 from assay.runs.own.running import try_rewards
@@ -94,8 +95,11 @@ class Setup:
         """Refuses an impossible comparison before compute is spent."""
         if len(set(self.tasks)) < len(self.tasks):
             raise AssayError(f"--task names {', '.join(self.tasks)}. Name each task once.")
-        if self.seeds is not None and self.seeds < 1:
-            raise AssayError(f"--seeds is {self.seeds}. Use at least 1, or auto.")
+        if self.seeds is not None:
+            checked_seeds(self.seeds, more=", or auto")
+        if self.workers is not None and self.workers < 1:
+            raise AssayError(f"--jobs is {self.workers}. Use at least 1.")
+        checked_folder(self.folder, ("code.json", "comparison.json"))
         if self.minutes is not None and not self.minutes > 0:
             raise AssayError(f"--budget is {self.minutes:g}. Use a positive number of minutes.")
         if self.seeds is None and len(self.arms) < 2:

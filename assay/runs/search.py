@@ -26,6 +26,8 @@ def parsed_space(words: Sequence[str]) -> Space:
         path, sign, range_of = word.partition("=")
         if not path or not sign or not range_of:
             raise AssayError(f"'{word}' is not a range. Write path=low:high, path=low:high:log or path=a,b,c.")
+        if path in settings:
+            raise AssayError(f"'{path}' is named twice. Give each setting one range.")
         settings[path] = parsed_range(word, range_of)
     return Space(settings)
 
