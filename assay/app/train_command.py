@@ -19,9 +19,10 @@ from assay.engine.placement import Placement
 from assay.runs import catalogue
 from assay.runs import sinks as log_sinks
 from assay.runs.checks import checked_seeds
-from assay.runs.jobs import Failure, Job, run_jobs
+from assay.runs.jobs import Failure, run_jobs
 from assay.runs.options import RunOptions, run_options
 from assay.runs.plan import Plan, anchored, make_plan, plan_of
+from assay.runs.pools import Job
 from assay.runs.progress import Mode
 from assay.runs.run import Run, execute
 from assay.runs.run import resume as resume_run

@@ -18,8 +18,9 @@ from assay.core.errors import AssayError
 from assay.evidence.sequential import SequentialTest
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
-from assay.runs.jobs import Failure, Job, Result, result_of, run_jobs
+from assay.runs.jobs import Failure, Result, result_of, run_jobs
 from assay.runs.options import EnvironmentOptions, RunOptions
+from assay.runs.pools import Job
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 QUICK = {"steps": 2}
