@@ -94,8 +94,7 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "assay/ops/triton_output.py: triton.language": "kernels; only a function imports this module",
         "assay/ops/triton_output.py: triton.tools.tensor_descriptor": "kernels; only a function imports this module",
     },
-    "arrows": {
-    },
+    "arrows": {},
     "open_arguments": {
         "assay/models/pretrained/causal.py: bypass": "transformers calls it with arguments of its own",
         "assay/models/pretrained/packed_layers.py: attention": "transformers calls it with arguments of its own",
