@@ -116,7 +116,9 @@ def test_a_reward_that_is_not_finite_stops_the_run_and_names_the_row() -> None:
     assert any(alarm.stop and "[2]" in alarm.message for alarm in alarms if alarm.guard == "sane rewards")
 
 
-@pytest.mark.parametrize("returned", [None, [1.0], "scores", [float("nan")] * 12, ["1"] * 12, [[1.0]] * 12, 1.0])
+@pytest.mark.parametrize(
+    "returned", [None, [1.0], "scores", [float("nan")] * 12, ["1"] * 12, [[1.0]] * 12, 1.0]
+)
 def test_reward_functions_must_return_one_number_a_row(returned: Any) -> None:
     def score(rows: Any) -> Any:
         return returned
