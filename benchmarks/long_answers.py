@@ -1,8 +1,8 @@
 """Two steps of language methods on a tiny pretrained model with long answers: does each run, and in how much memory?
 
-    python -m benchmarks.long_answers                          every method of verifiable rewards, 4,096 tokens, 32,768 words
+    python -m benchmarks.long_answers               the family of policy gradients, 4,096 tokens, 32,768 words
     python -m benchmarks.long_answers grpo nsr --max-tokens 512
-    python -m benchmarks.long_answers --table                  prints the recorded runs as a table
+    python -m benchmarks.long_answers --table       prints the recorded runs
 
 Each run is `assay train KEY --task FILE.jsonl --model FOLDER` in a process of its own; a random network hardly ever
 ends an answer, so that answers reach the limit. `share` is the memory above that of a run with 64 tokens, in units of
@@ -25,6 +25,11 @@ from assay.runs import catalogue
 RESULTS = Path(__file__).with_suffix(".json")
 FAMILY = "policy gradient"
 SHORT = 64
+REWARD = """def even(prompts, completions, **columns):
+    return [float(len(one) % 2 == 0) for one in completions]
+"""
+HEADER = """| method | tokens x words | peak | above 64 tokens | share of [rows, tokens, words] | cpu-s |
+|---|---|---|---|---|---|"""
 
 
 def save_model(folder: Path, words: int, max_tokens: int) -> None:
@@ -58,21 +63,21 @@ def write_rows(path: Path) -> None:
 
 def write_reward(path: Path) -> None:
     """Writes a reward that random answers reach about half of the time: right and wrong rows in every group."""
-    path.write_text("def even(prompts, completions, **columns):\n    return [float(len(one) % 2 == 0) for one in completions]\n")
+    path.write_text(REWARD)
 
 
 def run(key: str, folder: Path, max_tokens: int, options: list[str]) -> dict[str, Any]:
     """Runs two steps in a process of its own; returns exit status, peak memory in MB, cpu-seconds and the last line."""
     command = [sys.executable, "-m", "assay", "train", key, "--task", "rows.jsonl", "--model", "model"]
-    command += ["--max-tokens", str(max_tokens), "--group-size", "4", "--prompts", "1", "--steps", "2", "--eval-prompts", "2"]
-    command += ["--reward", "rewards.py:even", "--out", f"runs/{key.replace(':', '-')}-{max_tokens}", *options]
+    command += ["--max-tokens", str(max_tokens), "--group-size", "4", "--prompts", "1", "--steps", "2"]
+    command += ["--eval-prompts", "2", "--reward", "rewards.py:even", "--out", f"runs/{key.replace(':', '-')}-{max_tokens}", *options]
     with open(folder / "printed", "w+") as printed:
         child = subprocess.Popen(command, cwd=folder, stdout=printed, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)  # waited for already
         printed.seek(0)
         lines = [line.strip() for line in printed if line.strip()]
-    said = "" if child.returncode == 0 else next((line for line in reversed(lines) if "assay" in line or ":" in line), "")
+    said = lines[-1] if child.returncode and lines else ""
     return {"status": child.returncode, "peak_mb": usage.ru_maxrss / 1024, "cpu_s": usage.ru_utime, "said": said}
 
 
@@ -89,19 +94,19 @@ def measure(keys: list[str], words: int, max_tokens: int, out: Path) -> dict[str
             short, long = (run(key, folder, tokens, []) for tokens in (SHORT, max_tokens))
             row = long | {"tokens": max_tokens, "words": words, "short_mb": short["peak_mb"]}
             found[key] = row | {"share": (long["peak_mb"] - short["peak_mb"]) / full_mb}
-            print(key, {name: round(value, 2) if isinstance(value, float) else value for name, value in found[key].items()},
-                  flush=True)  # fmt: skip
+            print(table({key: found[key]}).splitlines()[-1], flush=True)
             out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     return found
 
 
 def table(found: dict[str, Any]) -> str:
     """Returns the recorded runs as Markdown."""
-    lines = ["| method | tokens x words | peak | above 64 tokens | share of [rows, tokens, words] | cpu-s |", "|---|---|---|---|---|---|"]
+    lines = [HEADER]
     for key, row in sorted(found.items()):
         size = f"{row['tokens']:,} x {row['words']:,}"
-        cells = [f"{row['peak_mb']:,.0f} MB", f"{row['peak_mb'] - row['short_mb']:,.0f} MB", f"{row['share']:.2f}", f"{row['cpu_s']:.0f}"]
-        lines.append(f"| {key} | {size} | " + (" | ".join(cells) if row["status"] == 0 else f"{row['said']} | | |") + " |")
+        above = f"{row['peak_mb'] - row['short_mb']:,.0f} MB"
+        cells = f"{row['peak_mb']:,.0f} MB | {above} | {row['share']:.2f} | {row['cpu_s']:.0f}"
+        lines.append(f"| {key} | {size} | {cells if row['status'] == 0 else row['said'] + ' | | |'} |")
     return "\n".join(lines)
 
 
@@ -116,8 +121,7 @@ def main(arguments: list[str] | None = None) -> int:
     if options.table:
         print(table(json.loads(options.out.read_text())))
         return 0
-    methods = catalogue.methods()
-    keys = options.keys or [key for key, one in methods.items() if one.family == FAMILY]
+    keys = options.keys or [key for key, one in catalogue.methods().items() if one.family == FAMILY]
     found = measure(keys, options.words, options.max_tokens, options.out)
     return int(any(found[key]["status"] for key in keys))
 

@@ -64,6 +64,7 @@ TABLE: dict[str, Column] = {
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),
     "high_covariance": Column("BT", "credit", ("MarkHighCovariance",), "whether its covariance is among the largest"),
+    "clip_range": Column("B", "prepare", ("ElasticRange",), "how far the ratios of the row may leave 1"),
     "entropy_weight": Column("B", "prepare", ("AnchorEntropy", "Distinct"), "weight of the row's entropy in the loss"),
     "logp_filtered": Column("BT", "prepare", ("FilterPolicy",), "log-probability of the decision after a filter"),
     "variance_weight": Column("B", "prepare", ("FollowVariance",), "multiplier of the ratio's variance"),
