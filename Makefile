@@ -83,6 +83,7 @@ $(VENV)/.ready-train: $(SOURCES) $(PINS)
 $(VENV)/.ready-test: $(SOURCES) $(PINS)
 	@echo 'Installing assay with everything the tests use into $(VENV) (once)'
 	@$(PIP) --constraint $(PINS) --editable '.[dev,control,data,language,peers,plots,scale]'
+	@$(PIP) --constraint $(PINS) --editable '.[ray]' || echo 'ray could not be installed: its tests will be skipped'
 	@$(PIP) --constraint $(PINS) --editable '.[tasks]' || \
 		echo 'reasoning-gym could not be installed (it needs a C compiler): its tests will be skipped'
 	@touch $@ $(VENV)/.ready-train

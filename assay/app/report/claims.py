@@ -18,7 +18,7 @@ from assay.evidence.intervals import number
 from assay.proof import stamps, verdicts
 from assay.proof.mutants import trial
 from assay.runs import catalogue
-from assay.runs.jobs import Child
+from assay.runs.pools import Child
 from assay.runs.progress import duration
 
 MEANINGS = {
