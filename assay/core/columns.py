@@ -64,7 +64,7 @@ TABLE: dict[str, Column] = {
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),
     "high_covariance": Column("BT", "credit", ("MarkHighCovariance",), "whether its covariance is among the largest"),
-    "clip_range": Column("B", "prepare", ("ElasticRange",), "how far the ratios of the row may leave 1"),
+    "clip_range": Column("BT", "prepare", ("ElasticRange",), "how far the ratio may leave 1"),
     "cost_advantage": Column("BT", "constraint", ("Multiplier",), "advantage of each decision in costs"),
     "cost_return": Column("BT", "constraint", ("Multiplier",), "regression target of the cost critic"),
 }
