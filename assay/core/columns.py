@@ -64,10 +64,10 @@ TABLE: dict[str, Column] = {
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),
     "high_covariance": Column("BT", "credit", ("MarkHighCovariance",), "whether its covariance is among the largest"),
-    "clip_range": Column("B", "prepare", ("ElasticRange",), "how far the ratios of the row may leave 1"),
     "entropy_weight": Column("B", "prepare", ("AnchorEntropy", "Distinct"), "weight of the row's entropy in the loss"),
     "logp_filtered": Column("BT", "prepare", ("FilterPolicy",), "log-probability of the decision after a filter"),
     "variance_weight": Column("B", "prepare", ("FollowVariance",), "multiplier of the ratio's variance"),
+    "clip_range": Column("BT", "prepare", ("ElasticRange",), "how far the ratio may leave 1"),
     "cost_advantage": Column("BT", "constraint", ("Multiplier",), "advantage of each decision in costs"),
     "cost_return": Column("BT", "constraint", ("Multiplier",), "regression target of the cost critic"),
 }
