@@ -38,7 +38,7 @@ test: lint  ## install, then lint, types and every test
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-all: lint  ## the same, with every method in each of its worlds and more runs that are killed
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --all-cases $(ARGS)
+	$(TEST_ENV) HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --all-cases $(ARGS)
 
 test-isa: $(VENV)/.ready-test  ## the numerical tests again, as an older CPU computes them
 	$(TEST_ENV) $(ISA_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ISA_TESTS)

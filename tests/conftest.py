@@ -22,7 +22,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / f"assay-hypothesis-{os.getuid()}")
 options = {"deadline": None, "database": None, "print_blob": True}
 hypothesis.settings.register_profile("dev", max_examples=25, **options)
-hypothesis.settings.register_profile("ci", max_examples=100, derandomize=True, **options)
+hypothesis.settings.register_profile("ci", max_examples=40, derandomize=True, **options)
+hypothesis.settings.register_profile("all", max_examples=200, derandomize=True, **options)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 torch.set_num_threads(1)
