@@ -40,6 +40,7 @@ TABLE: dict[str, Column] = {
     "q_size": Column("BT", "engine", (), "mean absolute action value, the scale of TD3+BC"),
     "uniform_logp_old": Column("BT", "engine", (), "mean log-probability over the vocabulary under the acting policy"),
     "logp_shown": Column("BT", "engine", (), "log-probability of demonstrated decisions under the acting policy"),
+    "sketch": Column("BTN", "engine", (), "projected hidden state of the frozen start after each decision"),
     # Written by rewards.
     "score": Column("B", "reward", ("Verifier", "FromFunction"), "the task's own score of the row"),
     "policy_fault": Column("B", "reward", ("Verifier",), "the completion has no parsable answer"),
