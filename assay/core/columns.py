@@ -62,6 +62,7 @@ TABLE: dict[str, Column] = {
     "return": Column("BT", "credit", ("Gae", "RewardToGo"), "regression target of the critic"),
     "candidates": Column("BTN", "prepare", ("SelfTeacher", "AnchorEntropy"), "likely actions and a log q of each"),
     "outcome": Column("B", "credit", ("OutcomeCredit",), "total reward of the row's episode"),
+    "balance": Column("B", "prepare", ("Balanced",), "weight of an answer by its class, right or wrong"),
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),
     "high_covariance": Column("BT", "credit", ("MarkHighCovariance",), "whether its covariance is among the largest"),
