@@ -16,6 +16,7 @@ REASONS = {
     "CostToGo": "the default credit of `Multiplier`, which safe-rl-review, hc-rlhf and users' constraints share",
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
+    "CountModes": "shares of formats and behaviours for any language recipe, by the user's grammar; echo-chamber",
     "RewardToGo": "credit without a critic: examples/torques.py swaps it into ppo",
     "Unclipped": "the surrogate without a bound: kl-cov, and what test_estimators finds unbiased on others' data",
     "Gated": "a combination of rewards by hand, docs/design.md: a style that counts only if the answer is right",
