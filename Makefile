@@ -38,7 +38,7 @@ test: lint  ## install, then lint, types and every test
 	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 test-all: lint  ## the same, with every method in each of its worlds and more runs that are killed
-	$(TEST_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --all-cases $(ARGS)
+	$(TEST_ENV) HYPOTHESIS_PROFILE=all $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --all-cases $(ARGS)
 
 test-isa: $(VENV)/.ready-test  ## the numerical tests again, as an older CPU computes them
 	$(TEST_ENV) $(ISA_ENV) $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(ISA_TESTS)
@@ -83,6 +83,7 @@ $(VENV)/.ready-train: $(SOURCES) $(PINS)
 $(VENV)/.ready-test: $(SOURCES) $(PINS)
 	@echo 'Installing assay with everything the tests use into $(VENV) (once)'
 	@$(PIP) --constraint $(PINS) --editable '.[dev,control,data,language,peers,plots,scale]'
+	@$(PIP) --constraint $(PINS) --editable '.[ray]' || echo 'ray could not be installed: its tests will be skipped'
 	@$(PIP) --constraint $(PINS) --editable '.[tasks]' || \
 		echo 'reasoning-gym could not be installed (it needs a C compiler): its tests will be skipped'
 	@touch $@ $(VENV)/.ready-train

@@ -22,7 +22,8 @@ SHARED = Path(__file__).resolve().parents[2] / "shared"
 set_hypothesis_home_dir(Path(tempfile.gettempdir()) / f"assay-hypothesis-{os.getuid()}")
 options = {"deadline": None, "database": None, "print_blob": True}
 hypothesis.settings.register_profile("dev", max_examples=25, **options)
-hypothesis.settings.register_profile("ci", max_examples=100, derandomize=True, **options)
+hypothesis.settings.register_profile("ci", max_examples=40, derandomize=True, **options)
+hypothesis.settings.register_profile("all", max_examples=200, derandomize=True, **options)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 torch.set_num_threads(1)
@@ -39,7 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _same_start() -> Iterator[None]:
     """Every test begins with the same global torch and numpy state and leaves none behind."""
     dtype, has_onednn = torch.get_default_dtype(), torch.backends.mkldnn.enabled
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # manual_seed formats a stack trace for each device that is not there
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(0)
     np.random.seed(0)  # noqa: NPY002 - the legacy stream is what a careless import would use
     torch.use_deterministic_algorithms(True)
     yield

@@ -30,6 +30,7 @@ RUNNING = SHARED | {"methods", "sampling", "engine", "version"}
 ARROWS: dict[str, set[str]] = {  # place -> the places it may import besides its own unit
     "version": set(),
     "core": set(),
+    "ledger": {"core"},
     "ops": {"core"},
     "evidence": {"core", "ops"},
     "models": {"core", "ops"},
@@ -64,7 +65,8 @@ OPTIONAL: dict[str, set[str]] = {  # package -> the places that may import it, i
     **{name: {"models.exported"} for name in ("onnx", "onnxscript")},
     "huggingface_hub": {"models.pretrained"},
     **{name: {"runs.sinks"} for name in ("wandb", "tensorboard", "torch.utils.tensorboard")},
-    **{name: set() for name in ("ray", "vllm")},
+    "ray": {"runs.ray_pool"},
+    "vllm": set(),
 }
 
 INNER = {name.split(".")[-1] for name in OPTIONAL if "." in name}

@@ -17,8 +17,8 @@ REASONS = {
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
     "CountModes": "shares of formats and behaviours for any language recipe, by the user's grammar; echo-chamber",
-    "RewardToGo": "credit without a critic: examples/torques.py swaps it into ppo",
-    "Unclipped": "the surrogate without a bound: kl-cov, and what test_estimators finds unbiased on others' data",
+    "OfNucleus": "one of the two entropies of `MaskedEntropy`, which siren and dsdr share: siren's",
+    "OfSample": "the other one: dsdr's",
     "Gated": "a combination of rewards by hand, docs/design.md: a style that counts only if the answer is right",
     "StandardisedInGroup": "a combination of rewards by hand, docs/design.md; alphaalign adds one to a sum",
     "ByLabel": "a combination of rewards by hand, docs/design.md: a table by a column of the user's file; alphaalign",
@@ -65,8 +65,8 @@ def test_lines_are_counted_where_they_stand(tool: ModuleType) -> None:
 
 
 def test_parts_of_base_recipes_are_shared(tool: ModuleType) -> None:
-    """dr-grpo alone uses FixedLength, which its base in `recipes.group` names; kl-cov alone uses Unclipped."""
+    """sapo alone uses SoftGate, which its base in `recipes.group` names; siren alone uses OfNucleus."""
     users, few = tool.users_of_parts(), tool.few_users()
-    assert users["assay.parts.aggregations", "FixedLength"] == {"dr-grpo"}
-    assert "assay.parts.aggregations.FixedLength" not in few
-    assert few["assay.parts.objectives.trust.Unclipped"] == "clip-cov"
+    assert users["assay.parts.objectives.trust", "SoftGate"] == {"sapo"}
+    assert "assay.parts.objectives.trust.SoftGate" not in few
+    assert few["assay.parts.regularizers.entropy.OfNucleus"] == "siren"

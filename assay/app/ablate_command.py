@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.app.options import parsed_settings
+from assay.app.options import opened_pool, parsed_settings
 from assay.app.report import comparison as comparison_tables
 from assay.app.report import tables
 from assay.core import store
@@ -47,8 +48,8 @@ def ablate(options: argparse.Namespace) -> int:
         options.budget,
         options.jobs,
     )
-    with comparison_tables.Board(setup, out, quiet=options.json) as board:
-        outcome = comparison.run(setup, board)
+    with comparison_tables.Board(setup, out, quiet=options.json) as board, opened_pool(options, folder) as pool:
+        outcome = comparison.run(replace(setup, pool=pool), board)
     facts = {"first": first.name, "second": second.name, "task": options.task, "steps": steps}
     facts |= ablation.facts(found, arms, outcome)
     store.write_json(folder / "ablation.json", facts)

@@ -7,18 +7,23 @@ import json
 import time
 from typing import Any
 
+from assay.app.options import opened_pool
 from assay.app.report import claims as claim_tables
 from assay.app.report import tables
 from assay.core.errors import AssayError
 from assay.proof import stamps, verdicts
 from assay.proof.mutants import trial
 from assay.runs import catalogue
+from assay.runs.pools import Pool
 
 
 def claim(options: argparse.Namespace) -> int:
     """`assay claim`: exit code 1 if a claim fails or a verdict file has problems."""
     if options.name:
         options.name = catalogue.method_key(catalogue.find_method(options.name)[0])
+    for name in ("verdicts", "work"):
+        if (folder := vars(options)[name]) is not None and folder.exists() and not folder.is_dir():
+            raise AssayError(f"--{name} {folder} is a file. Name a folder.")
     if options.check:
         return check_verdicts(options)
     if options.stamp:
@@ -31,22 +36,29 @@ def claim(options: argparse.Namespace) -> int:
         raise AssayError(f"--budget is {options.budget:g}. Use a positive number of minutes.")
     deadline = None if options.budget is None else time.monotonic() + 60 * options.budget
     out = tables.console()
+    with opened_pool(options, options.work) as pool:
+        reports = claim_each(options, deadline, pool)
+    if options.json:
+        print(json.dumps(reports if options.all else reports[0] if reports else {}, indent=2))
+    elif options.all and not reports:
+        out.print("every verdict is up to date")
+    return int(any(report["verdict"] == "fails" for report in reports))
+
+
+def claim_each(options: argparse.Namespace, deadline: float | None, pool: Pool) -> list[dict[str, Any]]:
+    """Runs the claims of the named method, or of all whose verdict is stale or missing; prints each report."""
     reports: list[dict[str, Any]] = []
     for name in [options.name] if options.name else verdicts.stalest_first(options.verdicts):
         if not options.name and not verdicts.needs_measuring(name, options.verdicts):
             continue
         if options.replay and replay_verdict(name, options):
             continue
-        reports.append(claim_one(name, options, deadline))
+        reports.append(claim_one(name, options, deadline, pool))
         if not options.json:
-            out.print(claim_tables.verdict_table(reports[-1]))
+            tables.console().print(claim_tables.verdict_table(reports[-1]))
         if deadline is not None and time.monotonic() > deadline:
             break
-    if options.json:
-        print(json.dumps(reports if options.all else reports[0] if reports else {}, indent=2))
-    elif options.all and not reports:
-        out.print("every verdict is up to date")
-    return int(any(report["verdict"] == "fails" for report in reports))
+    return reports
 
 
 def replay_verdict(name: str, options: argparse.Namespace) -> bool:
@@ -60,7 +72,7 @@ def replay_verdict(name: str, options: argparse.Namespace) -> bool:
     return True
 
 
-def claim_one(name: str, options: argparse.Namespace, deadline: float | None) -> dict[str, Any]:
+def claim_one(name: str, options: argparse.Namespace, deadline: float | None, pool: Pool) -> dict[str, Any]:
     """Runs a method's claims; the verdict file is written when all of them are measured.
 
     Measured claims whose recipes, task and rule are as recorded keep their entry unless `--again` is given.
@@ -77,7 +89,9 @@ def claim_one(name: str, options: argparse.Namespace, deadline: float | None) ->
             entries.append(kept)
             continue
         with claim_tables.Watch(name, one, tables.console(), quiet=options.json) as watch:
-            found = verdicts.measure(name, one, options.work, deadline=deadline, watch=watch)
+            found = verdicts.measure(
+                name, one, options.work, deadline=deadline, workers=options.jobs, pool=pool, watch=watch
+            )
         if found is None:
             left = {"name": one.name, "kind": "measured", "verdict": "unfinished", "rule": one.rule}
             return report | {"claims": [*entries, left, *exact], "verdict": "unfinished"}
@@ -118,6 +132,8 @@ def check_verdicts(options: argparse.Namespace) -> int:
     For one named method the state is computed by running its recipes for three steps; for all methods it is read from
     the files.
     """
+    if options.verdicts is not None and not options.verdicts.is_dir():
+        raise AssayError(f"--verdicts: there is no folder '{options.verdicts}'. Name a folder of KEY.json files.")
     files = chosen_files(options)
     missing = [] if options.name else [name for name in verdicts.with_measured() if name not in files]
     wrong = {name: found for name, path in files.items() if (found := verdicts.problems(name, path))}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import assay
+from assay.app.options import add_pool_options
 from assay.runs.options import add_run_groups
 
 
@@ -263,7 +264,7 @@ def add_compare_options(one: argparse.ArgumentParser) -> None:
         help="number of seeds (default: 3), or auto: a sequential test decides",
     )
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
-    one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
+    add_pool_options(one)
 
 
 def add_ablate_options(one: argparse.ArgumentParser) -> None:
@@ -274,7 +275,7 @@ def add_ablate_options(one: argparse.ArgumentParser) -> None:
     add_run_options(one)
     one.add_argument("--seeds", type=int, default=5, metavar="N", help="number of seeds (default: 5)")
     one.add_argument("--budget", type=float, metavar="MINUTES", help="start no run after this time")
-    one.add_argument("--jobs", type=int, metavar="N", help="parallel runs (default: number of cores)")
+    add_pool_options(one)
     one.add_argument("--dry", action="store_true", help="only list the parts that would be swapped, and the runs")
 
 
@@ -298,6 +299,7 @@ def add_tune_options(one: argparse.ArgumentParser) -> None:
     )
     add_data_option(one)
     add_run_groups(one)
+    add_pool_options(one)
     one.add_argument(
         "--out", type=Path, metavar="DIR", help="folder (default: runs/tune-...); an existing search is resumed"
     )
@@ -344,6 +346,7 @@ def add_claim_options(one: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the runs (default: runs/claims)",
     )
+    add_pool_options(one)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -381,7 +384,7 @@ def run_command(options: argparse.Namespace) -> int:
             warnings.showwarning = lambda message, *place: print(f"assay: {message}", file=sys.stderr)
             return commands.COMMANDS[options.command](options)
     except (AssayError, CheckpointError, RunLocked) as error:
-        print(f"assay: {error}", file=sys.stderr)
+        print(f"assay: {' '.join(str(error).split())}", file=sys.stderr)  # an exception of own code may have many lines
         return error.exit_code if isinstance(error, AssayError) else 2
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from assay.app import claim_commands, data_commands, policy_commands
 from assay.app.ablate_command import ablate
-from assay.app.options import parsed_settings
+from assay.app.options import opened_pool, parsed_settings
 from assay.app.report import comparison as comparison_tables
 from assay.app.report import methods, tables
 from assay.app.report.watch import serve
@@ -19,7 +20,10 @@ from assay.evidence.tuning import HyperbandSearch, RandomSearch, TuningPlan
 from assay.evidence.tuning import tune as run_search
 from assay.proof.laws.file import check_file_apart
 from assay.runs import catalogue, comparison, search
+from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.options import run_options
+
+MOST_TRIALS = 100_000
 
 
 def list_methods(options: argparse.Namespace) -> int:
@@ -80,9 +84,11 @@ def compare(options: argparse.Namespace) -> int:
         options.budget,
         options.jobs,
     )
+    if options.on is not None:
+        setup.check()  # before Ray is started
     out = tables.console()
-    with comparison_tables.Board(setup, out, quiet=options.json) as board:
-        outcome = comparison.run(setup, board)
+    with opened_pool(options, setup.folder) as pool, comparison_tables.Board(setup, out, quiet=options.json) as board:
+        outcome = comparison.run(replace(setup, pool=pool), board)
     paths = comparison_tables.save(outcome)
     if options.json:
         print(json.dumps({"folder": str(setup.folder)} | comparison.facts(outcome), indent=2))
@@ -95,18 +101,23 @@ def compare(options: argparse.Namespace) -> int:
 
 def tune(options: argparse.Namespace) -> int:
     """`assay tune`: searches settings on some seeds and reports the score on fresh ones."""
-    if options.tuning_seeds < 1 or options.seeds < 1:
-        raise AssayError("--tuning-seeds or --seeds is less than 1. Use at least 1 of each.")
+    checked_seeds(options.tuning_seeds, "--tuning-seeds")
+    checked_seeds(options.seeds)
+    if not 1 <= options.trials <= MOST_TRIALS:
+        raise AssayError(f"--trials is {options.trials}. Use a number from 1 to {MOST_TRIALS:,}.")
     space = search.parsed_space(options.search)
     folder = options.out or Path("runs") / f"tune-{'-'.join(map(comparison.plain_name, (options.name, options.task)))}"
+    checked_folder(folder, ("trials.jsonl",))
     tell = (lambda line: None) if options.json else lambda line: tables.console().print(line, style="dim", markup=False)
     extra = {"warmup": options.warmup, "data": tuple(options.data), "options": run_options(vars(options))}
-    training = search.Training(options.name, options.task, options.steps, folder, extra, tell)
+    training = search.Training(options.name, options.task, options.steps, folder, extra, tell, options.jobs)
     training.check(space)
     first = options.tuning_seeds
     plan = TuningPlan(options.trials, tuple(range(first)), tuple(range(first, first + options.seeds)), training.steps)
     how = HyperbandSearch() if options.hyperband else RandomSearch()
-    found = run_search(space, training, plan, search=how, journal=folder / "trials.jsonl")
+    with opened_pool(options, folder) as training.pool:
+        journal = folder / "trials.jsonl"
+        found = run_search(space, training, plan, search=how, journal=journal, ahead=training.ahead)
     if options.json:
         rows = [{"settings": dict(one.settings), "share": one.fraction, "score": one.score} for one in found.trials]
         facts = {"settings": dict(found.settings), "reported": vars(found.reported), "tuning": vars(found.tuning)}

@@ -26,6 +26,7 @@ WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
     "expert": made.Expert,
     "medium-expert": made.MediumExpert,
 }
+MOST_EPISODES = 1_000_000
 KINDS = ("random", "scripted", "play", *WITH_AGENT)
 
 
@@ -63,10 +64,12 @@ def kind_of(name: str, task: Task, options: argparse.Namespace) -> made.Made:
 
 def make(options: argparse.Namespace) -> int:
     """`assay data make`: writes one file per kind."""
-    if options.episodes < 1 or options.steps < 0 or not 0 <= options.noise <= 1:
-        raise AssayError(
-            "--episodes, --steps or --noise is out of range. Use --episodes >= 1, --steps >= 0, 0 <= --noise <= 1."
-        )
+    if not 1 <= options.episodes <= MOST_EPISODES:
+        raise AssayError(f"--episodes is {options.episodes}. Use a number from 1 to {MOST_EPISODES:,}.")
+    if options.steps < 0:
+        raise AssayError(f"--steps is {options.steps}. Use 0 (the recipe's) or a number of steps.")
+    if not 0 <= options.noise <= 1:
+        raise AssayError(f"--noise is {options.noise:g}. Use a share from 0 to 1.")
     task = catalogue.find_task(options.task)
     kinds = [kind_of(name, task, options) for name in options.kinds]
     paths = []

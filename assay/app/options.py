@@ -1,10 +1,38 @@
-"""Parses options that several commands share."""
+"""Options that several commands share. Imports no torch, so that --help is fast."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import argparse
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from assay.core.errors import AssayError
+
+if TYPE_CHECKING:
+    from assay.runs.pools import Pool
+
+
+def add_pool_options(one: argparse.ArgumentParser) -> None:
+    """Adds the options of how many runs there are at a time, and where."""
+    text = "parallel runs (default: number of cores, of all machines with --on)"
+    one.add_argument("--jobs", type=int, metavar="N", help=text)
+    text = "run on a Ray cluster: ray starts Ray on this machine, HOST:PORT joins one; all must share the run folder"
+    one.add_argument("--on", metavar="ray|HOST:PORT", help=text)
+
+
+@contextmanager
+def opened_pool(options: argparse.Namespace, folder: Path) -> Iterator[Pool]:
+    """Opens the pool that `--on` names, for runs under `folder`; processes of this machine without it."""
+    from assay.runs.pools import Processes
+    from assay.runs.ray_pool import ray_pool
+
+    if options.on is None:
+        yield Processes()
+        return
+    with ray_pool(options.on, folder) as pool:
+        yield pool
 
 
 def parsed_settings(words: Sequence[str]) -> dict[str, str]:

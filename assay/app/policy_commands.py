@@ -21,6 +21,7 @@ from assay.models.exported import export_policy
 from assay.playing.narrowing import Decodes, Narrowing
 from assay.runs import catalogue, zero_shot
 from assay.runs.language import temperature_of
+from assay.runs.options.cadence import MOST_STARTS
 from assay.runs.plan import Plan, anchored, changed_task, plan_of, pretrained
 from assay.runs.run import load, loaded
 from assay.tasks.language.arithmetic import final_answer
@@ -114,13 +115,16 @@ def evaluate_reward(options: argparse.Namespace) -> int:
 def checked_ks(options: argparse.Namespace) -> list[int]:
     """Returns the k of --passk; refuses numbers out of range."""
     for name in ("starts", "samples"):
-        if (number := vars(options)[name]) is not None and number < 1:
-            raise AssayError(f"--{name} is {number}. Use at least 1.")
+        if (number := vars(options)[name]) is not None and not 1 <= number <= MOST_STARTS:
+            rule = "at least 1" if number < 1 else f"at most {MOST_STARTS:,}"
+            raise AssayError(f"--{name} is {number}. Use {rule}.")
     if not 0 <= options.video <= MOST_VIDEOS:
         raise AssayError(f"--video is {options.video}. Use a number of episodes from 0 to {MOST_VIDEOS}.")
+    if options.out is not None and options.out.is_dir():
+        raise AssayError(f"--out {options.out} is a folder. Name a file.")
     if options.greedy and (options.passk or options.majority or options.temperature is not None):
         raise AssayError("--greedy always gives the same answer. Remove it, or --temperature, --passk and --majority.")
-    words = (options.passk or "").split(",") if options.passk else []
+    words = [] if options.passk is None else options.passk.split(",")
     if not all(word.strip().isdigit() and 1 <= int(word) <= options.samples for word in words):
         raise AssayError(
             f"--passk is '{options.passk}'. Use numbers from 1 to --samples ({options.samples}), e.g. --samples 16 "

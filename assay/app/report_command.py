@@ -20,10 +20,17 @@ from assay.proof import verdicts
 def report(options: argparse.Namespace) -> int:
     """`assay report`: tables in the terminal, one HTML file, and the files that the options name."""
     asked = [options.csv, options.latex, options.pdf, options.methods_text]
-    if not options.folders and (not options.verdicts or any(asked)):
+    if not options.folders and not options.verdicts:
         raise AssayError("there is nothing to report. Name run folders, or add --verdicts for the verdicts.")
+    if not options.folders and any(asked):
+        raise AssayError("--csv, --latex, --pdf and --methods-text are made from runs. Name run folders.")
     ranges = parsed_ranges(options.range)
     files = verdicts.files(options.verdict_folder) if options.verdicts else {}
+    if options.verdicts and not files:
+        raise AssayError(f"there is no verdict in {options.verdict_folder}. Name a folder of KEY.json files.")
+    for path in filter(None, (options.out, *asked)):
+        if path.is_dir():
+            raise AssayError(f"{path} is a folder. Name a file.")
     found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
     known = page.Known()
     shown = [claim_tables.for_page(verdict) for verdict in found]

@@ -18,9 +18,11 @@ from assay.core.errors import AssayError
 from assay.engine.placement import Placement
 from assay.runs import catalogue
 from assay.runs import sinks as log_sinks
-from assay.runs.jobs import Failure, Job, run_jobs
+from assay.runs.checks import checked_seeds
+from assay.runs.jobs import Failure, run_jobs
 from assay.runs.options import RunOptions, run_options
 from assay.runs.plan import Plan, anchored, make_plan, plan_of
+from assay.runs.pools import Job
 from assay.runs.progress import Mode
 from assay.runs.run import Run, execute
 from assay.runs.run import resume as resume_run
@@ -41,12 +43,17 @@ def train(options: argparse.Namespace) -> int:
         for setting, value in DEMONSTRATION.items():
             if vars(options)[setting] is None:
                 setattr(options, setting, value)
-    if options.seeds < 1:
-        raise AssayError(f"--seeds is {options.seeds}. Use at least 1.")
+    checked_seeds(options.seeds)
+    if options.name == "" or options.wandb == "":
+        raise AssayError(f"{'the method' if options.name == '' else '--wandb'} is empty. Leave it out, or name one.")
     task = data_commands.task_of(options.data) or default_task(name) if options.task is None else options.task
     chosen, seeds = chosen_settings(options), range(options.seed, options.seed + options.seeds)
     plans = [make_plan(name, task, seed=seed, **chosen) for seed in seeds]
     base = options.out or Path("runs") / f"{plans[0].recipe.name}-{plans[0].task.name}"
+    if len(plans) > 1 and (base / "config.json").exists():
+        raise AssayError(
+            f"{base} holds one run, and --seeds {options.seeds} needs a folder of several. Use another --out."
+        )
     folders = [seed_folder(base, plan.seed, len(plans) > 1) for plan in plans]
     workers = parallel_seeds(options, len(plans))
     if workers > 1:
@@ -137,6 +144,8 @@ def train_more(options: argparse.Namespace) -> int:
     """`assay train --out RUN --more-steps N`: trains a finished run further, with its own settings."""
     if options.out is None:
         raise AssayError("--more-steps needs --out, the folder of the finished run.")
+    if options.more_steps < 1:
+        raise AssayError(f"--more-steps is {options.more_steps}. Use at least 1.")
     plan, chosen = plan_of(options.out), chosen_settings(options)
     usual: dict[str, Any] = {"settings": {}, "placement": Placement(), "data": [], "options": RunOptions()}
     others = [word for word, value in chosen.items() if value != usual.get(word)]

@@ -126,6 +126,7 @@ class Dataset:
         """Raises AssayError if the data do not fit the task's spaces."""
         check_space(self.observation, spec.observation, "observations", name)
         check_space(self.action, spec.action, "actions", name)
+        check_bounds(self.action, spec.action, name)
         for what in ("achieved", "next_achieved", "goal") if spec.goal is not None else ():
             column = getattr(self, what)
             if column is not None:
@@ -208,6 +209,20 @@ def check_space(column: Tensor, space: Any, what: str, name: str) -> None:
         raise AssayError(f"task '{name}' has token actions. A dataset needs discrete or continuous actions")
     if not fits:
         raise AssayError(f"the data's {what} are {found}; task '{name}' has {wanted}. Choose the task of the data")
+
+
+def check_bounds(action: Tensor, space: Any, name: str) -> None:
+    """Raises AssayError if continuous actions leave the task's bounds by more than a hundredth of their range: they are
+    in other units.
+    """
+    if not isinstance(space, Box):
+        return
+    bounds = zip(action.amin(0).tolist(), action.amax(0).tolist(), space.low, space.high, strict=True)
+    for place, (least, most, low, high) in enumerate(bounds):
+        slack = 0.01 * (high - low)
+        if least < low - slack or most > high + slack:
+            found = f"the data's actions [{place}] go from {least:g} to {most:g}"
+            raise AssayError(f"{found}; task '{name}' takes {low:g} to {high:g}. Rescale them")
 
 
 # ---------------------------------------------------------------------------------------------------- from experience

@@ -35,6 +35,8 @@ def read(address: str | Path) -> Dataset:
     reason.
     """
     name, path = str(address), Path(address)
+    if not name:
+        raise AssayError("--data is empty. Name a file, a Minari folder, or minari:ID")
     try:
         if name.startswith(MINARI):
             return from_arrays(*hdf5.joined(minari_episodes(name.removeprefix(MINARI)), name))
@@ -159,8 +161,10 @@ def from_columns(columns: Mapping[str, Tensor], about: Mapping[str, Any]) -> Dat
 def column(name: str, array: np.ndarray) -> np.ndarray:
     """Returns one column in its shape and number type."""
     rows = len(array) if array.ndim else 0
+    if not rows:
+        raise AssayError(f"'{name}' has no rows. Record at least one episode")
     if name in ("terminal", "truncated"):
-        return array.reshape(rows, -1)[:, 0].astype(bool) if array.size == rows else array.astype(bool)
+        return hdf5.flags(name, array)
     if name in ("reward", "logp"):
         if array.size != rows:
             raise AssayError(f"'{name}' has shape {array.shape}. It needs one number per row")

@@ -83,8 +83,7 @@ class Engine:
         self.models: dict[str, nn.Module] = {}
         for index, (name, model) in enumerate(specs.items()):
             # Every model has its own seed: one more critic leaves the actor's initial weights unchanged.
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(random.seed_for_torch(Draw(seed, (6, index))))
+            with random.seeded(random.seed_for_torch(Draw(seed, (6, index)))):
                 self.models[name] = self.on_actor(model, recipe.shared.get(name)).build(spec).to(placement.device)
         for name, copy in recipe.copies.items():
             with torch.random.fork_rng(devices=[]):

@@ -18,7 +18,7 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.recipe import Feed, Recipe
 from assay.core.record import Draw, Experience, Need, Origin, Progress, State, Sums, concatenate
-from assay.core.slots import Sampled, Scene, Task
+from assay.core.slots import Sampled, Scene, Task, Transform
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
@@ -137,9 +137,13 @@ class Loop:
         leaks: tuple[str, ...] = (),
         tried: int = 0,
     ) -> None:
-        """Counts the step and runs the guards on its metrics and the faults of its updates."""
+        """Counts the step, shows its metrics to credit and constraints, and runs the guards on them and on the faults
+        of its updates.
+        """
         self.progress = replace(self.progress, step=self.progress.step + 1, updates=updates)
         step.metrics.update(metrics)
+        for part, own in zip(*self.prepared_by(recipe), strict=True):
+            part.updated(step.metrics, own)
         moment = Moment(recipe, step.progress, self.actor, fresh, step.metrics, faults, leaks, tried)
         for guard, state in zip(self.guards, self.states["guards"], strict=True):
             step.alarms += guard.updated(moment, state)
@@ -218,14 +222,16 @@ class Loop:
         """
         with step.timed("credit"):
             fresh = self.engine.annotate(fresh, recipe.needs)
-            parts = (*recipe.credit, *recipe.constraints)
-            states = (*self.states["credit"], *self.states["constraints"])
-            for place, (part, state) in enumerate(zip(parts, states, strict=True)):
+            for place, (part, state) in enumerate(zip(*self.prepared_by(recipe), strict=True)):
                 fresh = part(fresh, scene.given(draw=scene.draw.at(12, place)), state)
         if recipe.curriculum is not None:
             recipe.curriculum.observe(fresh, scene, self.states["curriculum"])
         step.metrics.update(credit_metrics(fresh))
         return fresh
+
+    def prepared_by(self, recipe: Recipe) -> tuple[Sequence[Transform], Sequence[State]]:
+        """Returns the parts of credit and constraints in order, and their states."""
+        return (*recipe.credit, *recipe.constraints), (*self.states["credit"], *self.states["constraints"])
 
     # ------------------------------------------------------------------------------------------------ state
     def snapshot(self) -> State:

@@ -38,6 +38,7 @@ Settings: TypeAlias = Mapping[str, Setting]
 Report: TypeAlias = Callable[[float, float], None]
 Objective: TypeAlias = Callable[[Settings, int, float, Report], float]
 Scorer: TypeAlias = Callable[[Settings, float], float]
+Asked: TypeAlias = tuple[Settings, int, float]
 
 
 # ---------------------------------------------------------------------------------------------------- space
@@ -197,6 +198,9 @@ class Search(Protocol):
     def trials(self, space: Space, plan: TuningPlan, score: Scorer) -> list[Trial]:
         """Returns all trials of the plan, as a function of the plan and the scores alone."""
 
+    def foreseen(self, space: Space, plan: TuningPlan) -> list[Settings]:
+        """Returns the settings that it will try at full budget whatever the scores; they may run in parallel."""
+
 
 @dataclass(frozen=True)
 class RandomSearch:
@@ -204,8 +208,11 @@ class RandomSearch:
 
     def trials(self, space: Space, plan: TuningPlan, score: Scorer) -> list[Trial]:
         """Draws trial i by a hash of the plan's seed and i, so a longer search starts with the same trials."""
-        drawn = [space.sample(Draw(plan.seed, (number,))) for number in range(plan.trials)]
-        return [Trial(number, each, 1.0, score(each, 1.0)) for number, each in enumerate(drawn)]
+        return [Trial(number, each, 1.0, score(each, 1.0)) for number, each in enumerate(self.foreseen(space, plan))]
+
+    def foreseen(self, space: Space, plan: TuningPlan) -> list[Settings]:
+        """Returns all draws."""
+        return [space.sample(Draw(plan.seed, (number,))) for number in range(plan.trials)]
 
 
 @dataclass(frozen=True)
@@ -247,6 +254,10 @@ class HyperbandSearch:
             else:
                 study.tell(asked, state=optuna.trial.TrialState.PRUNED)
         return done
+
+    def foreseen(self, space: Space, plan: TuningPlan) -> list[Settings]:
+        """Returns no settings: each depends on the scores before it."""
+        return []
 
 
 # ---------------------------------------------------------------------------------------------------- journal
@@ -328,8 +339,11 @@ def tune(
     search: Search = RandomSearch(),
     journal: Path | None = None,
     level: float = 0.95,
+    ahead: Callable[[Sequence[Asked]], None] = lambda runs: None,
 ) -> Tuned:
     """Searches on the tuning seeds, then runs the chosen settings on the reporting seeds.
+
+    `ahead` gets runs that the journal lacks before the objective is called for each, and may run them in parallel.
 
     Ties go to the earlier trial. One seed gives a mean without an interval (the whole line). Failed runs on reporting
     seeds are an error, since leaving them out would bias the score.
@@ -339,8 +353,15 @@ def tune(
 
     def score(settings: Settings, fraction: float) -> float:
         spent.update({key_of(settings, seed, fraction): fraction for seed in plan.tuning_seeds})
+        foresee([settings], plan.tuning_seeds, fraction)
         return float(np.mean([log.score(objective, settings, seed, fraction) for seed in plan.tuning_seeds]))
 
+    def foresee(drawn: Sequence[Settings], seeds: Sequence[int], fraction: float) -> None:
+        runs = [(settings, seed, fraction) for settings in drawn for seed in seeds]
+        if lacking := [run for run in runs if key_of(*run) not in log.runs]:
+            ahead(lacking)
+
+    foresee(search.foreseen(space, plan), plan.tuning_seeds, 1.0)
     trials = search.trials(space, plan, score)
     whole = [each for each in trials if each.fraction == 1.0 and math.isfinite(each.score)]
     if not whole:
@@ -349,6 +370,7 @@ def tune(
         )
     best = max(whole, key=lambda each: each.score)
     tuned = [log.score(objective, best.settings, seed, 1.0) for seed in plan.tuning_seeds]
+    foresee([best.settings], plan.reporting_seeds, 1.0)
     fresh = fresh_scores(log, objective, best, plan.reporting_seeds)
     return Tuned(
         settings=dict(best.settings),

@@ -60,6 +60,8 @@ def export_policy(policy: Any, spec: Spec, target: Path) -> None:
         )
     if target.exists():
         raise AssayError(f"{target} exists already. Use a new file")
+    if not target.parent.is_dir():
+        raise AssayError(f"there is no folder '{target.parent}' for {target.name}. Make it first")
     module, inputs = Acting(policy, spec).eval(), inputs_of(spec)
     write = {".pt": write_script, ".pt2": write_program, ".onnx": write_onnx}[target.suffix]
     try:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -27,7 +26,8 @@ from assay.evidence.intervals import Estimate, difference_interval
 from assay.proof import stamps
 from assay.proof.stamps import SIDES
 from assay.runs import catalogue
-from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.jobs import Failure, Result, run_jobs
+from assay.runs.pools import Child, Job, Pool, Processes
 from assay.runs.run import loaded
 
 # ---------------------------------------------------------------------------------------------------- measuring
@@ -43,6 +43,7 @@ def measure(
     seeds: Sequence[int] | None = None,
     deadline: float | None = None,
     workers: int | None = None,
+    pool: Pool = Processes(),
     watch: Watch = lambda done, total, running: None,
 ) -> dict[str, Any] | None:
     """Measures both sides on all seeds; returns the claim's entry of a verdict, or None if the deadline came first.
@@ -60,9 +61,9 @@ def measure(
         chosen = list(range((look + 1) * claim.seeds)) if seeds is None else list(seeds)
         jobs = [job_of(claim, side, seed, at) for seed in chosen for at, side in first.items()]
         jobs = [job for job in jobs if (job.arm, job.seed) not in found]
-        asked, cores = len(found) + len(jobs), workers or os.cpu_count() or 1
+        asked = len(found) + len(jobs)
         tell = partial(tell_progress, watch, found, asked)
-        for one in run_jobs(jobs, cores, deadline=deadline, watch=tell):
+        for one in run_jobs(jobs, workers, pool=pool, deadline=deadline, watch=tell):
             if isinstance(one, Failure):
                 raise AssayError(f"claim '{claim.name}' of {method}: {one.job.arm}, seed {one.job.seed}: {one.reason}")
             found[one.job.arm, one.job.seed] = score(claim, one)

@@ -53,7 +53,7 @@ def modules_of(package: ModuleType) -> list[ModuleType]:
 
 def folder_of(name: str) -> Path:
     """Returns the folder of a built-in method, or of a variant's method: `methods/KEY`."""
-    return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_")
+    return Path(next(iter(assay.methods.__path__))) / name.partition(":")[0].replace("-", "_").replace(".", "_")
 
 
 def file_beside(name: str, ending: str) -> Path:
@@ -180,6 +180,8 @@ def find_task(name: str, *, needs_answers: bool = True) -> Task:
     package.module:ID-v0 is a Gymnasium id that the module registers. A file of prompts without answers is refused if
     the task `needs_answers`.
     """
+    if not name.strip():
+        raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
     if name in tasks():
         return tasks()[name]()
     key, _, dials = name.partition(":")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,15 +15,20 @@ from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe
 from assay.core.settings import settings
 from assay.core.slots import Task
-from assay.core.spaces import Vocabulary
+from assay.core.spaces import Discrete, Vocabulary
 from assay.engine.placement import Placement
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, LeaveOneOut
 from assay.parts.credit.shaping import Informative, PairUp
+from assay.tasks.language.preferences import PairsTask
+from assay.tasks.language.prompts import PromptTask
+from assay.tasks.language.textfile import Rows
 
 SIZES = {
     "num_starts", "group_size", "num_envs", "steps", "batch", "capacity", "updates", "episodes", "minibatches",
     "epochs", "max_rounds", "width", "layers", "heads", "num", "hidden", "every",
 }  # fmt: skip
+COUNTS, MOST_UPDATES = ("minibatches", "epochs", "updates"), 1_000_000
+"""Settings that repeat an update within one step, and their largest value."""
 IN_GROUPS = (GroupMean, GroupDeviation, LeaveOneOut, Informative, PairUp)
 
 
@@ -51,12 +57,22 @@ def check_values(recipe: Recipe) -> None:
 
 MOST_STEPS = 10**9
 """Largest number of training steps: more is a slip of the hand."""
+MOST_RATE = 1e4
+"""Largest learning rate, for the same reason."""
+MOST_SEEDS = 10_000
+"""Largest number of seeds of one command."""
 
 
-def checked_warmup(warmup: int | None, usual: int) -> int:
-    """Returns the number of supervised steps, the usual one for None; AssayError if it is negative."""
+def checked_warmup(warmup: int | None, task: Task, usual: int) -> int:
+    """Returns the number of supervised steps, the usual one for None; AssayError if it is negative or huge, or if the
+    task has no demonstrations in tokens.
+    """
+    if warmup and not isinstance(task.spec.action, Vocabulary | Discrete):
+        raise AssayError(f"--warmup is {warmup}, but '{task.name}' is no language task. Remove it.")
     if warmup is not None and warmup < 0:
         raise AssayError(f"warmup is {warmup}. Use 0 (none) or a number of supervised steps.")
+    if warmup is not None and warmup > MOST_STEPS:
+        raise AssayError(f"warmup is {warmup}. Use at most {MOST_STEPS:,}.")
     return usual if warmup is None else warmup
 
 
@@ -69,6 +85,34 @@ def checked_steps(steps: int) -> int:
     return steps
 
 
+def checked_seeds(seeds: int, name: str = "--seeds", *, more: str = "") -> int:
+    """Returns a number of seeds; AssayError if it is not from 1 to `MOST_SEEDS`."""
+    if not 1 <= seeds <= MOST_SEEDS:
+        rule = f"at least 1{more}" if seeds < 1 else f"at most {MOST_SEEDS:,}"
+        raise AssayError(f"{name} is {seeds}. Use {rule}.")
+    return seeds
+
+
+def checked_folder(folder: Path, known: Sequence[str]) -> Path:
+    """Returns a folder for several runs; AssayError if it is a file, or holds other things than such runs, which have
+    one of the `known` files.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise AssayError(f"{folder} is a file, not a folder. Choose another --out.")
+    held = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    if held and not any(name in held for name in known):
+        raise AssayError(f"{folder} holds other things ({', '.join(held[:3])}). Choose another --out.")
+    return folder
+
+
+def check_rows(task: Task) -> None:
+    """Raises AssayError for a file without a row to train on, or without a held-out one."""
+    prompts = task.prompts if isinstance(task, PairsTask) else task
+    if isinstance(prompts, PromptTask) and isinstance(prompts.items, Rows):
+        for split in (0, 1):
+            prompts.items.item(0, split)
+
+
 def broken_rule(path: tuple[str, ...], value: float) -> str:
     """Returns the rule that a number breaks, or ""; applies to Assay's parts only, since users may reuse the names."""
     slot, name = path[0], path[-1]
@@ -77,8 +121,14 @@ def broken_rule(path: tuple[str, ...], value: float) -> str:
         return "a number"
     if is_size and value < 1:
         return "at least 1"
+    if is_size and name in COUNTS and value > MOST_UPDATES:
+        return f"at most {MOST_UPDATES:,}"
     if "optimizer" in path and (not math.isfinite(value) or value < 0 or (name == "epsilon" and value == 0)):
         return "more than 0" if name == "epsilon" else "finite and not negative"
+    if name == "learning_rate" and value > MOST_RATE:
+        return f"at most {MOST_RATE:g}"
+    if "trust" in path and name in ("low", "high") and value < 0:
+        return "not negative"
     if ((slot, name) == ("copies", "rate") or name in ("discount", "betas")) and not 0 <= value <= 1:
         return "between 0 and 1"
     if ((slot, name) == ("critics", "initial") or name == "share") and not 0 < value < math.inf:

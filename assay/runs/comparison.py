@@ -10,11 +10,11 @@ Failed runs stay in the table. A seed that failed in one arm is left out of the 
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,11 @@ from assay.evidence.scores import bootstrap as bootstrapped
 from assay.evidence.scores import iqm, probability_of_improvement
 from assay.evidence.sequential import Decision, SequentialTest, decide
 from assay.runs import catalogue
+from assay.runs.checks import checked_folder, checked_seeds
 from assay.runs.code import code_of, modules_of
-from assay.runs.jobs import Child, Failure, Job, Result, run_jobs
+from assay.runs.jobs import Failure, Result, run_jobs
 from assay.runs.own.running import try_rewards
+from assay.runs.pools import Child, Job, Pool, Processes
 
 AUTO = SequentialTest(size=5, interims=4)
 """Seeds per interim analysis, and the maximum of interim analyses: between 5 and 20 seeds per arm."""
@@ -89,13 +91,17 @@ class Setup:
     minutes: float | None = None
     workers: int | None = None
     test: SequentialTest = AUTO
+    pool: Pool = Processes()
 
     def check(self) -> None:
         """Refuses an impossible comparison before compute is spent."""
         if len(set(self.tasks)) < len(self.tasks):
             raise AssayError(f"--task names {', '.join(self.tasks)}. Name each task once.")
-        if self.seeds is not None and self.seeds < 1:
-            raise AssayError(f"--seeds is {self.seeds}. Use at least 1, or auto.")
+        if self.seeds is not None:
+            checked_seeds(self.seeds, more=", or auto")
+        if self.workers is not None and self.workers < 1:
+            raise AssayError(f"--jobs is {self.workers}. Use at least 1.")
+        checked_folder(self.folder, ("code.json", "comparison.json"))
         if self.minutes is not None and not self.minutes > 0:
             raise AssayError(f"--budget is {self.minutes:g}. Use a positive number of minutes.")
         if self.seeds is None and len(self.arms) < 2:
@@ -166,7 +172,6 @@ def run(setup: Setup, watch: Callable[[Outcome, Sequence[Child]], None] = lambda
     check_code(setup)
     outcome = Outcome(setup)
     deadline = None if setup.minutes is None else time.monotonic() + 60 * setup.minutes
-    workers = setup.workers or os.cpu_count() or 1
     numbers = {arm.name: setup.seeds or setup.test.size for arm in setup.arms}
     while any(numbers.values()):
         jobs = [
@@ -179,7 +184,8 @@ def run(setup: Setup, watch: Callable[[Outcome, Sequence[Child]], None] = lambda
         if not jobs or (deadline is not None and time.monotonic() > deadline):
             break
         outcome.asked += jobs
-        for one in run_jobs(jobs, workers, deadline=deadline, watch=lambda children: watch(outcome, children)):
+        tell = partial(watch, outcome)
+        for one in run_jobs(jobs, setup.workers, pool=setup.pool, deadline=deadline, watch=tell):
             outcome.add(one)
             watch(outcome, ())
         if setup.seeds is not None or outcome.failures or outcome.missing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,21 @@ KINDS: dict[str, tuple[type, ...]] = {
     "save_every": (int,), "model": (str, type(None)),
 }  # fmt: skip
 """Fields that config.json needs so that a run can be resumed."""
+
+
+def is_file_record(value: Any) -> bool:
+    """Returns whether a value is {"path": ..., "hash": ...}."""
+    return isinstance(value, dict) and {"path", "hash"} <= set(value)
+
+
+OPTIONAL: dict[str, Callable[[Any], bool]] = {
+    "options": lambda value: isinstance(value, dict),
+    "cadence": lambda value: isinstance(value, dict),
+    "data": lambda value: isinstance(value, list) and all(map(is_file_record, value)),
+    "start": is_file_record,
+    "more_steps": lambda value: type(value) is int and value >= 0,
+}
+"""Fields that config.json may have, and whether a value is one that a run writes."""
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -41,6 +56,9 @@ def read_config(path: Path) -> dict[str, Any]:
     for name, kinds in KINDS.items():
         if not isinstance(config[name], kinds) or isinstance(config[name], bool):
             raise AssayError(f"{path}: '{name}' is {config[name]!r}, which no run writes. Restore it.")
+    for name, is_right in OPTIONAL.items():
+        if name in config and not is_right(config[name]):
+            raise AssayError(f"{path}: '{name}' is {config[name]!r:.60}, which no run writes. Restore it.")
     return config
 
 

@@ -6,50 +6,16 @@ ones resumed, missing ones started.
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import pickle
-import pkgutil
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
-import assay.methods
+from assay.core import store
 from assay.core.errors import AssayError
-from assay.core.recipe import Recipe
 from assay.runs.folder import read_metrics
-from assay.runs.own.consent import own_sources
-from assay.runs.own.loading import load
-from assay.runs.plan import Plan, make_plan
-
-EVALUATIONS = 10
-"""Evaluations of runs that are compared, the same for all arms, unless the options say otherwise."""
-PATIENCE = 30.0
-"""Seconds that a run has to save its state after a stop signal."""
-
-
-@dataclass(frozen=True, eq=False)
-class Job:
-    """One run: an arm on a task with a seed, in a folder; `options` go to `make_plan`."""
-
-    arm: str
-    task: str
-    seed: int
-    folder: Path
-    method: str | Recipe
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-    def plan(self) -> Plan:
-        """Returns all settings that decide the result."""
-        told = {"evaluations": EVALUATIONS, **self.options}
-        if "options" in self.options and self.options["options"].cadence.evaluations is not None:
-            told["evaluations"] = None  # the user's own number
-        return make_plan(self.method, self.task, seed=self.seed, **told)
+from assay.runs.plan import Plan
+from assay.runs.pools import Child, Ended, Job, Pool, Processes
 
 
 @dataclass(frozen=True)
@@ -85,102 +51,28 @@ def result_of(job: Job, steps: int) -> Result | None:
     return Result(job, float(score), int(curves[-1].get("decisions_total", 0)), seconds, curves)
 
 
-# ---------------------------------------------------------------------------------------------------- one process
-def work(sources: Sequence[str], pickled: bytes, parent: Connection) -> None:
-    """Runs the job in the child process, then sends "" or the error on the pipe. Own code that the job's recipe is made
-    of is loaded first, so that its classes are there.
-    """
-    import torch
-
-    from assay.runs.progress import Mode
-    from assay.runs.run import execute
-
-    torch.set_num_threads(1)
-    threading.Thread(target=stop_with, args=(parent,), daemon=True).start()
-    try:
-        for source in sources:
-            load(source)
-        job: Job = pickle.loads(pickled)
-        execute(job.plan(), job.folder, mode=Mode.SILENT)
-    except AssayError as error:
-        parent.send(str(error))
-    except Exception as error:
-        parent.send(f"{type(error).__name__}: {error}")
-        raise
-    else:
-        parent.send("")
-
-
-def stop_with(parent: Connection) -> None:
-    """Stops this process when the other end of the pipe closes: an orphan would keep its folder locked."""
-    try:
-        parent.recv()
-    except (EOFError, OSError):
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-@dataclass
-class Child:
-    """A running job."""
-
-    job: Job
-    process: Any
-    pipe: Connection
-    started: float
-
-    def ended(self) -> str:
-        """Waits for the end; returns "" or the error."""
-        try:
-            said: str | None = self.pipe.recv()
-        except (EOFError, OSError):
-            said = None
-        self.process.join()
-        self.pipe.close()
-        if said is not None:
-            return said
-        code = self.process.exitcode
-        cause = f"signal {-code}" if code and code < 0 else f"exit code {code}"
-        return f"the process died ({cause}): out of memory, or killed from outside"
-
-
-def start(job: Job) -> Child:
-    """Starts a process for the job, forked from a server that has imported everything."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(preloaded())
-    ours, theirs = context.Pipe()
-    sent = (tuple(own_sources(job.method)), pickle.dumps(job), theirs)
-    process = context.Process(target=work, args=sent, name=f"{job.arm} on {job.task}, seed {job.seed}")
-    process.start()
-    theirs.close()
-    return Child(job, process, ours, time.monotonic())
-
-
-def preloaded() -> list[str]:
-    """Returns the modules that the server imports once, so that no run has to: the loop, all methods, figures."""
-    methods = [f"{assay.methods.__name__}.{info.name}" for info in pkgutil.iter_modules(assay.methods.__path__)]
-    return ["assay.runs.run", "matplotlib.figure", *methods]  # one that is not installed is left out
-
-
-# ---------------------------------------------------------------------------------------------------- many
 def run_jobs(
     jobs: Sequence[Job],
-    workers: int,
+    workers: int | None = None,
     *,
+    pool: Pool = Processes(),
     deadline: float | None = None,
     watch: Callable[[Sequence[Child]], None] = lambda children: None,
 ) -> Iterator[Result | Failure]:
-    """Yields the outcome of every job; runs at most `workers` at a time, starts none after `deadline` (monotonic s).
+    """Yields the outcome of every job; runs at most `workers` at a time (None: as many as the pool has room for),
+    starts none after `deadline` (monotonic s).
 
-    Jobs finished before come first. `watch` is called twice a second with the running jobs. If the caller stops
-    iterating or is interrupted, running jobs are told to save and stop.
+    Jobs finished before come first. One whose process died is started once more if its folder has a checkpoint.
+    `watch` is called twice a second with the running jobs. If the caller stops iterating or is interrupted, running
+    jobs are told to save and stop.
     """
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise AssayError(f"--jobs is {workers}. Use at least 1.")
     waiting, children = [], list[Child]()
-    steps = {}
+    plans, again = {}, set[Job]()
     for job in jobs:
         plan = job.plan()
-        steps[job] = plan.steps
+        plans[job] = plan.steps, plan.code
         done = result_of(job, plan.steps)
         if done is None:
             waiting.append(job)
@@ -188,21 +80,31 @@ def run_jobs(
             check_same(job, plan)
             yield done
     waiting.reverse()
+    room = workers or (pool.size if waiting else 1)
     try:
         while waiting or children:
             if deadline is not None and time.monotonic() > deadline:
                 waiting.clear()
-            while waiting and len(children) < workers:
-                children.append(start(waiting.pop()))
-            ready = wait([child.pipe for child in children], timeout=0.5)
-            for child in [child for child in children if child.pipe in ready]:
-                children.remove(child)
-                reason = child.ended()
-                result = None if reason else result_of(child.job, steps[child.job])
-                yield Failure(child.job, reason or "it ended early") if result is None else result
+            while waiting and len(children) < room:
+                job = waiting.pop()
+                children.append(pool.start(job, plans[job][1]))
+            for end in pool.wait(children, 0.5):
+                job = end.child.job
+                children.remove(end.child)
+                if is_worth_another(end) and job not in again:
+                    again.add(job)
+                    waiting.append(job)
+                    continue
+                result = None if end.reason else result_of(job, plans[job][0])
+                yield Failure(job, end.reason or "it ended early") if result is None else result
             watch(children)
     finally:
-        stop(children)
+        pool.stop(children)
+
+
+def is_worth_another(end: Ended) -> bool:
+    """Returns whether a job's process died and left a checkpoint to resume from."""
+    return end.died and bool(store.saved_steps(end.child.job.folder / "checkpoints"))
 
 
 def check_same(job: Job, plan: Plan) -> None:
@@ -211,16 +113,3 @@ def check_same(job: Job, plan: Plan) -> None:
 
     if read_config(job.folder / "config.json")["fingerprint"] != plan.config()["fingerprint"]:
         raise AssayError(f"{job.folder} holds a run with other settings. Choose another --out, or remove the folder.")
-
-
-def stop(children: Sequence[Child]) -> None:
-    """Tells all to save and stop; kills those that do not."""
-    for child in children:
-        child.process.terminate()
-    until = time.monotonic() + PATIENCE
-    for child in children:
-        child.process.join(max(0.1, until - time.monotonic()))
-        if child.process.is_alive():
-            child.process.kill()
-            child.process.join()
-        child.pipe.close()

@@ -26,7 +26,7 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
-from assay.runs.checks import check_placement, check_values, checked_steps, checked_warmup
+from assay.runs.checks import check_placement, check_rows, check_values, checked_steps, checked_warmup
 from assay.runs.config import MORE, precision_of, read_config
 from assay.runs.options import RunOptions, run_options
 from assay.runs.options.cadence import spacing
@@ -198,11 +198,12 @@ def make_plan(
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
+    check_rows(found)
     if options.cadence.from_ and start is None:
         start = start_of(options.cadence.from_)
     untrained = isinstance(found.spec.action, Vocabulary) and actor is None and start is None
     needed = untrained and bool(recipe.rollout or recipe.copies) and has_demonstrations(found)
-    warmup = checked_warmup(warmup, defaults_of(found, preset).warmup if needed else 0)
+    warmup = checked_warmup(warmup, found, defaults_of(found, preset).warmup if needed else 0)
     budget = checked_steps(recipe.steps if steps is None else steps)
     numbers = (seed, budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
     recipe = with_statistics(recipe, found, seed)
@@ -224,8 +225,6 @@ def with_evaluations(plan: Plan, evaluations: int | None) -> Plan:
 
 def found_task(task: str, options: RunOptions) -> tuple[str, Task]:
     """Returns a task by name or file, with its address."""
-    if not task.strip():
-        raise AssayError("--task is empty. Name a task (see 'assay list') or a file.")
     address = task if task in catalogue.tasks() else anchored(task)
     return address, catalogue.find_task(address, needs_answers=not options.own.scores)
 

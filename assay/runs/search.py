@@ -8,10 +8,11 @@ from typing import Any
 
 from assay.core import store
 from assay.core.errors import AssayError
-from assay.evidence.tuning import Choice, Report, Settings, Space, Uniform, Whole
+from assay.evidence.tuning import Asked, Choice, Report, Settings, Space, Uniform, Whole
 from assay.runs import catalogue
-from assay.runs.jobs import Failure, Job, run_jobs
+from assay.runs.jobs import Failure, Result, run_jobs
 from assay.runs.plan import make_plan
+from assay.runs.pools import Job, Pool, Processes
 
 
 def parsed_space(words: Sequence[str]) -> Space:
@@ -26,6 +27,8 @@ def parsed_space(words: Sequence[str]) -> Space:
         path, sign, range_of = word.partition("=")
         if not path or not sign or not range_of:
             raise AssayError(f"'{word}' is not a range. Write path=low:high, path=low:high:log or path=a,b,c.")
+        if path in settings:
+            raise AssayError(f"'{path}' is named twice. Give each setting one range.")
         settings[path] = parsed_range(word, range_of)
     return Space(settings)
 
@@ -49,7 +52,7 @@ def parsed_range(word: str, text: str) -> Uniform | Whole | Choice:
 class Training:
     """The objective: trains with the settings and returns the last held-out score. Every run has its own folder.
 
-    `tell` gets a line for each finished run.
+    `ahead` runs several at once, at most `workers`, in the pool. `tell` gets a line for each finished run.
     """
 
     def __init__(
@@ -60,9 +63,12 @@ class Training:
         folder: Path,
         options: Mapping[str, Any],
         tell: Callable[[str], None] = lambda line: None,
+        workers: int | None = None,
+        pool: Pool = Processes(),
     ) -> None:
         self.method, self.task, self.folder, self.options = method, task, folder, dict(options)
-        self.tell, self.runs = tell, 0
+        self.tell, self.workers, self.pool = tell, workers, pool
+        self.done: dict[Path, Result | Failure] = {}
         catalogue.find_method(method)
         self.steps = make_plan(method, task, steps=steps, **self.options).steps
 
@@ -72,16 +78,30 @@ class Training:
             tried = {name: each.at(share) for name, each in space.settings.items()}
             make_plan(self.method, self.task, **{**self.options, "settings": tried})
 
-    def __call__(self, settings: Settings, seed: int, budget_fraction: float, report: Report) -> float:
-        """Runs one training in its own process; a failed one scores NaN, which no search chooses."""
+    def job(self, settings: Settings, seed: int, budget_fraction: float) -> Job:
+        """Returns the run of these settings, in a folder named by their fingerprint."""
         steps = max(1, round(self.steps * budget_fraction))
         name = store.fingerprint({"settings": {key: str(value) for key, value in settings.items()}, "steps": steps})
         options = {**self.options, "steps": steps, "settings": dict(settings)}
-        job = Job("tuned", self.task, seed, self.folder / name / f"seed-{seed}", self.method, options)
-        (one,) = run_jobs([job], 1)
-        self.runs += 1
-        words = [(key, f"{value:.4g}" if isinstance(value, float) else str(value)) for key, value in settings.items()]
-        chosen = ", ".join(f"{key}={value}" for key, value in words)
-        ended = f"failed: {one.reason}" if isinstance(one, Failure) else f"{one.score:.4g} after {one.seconds:.0f} s"
-        self.tell(f"run {self.runs}  {chosen}, seed {seed}, {steps} steps: {ended}")
+        return Job("tuned", self.task, seed, self.folder / name / f"seed-{seed}", self.method, options)
+
+    def ahead(self, asked: Sequence[Asked]) -> None:
+        """Runs what is not yet done, several at a time; tells of each when it ends."""
+        jobs = {job.folder: job for job in (self.job(*one) for one in asked) if job.folder not in self.done}
+        for one in run_jobs(list(jobs.values()), self.workers, pool=self.pool):
+            self.done[one.job.folder] = one
+            settings, steps = one.job.options["settings"], one.job.options["steps"]
+            chosen = ", ".join(f"{key}={spoken(value)}" for key, value in settings.items())
+            end = f"failed: {one.reason}" if isinstance(one, Failure) else f"{one.score:.4g} after {one.seconds:.0f} s"
+            self.tell(f"run {len(self.done)}  {chosen}, seed {one.job.seed}, {steps} steps: {end}")
+
+    def __call__(self, settings: Settings, seed: int, budget_fraction: float, report: Report) -> float:
+        """Runs one training in its own process; a failed one scores NaN, which no search chooses."""
+        self.ahead([(settings, seed, budget_fraction)])
+        one = self.done[self.job(settings, seed, budget_fraction).folder]
         return float("nan") if isinstance(one, Failure) else one.score
+
+
+def spoken(value: Any) -> str:
+    """Returns a setting in a few characters."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -31,7 +31,7 @@ def chosen(folder: Path, which: str | int | None) -> store.Checkpoint:
     those that are kept.
     """
     checkpoints = folder / "checkpoints"
-    if which not in (None, "", BEST):
+    if which not in (None, BEST):
         if not str(which).isdecimal():
             raise AssayError(f"checkpoint is {which!r}. Use a step, or 'best'.")
         return store.load_step(checkpoints, int(which))
@@ -51,7 +51,7 @@ def start_of(address: str) -> Start:
     folder, _, which = address.partition("@") if not Path(address).is_dir() else (address, "", "")
     if not (Path(folder) / "config.json").is_file():
         raise AssayError(f"--from {address} is not a run folder: it has no config.json. Use RUN, RUN@STEP or RUN@best.")
-    found = chosen(Path(folder).resolve(), which)
+    found = chosen(Path(folder).resolve(), which or None)
     return Start(str(found.path), found.manifest["files"][store.TENSORS]["sha256"][:16])
 
 

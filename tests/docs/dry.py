@@ -19,7 +19,7 @@ from assay.app import cli, commands, data_commands
 from assay.app.options import parsed_settings
 from assay.app.report import methods
 from assay.datasets import files, made
-from assay.runs import catalogue, jobs, run
+from assay.runs import catalogue, pools, ray_pool, run
 from tests.docs.blocks import ROOT
 
 SMALL = 12
@@ -102,7 +102,8 @@ def check_assay(words: list[str], monkeypatch: pytest.MonkeyPatch, model: Callab
         return
     if options.command in ("train", "compare", "tune"):
         monkeypatch.setattr(run, "Loop", stop)
-        monkeypatch.setattr(jobs, "start", stop)
+        monkeypatch.setattr(pools.Processes, "start", stop)
+        monkeypatch.setattr(ray_pool, "ray_pool", stop)
         with pytest.raises(Planned):
             commands.COMMANDS[options.command](options)
     elif options.command == "ablate":

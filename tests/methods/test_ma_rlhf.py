@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience
-from assay.methods.ma_rlhf.credit import FallingPerplexity, SegmentGae, Spans
+from assay.methods.ma_rlhf.credit import FallingPerplexity
+from assay.parts.credit.segments import SegmentGae, Spans
 from assay.parts.credit.temporal import Gae
 from assay.proof.laws.cases import EPISODES, FRAGMENTS, RAGGED, TOKENS, TORQUES, build, with_rewards
 

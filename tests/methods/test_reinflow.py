@@ -25,6 +25,7 @@ from assay.parts.rollouts.episodes import Episodes, Fragments
 from assay.parts.sources.replay import from_columns, transitions
 from assay.proof.laws import check_rollout
 from assay.proof.laws.laws import assert_laws
+from assay.proof.laws.rollout import brief_pendulum
 from assay.tasks.control.pendulum import pendulum
 from tests.methods.generative import SPEC, TWO, built, nodes, seen, small_actor, uniform, walked_record
 
@@ -123,7 +124,7 @@ def test_settings_that_cannot_work_are_refused(bad: Any) -> None:
 @pytest.mark.parametrize("model", [Policy(Perceptron((8,)), Flow(3)), Policy(Perceptron((8,)), Diffusion(3))])
 def test_what_is_recorded_while_gathering_is_scored_again(model: Any) -> None:
     for rollout in (Episodes(2, 2), Fragments(3, 12)):
-        assert_laws(check_rollout(rollout, task=pendulum(), actor=model))
+        assert_laws(check_rollout(rollout, task=brief_pendulum(), actor=model))
 
 
 def test_the_task_gets_the_end_of_the_path_and_the_record_keeps_both() -> None:

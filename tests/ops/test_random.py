@@ -105,3 +105,14 @@ def test_seeds_for_torch_are_accepted(seed: int, path: list[int]) -> None:
     number = random.seed_for_torch(Draw(seed, tuple(path)))
     assert 0 <= number < 2**63
     torch.Generator().manual_seed(number)
+
+
+def test_a_seeded_block_draws_as_after_manual_seed_and_leaves_the_stream_as_it_was() -> None:
+    torch.manual_seed(3)
+    begun, wanted = torch.get_rng_state(), torch.randn(5)
+    torch.manual_seed(4)
+    outside = torch.get_rng_state()
+    with random.seeded(3):
+        assert torch.equal(torch.get_rng_state(), begun)
+        assert torch.equal(torch.randn(5), wanted)
+    assert torch.equal(torch.get_rng_state(), outside)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
 from textwrap import dedent
 
@@ -357,12 +356,10 @@ def test_an_endless_loop_is_a_finding_after_the_time_limit(tmp_path: Path) -> No
                 pass
         """,
     )
-    begin = time.monotonic()
-    sound, endless = check_file_apart(path, seconds=20.0)
-    assert time.monotonic() - begin < 40
+    sound, endless = check_file_apart(path, seconds=5.0)
     assert sound.held
     assert endless.name == "endless_reward"
-    assert "still running after 20 s" in endless.broken[0].detail
+    assert "still running after 5 s" in endless.broken[0].detail
 
 
 def test_a_process_that_ends_is_a_finding(tmp_path: Path) -> None:

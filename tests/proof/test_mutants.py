@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from assay import recipes
-from assay.claims.claim import Edit
+from assay.claims.claim import Edit, Method
 from assay.core.difference import differences, taken
 from assay.core.errors import AssayError
 from assay.parts.objectives.trust import Clip
@@ -16,12 +16,18 @@ from assay.runs import catalogue
 METHODS = sorted(path.parent.name for path in catalogue.folder_of("grpo").parent.glob("*/mutants.json"))
 
 
+MOST = max(2, 360 // len(METHODS))
+"""Mutants by rules that are tried of each method, besides those of its base and those written down: as methods become
+more, fewer of each, spread over its code. With --all-cases, 24.
+"""
+
+
 @pytest.mark.parametrize("folder", METHODS)
-def test_exact_claims_reject_a_sample_of_mutants(folder: str) -> None:
+def test_exact_claims_reject_a_sample_of_mutants(folder: str, request: pytest.FixtureRequest) -> None:
     key = next(name for name in catalogue.methods() if catalogue.folder_of(name).name == folder)
     kept = trial.read(key)
     assert kept is not None, f"run: assay claim {key} --mutants"
-    results = list(trial.trials(key, trial.sample(key, most=6)))
+    results = trial.quick_trials(key, 24 if request.config.getoption("--all-cases") else MOST)
     assert [one.name for one in results if one.outcome == trial.SURVIVED] == []
     assert kept["survived"] == 0
     assert kept["caught"] >= 5
@@ -90,3 +96,27 @@ def test_a_claim_that_does_not_end_is_stopped() -> None:
 
     with pytest.raises(trial.Overtime), trial.limited(0.05):
         endless()
+
+
+def test_a_sample_trains_only_where_a_mutant_passes_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    trained, runs = trial.trained, []
+
+    def counted(method: Method) -> list[float] | None:
+        runs.append(method)
+        return trained(method)
+
+    kept = trial.read("bc")
+    assert kept is not None
+    monkeypatch.setattr(trial, "trained", counted)
+    assert {one.outcome for one in trial.quick_trials("bc", 2)} == {trial.CAUGHT}
+    assert runs == []
+    monkeypatch.setattr(trial, "read", lambda key: None)
+    found = [one for one in trial.quick_trials("bc", 1000) if one.outcome not in (trial.CAUGHT, trial.NOT_REACHED)]
+    assert {one.name: one.outcome for one in found} == kept["not_caught"]
+    assert runs
+
+
+def test_a_mutant_of_code_that_no_run_reaches_is_kept_apart() -> None:
+    results = [trial.Result("sign", "f: a", trial.CAUGHT, "c"), trial.Result("sign", "g: a", trial.NOT_REACHED)]
+    kept = trial.summary(results)
+    assert (kept["made"], kept["not_caught"]) == (1, {"g: a": trial.NOT_REACHED})

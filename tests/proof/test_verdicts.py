@@ -180,7 +180,7 @@ def test_a_deadline_leaves_it_unfinished(tmp_path: Path) -> None:
 
 
 def test_a_run_that_breaks_is_no_verdict(tmp_path: Path) -> None:
-    broken = recipes.rloo(TABLE).set("policy.learning_rate", 1e38)
+    broken = recipes.rloo(TABLE).set("policy.weight_decay", 1e40)
     with pytest.raises(AssayError, match="guard"):
         verdicts.measure("rloo", Measured("m", "bandit", broken, 0.5, seeds=2, steps=3), tmp_path)
 

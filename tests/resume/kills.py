@@ -244,14 +244,18 @@ def targets_once(reference: Reference, every_change: int | None) -> list[Point]:
     return [found[len(found) // 2] for found in kinds.values()]
 
 
-def killed(name: str, base: Path) -> Outcome:
-    """All kills of one case."""
+def killed(name: str, base: Path, each: bool = True) -> Outcome:
+    """Kills of one case: at all moments of phases in a row; then alone, at those kinds of moments that were not in the
+    row, or where `each` at every kind.
+    """
     untouched = reference(CASES[name](), base)
     outcome = Outcome()
     finish_and_compare(untouched, base / "again", "the same run again", outcome)  # without a kill: the control
     kill_in_a_row(untouched, targets_in_a_row(untouched), base / "row", outcome)
+    in_the_row = set(outcome.names)
     for target in targets_once(untouched, EVERY_CHANGE.get(name)):
-        kill_once(untouched, target, base / "once", outcome)
+        if each or target.name not in in_the_row:
+            kill_once(untouched, target, base / "once", outcome)
     return outcome
 
 

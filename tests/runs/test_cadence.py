@@ -18,9 +18,10 @@ from assay.core.errors import AssayError
 from assay.engine import evaluation
 from assay.runs import run
 from assay.runs.folder import read_metrics, without_time
-from assay.runs.jobs import Job, run_jobs
+from assay.runs.jobs import run_jobs
 from assay.runs.options import CadenceOptions, RunOptions
 from assay.runs.plan import make_plan, plan_of, repeat_command
+from assay.runs.pools import Job
 from assay.runs.progress import Mode
 
 BANDIT = {"rollout.num_starts": 2, "rollout.group_size": 2}

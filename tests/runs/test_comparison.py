@@ -18,8 +18,9 @@ from assay.core.errors import AssayError
 from assay.evidence.sequential import SequentialTest
 from assay.runs import comparison
 from assay.runs.comparison import Arm, Outcome, Setup, parsed_arms, plain_name
-from assay.runs.jobs import Failure, Job, Result, result_of, run_jobs
+from assay.runs.jobs import Failure, Result, result_of, run_jobs
 from assay.runs.options import EnvironmentOptions, RunOptions
+from assay.runs.pools import Job
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 QUICK = {"steps": 2}
@@ -190,9 +191,9 @@ def test_a_folder_of_other_settings_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_run_that_fails_is_listed_with_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
-    outcome = comparison.run(setup(tmp_path / "c", ("rloo", "rloo:policy.learning_rate=1e38")))
+    outcome = comparison.run(setup(tmp_path / "c", ("rloo", "rloo:policy.weight_decay=1e40")))
     assert len(outcome.of("rloo")) == 2
-    assert {failure.job.arm for failure in outcome.failures} == {"rloo:policy.learning_rate=1e38"}
+    assert {failure.job.arm for failure in outcome.failures} == {"rloo:policy.weight_decay=1e40"}
     assert "guard" in outcome.failures[0].reason
     assert shown.task_table(comparison.rows(outcome), "bandit", "rloo").row_count == 2
 

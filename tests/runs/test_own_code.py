@@ -13,11 +13,12 @@ from assay.core.errors import AssayError
 from assay.recipes.defaults import TABLE
 from assay.runs import catalogue
 from assay.runs.comparison import parsed_arms, plain_name
-from assay.runs.jobs import Job, Result, run_jobs
+from assay.runs.jobs import Result, run_jobs
 from assay.runs.own.addresses import parsed_address
 from assay.runs.own.files import digests
 from assay.runs.own.loading import load
 from assay.runs.plan import plan_of
+from assay.runs.pools import Job
 
 METHOD = """
 from dataclasses import replace

@@ -18,7 +18,7 @@ from assay.evidence.intervals import number
 from assay.proof import stamps, verdicts
 from assay.proof.mutants import trial
 from assay.runs import catalogue
-from assay.runs.jobs import Child
+from assay.runs.pools import Child
 from assay.runs.progress import duration
 
 MEANINGS = {
@@ -139,6 +139,7 @@ OUTCOMES = {
     trial.STOPPED: "yellow",
     trial.NO_EFFECT: "dim",
     trial.EQUIVALENT: "dim",
+    trial.NOT_REACHED: "dim",
 }
 """Colours of what becomes of a mutant."""
 
@@ -147,7 +148,7 @@ def mutant_table(key: str, results: Sequence[trial.Result], shows_caught: bool) 
     """Returns a table of a method's mutants and the claim that catches each; without `shows_caught` only the others."""
     counts = {outcome: sum(one.outcome == outcome for one in results) for outcome in OUTCOMES}
     words = ", ".join(f"{count} {outcome}" for outcome, count in counts.items() if count)
-    title = Text.assemble((f"mutants of {key}: ", "bold"), f"{len(results)} made, {words}")
+    title = Text.assemble((f"mutants of {key}: ", "bold"), f"{trial.summary(results)['made']} made, {words}")
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("outcome", "rule", "mutant", "caught by"):
         table.add_column(heading, overflow="fold")

@@ -23,8 +23,8 @@ from assay.evidence.intervals import Estimate, digits, number
 from assay.evidence.tuning import Tuned
 from assay.runs.comparison import Outcome, Setup, aggregate, plain_name, rows
 from assay.runs.folder import METRICS
-from assay.runs.jobs import Child
 from assay.runs.plot import curve, learning_curve
+from assay.runs.pools import Child
 from assay.runs.progress import duration
 
 

@@ -314,7 +314,7 @@ def compared(name: str, other: str | None, world: str | None) -> tuple[str, str,
     chosen = [one for one in both if world is None or alike(one.name, world)]
     if not chosen:
         known = ", ".join(one.name for one in both) or "none in common"
-        raise AssayError(f"there is no world '{world}' to compare in. Worlds: {known}" if world else
+        raise AssayError(f"there is no world '{world}' to compare in. Worlds: {known}" if world is not None else
                          f"'{name}' and '{other}' have no world in common. Compare methods of one world")  # fmt: skip
     if second is not None:
         return key, second[0], differences(method.recipe(chosen[0]), second[1].recipe(chosen[0]))

@@ -211,7 +211,7 @@ def make_server(folder: Path, host: str = "127.0.0.1", port: int = 8000, names: 
     except OSError as error:
         why = error.strerror or str(error)
         raise AssayError(
-            f"cannot serve at {host}:{port} ({why}). Choose another --port; 0 takes a free one."
+            f"cannot serve at {host}:{port} ({why}). Choose another --port (0 takes a free one) or --host."
         ) from error
 
 

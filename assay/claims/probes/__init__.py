@@ -37,6 +37,7 @@ from assay.claims.probes.formulas import (
 )
 from assay.claims.probes.games import AllGames, all_games, exact_game_gradient, expected_game_gradient
 from assay.claims.probes.gradients import Given, Witness, gradient, witness
+from assay.claims.probes.greedy import greedy_gap
 from assay.claims.probes.offline import foreign_rows
 from assay.claims.probes.posterior import Posterior, divergence, posterior
 from assay.claims.probes.preferences import preference_push
@@ -95,6 +96,7 @@ __all__ = [
     "goal_transitions",
     "gradient",
     "gradient_variance",
+    "greedy_gap",
     "handed_out",
     "history",
     "is_refused",

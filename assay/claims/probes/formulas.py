@@ -20,12 +20,13 @@ from torch import Tensor, nn
 from assay.claims.probes.gradients import Witness, witness
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Progress, Scored
+from assay.core.record import Draw, Experience, Progress, Scored, State
 from assay.core.slots import ALONE, ModelSpec, Scene
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
 from assay.models.model import Critic, Policy
+from assay.ops import random
 
 TABLE_SPEC = Spec(Discrete(5), Discrete(4), horizon=6)
 """The task of `sequences`: 5 states, 4 actions, at most 6 decisions."""
@@ -168,8 +169,7 @@ def built(recipe: Recipe, spec: Spec, seed: int = 0) -> Witness:
     Tasks with numbered states have tables for the actor and for critics of states, whatever the recipe's networks.
     """
     tabular = spec == TABLE_SPEC
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with random.seeded(seed):
         actor: nn.Module = (Policy(Table()) if tabular else recipe.actor).build(spec)
         critics = {
             name: (tabulated(critic) if tabular and name.endswith("value") else critic).build(spec).double()
@@ -200,28 +200,30 @@ def tabulated(critic: ModelSpec) -> Critic:
 
 def prepared(recipe: Recipe, engine: Engine, experience: Experience, earlier: Sequence[Experience] = ()) -> Experience:
     """Returns the experience as the recipe's losses see it: rewards after the task's own, selection, columns of
-    models, credit, constraints, whose multipliers have seen the `earlier` batches. A credit part whose columns the
-    experience has already is left out.
+    models, credit, constraints; the states of credit and constraints have seen the `earlier` batches. A credit part
+    whose columns the experience has already is left out.
     """
     scene = ALONE.given(models=engine)
-    states = [part.init(scene) for part in recipe.constraints]
+    credit, limits = ([part.init(scene) for part in parts] for parts in (recipe.credit, recipe.constraints))
     for batch in (*earlier, experience):
-        experience = credited_in(scene, recipe, engine, batch)
-        for constraint, state in zip(recipe.constraints, states, strict=True):
+        experience = credited_in(scene, recipe, engine, batch, credit)
+        for constraint, state in zip(recipe.constraints, limits, strict=True):
             experience = constraint(experience, scene, state)
     return experience
 
 
-def credited_in(scene: Scene, recipe: Recipe, engine: Engine, experience: Experience) -> Experience:
-    """Returns the experience after rewards, selection, columns of models and credit."""
+def credited_in(
+    scene: Scene, recipe: Recipe, engine: Engine, experience: Experience, states: Sequence[State]
+) -> Experience:
+    """Returns the experience after rewards, selection, columns of models and credit with these states."""
     given = set(experience.extra)
     later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
     for part in (*later, *((recipe.select,) if recipe.select else ())):
         experience = part(experience, scene)
     experience = engine.annotate(experience, recipe.needs)
-    for part in recipe.credit:
+    for part, state in zip(recipe.credit, states, strict=True):
         if not part.writes or not given.issuperset(part.writes):
-            experience = part(experience, scene)
+            experience = part(experience, scene, state)
     return experience
 
 
@@ -249,8 +251,8 @@ def formula_gap(
     """Returns the largest difference between the recipe's gradient and the formula's, over the largest entry.
 
     Compares every parameter of every stage that the formula has a loss for. The recipe runs with its own settings, at
-    the beginning of its schedules; its constraints have seen the `earlier` batches. 0 if both are the same function, 1
-    or more if they have nothing in common; infinite if the recipe lacks a stage of the formula.
+    the beginning of its schedules; its credit and constraints have seen the `earlier` batches. 0 if both are the same
+    function, 1 or more if they have nothing in common; infinite if the recipe lacks a stage of the formula.
     """
     recipe = recipe.at(Progress())
     engine = built(recipe, spec, seed)

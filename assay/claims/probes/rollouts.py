@@ -15,6 +15,7 @@ from assay.models.bodies.perceptron import Perceptron
 from assay.models.bodies.table import Table
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
+from assay.ops import random
 
 
 def small_policy(task: Task, seed: int = 0) -> Any:
@@ -22,8 +23,7 @@ def small_policy(task: Task, seed: int = 0) -> Any:
     spec = task.spec
     tokens, numbered = isinstance(spec.action, Vocabulary), isinstance(spec.observation, Discrete)
     body = Transformer(16, 1, 2) if tokens else Table() if numbered else Perceptron((8,))
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        torch.manual_seed(seed)
+    with random.seeded(seed), torch.no_grad():
         actor = Policy(body).build(spec)
         for tensor in actor.parameters():
             tensor.add_(0.5 * torch.randn_like(tensor))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Protocol
 
 from torch import Tensor
@@ -44,6 +44,10 @@ class Transform(Protocol):
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the part's changes and new columns."""
+
+    def updated(self, metrics: Mapping[str, float], state: State) -> None:
+        """Changes its state by the metrics of a step, after the step's updates; by default it does nothing."""
+        return
 
     def __call__(self, experience: Experience, scene: Scene = ALONE, state: State | None = None) -> Experience:
         """Applies the part, with its initial state if none is given."""

@@ -17,7 +17,7 @@ from assay.claims.policies import Area
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe, Stage
 from assay.methods.copg.base import with_kl_loss
-from assay.methods.copg.objectives import RegressLogRatio
+from assay.parts.objectives.regression import RegressLogRatio
 from assay.recipes.defaults import EVERY, LANGUAGE, PREFERENCES, STALE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: 0.3 * tokens[0] + tokens[0] * tokens[1], num_tokens=2, horizon=2)

@@ -17,6 +17,7 @@ from assay.core.slots import ModelSpec
 from assay.core.spaces import Box, Context, Spec
 from assay.methods.hl_gauss.fits import HlGauss
 from assay.models.heads.bins import Bins
+from assay.ops import random
 
 NUM_INPUTS, SIZE, BATCH, PHASES, STEPS = 512, 16, 64, 5, 300
 OFFSET, RATE = 8.0, 3e-3
@@ -98,8 +99,7 @@ def tracking_error(
     inner = torch.randn(SIZE, 2 * SIZE, generator=source) / SIZE**0.5
     outer = torch.randn(2 * SIZE, generator=source) / (2 * SIZE) ** 0.5
     clean = (18.0 * (inputs @ inner).tanh() @ outer).sin()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with random.seeded(seed):
         model = critic.build(SPEC)
     optimizer = torch.optim.Adam(model.parameters(), RATE)
     errors = []

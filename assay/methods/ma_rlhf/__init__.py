@@ -15,7 +15,7 @@ from assay.claims.claim import Exact, Expect, Measured, Method
 from assay.claims.policies import Area
 from assay.core.recipe import Recipe
 from assay.methods.ma_rlhf.claims import bias_with_exact_values, losses_by_hand
-from assay.methods.ma_rlhf.credit import SegmentGae, Spans
+from assay.parts.credit.segments import SegmentGae, Spans
 from assay.parts.credit.temporal import Whiten
 from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE, PLACES, Defaults
 

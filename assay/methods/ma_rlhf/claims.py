@@ -8,7 +8,7 @@ from torch import Tensor
 from assay.claims import probes
 from assay.claims.probes import by_hand
 from assay.core.record import Experience
-from assay.methods.ma_rlhf.credit import SegmentGae, Spans
+from assay.parts.credit.segments import SegmentGae, Spans
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()

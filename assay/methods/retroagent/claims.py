@@ -17,6 +17,7 @@ from assay.core.verifier import Verifier
 from assay.methods.retroagent.lessons import Lessons, cosine_of, pieces
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
+from assay.ops import random
 from assay.ops.random import uniform_tensor
 from assay.tasks.language.sorting import sorting
 
@@ -120,8 +121,8 @@ def shown_wrongly(recipe: Recipe) -> float:
     def won(rows: Experience) -> Experience:
         return Verifier()(rows, Scene(TASK)).add({"score": (rows.extra["sample"] >= members // 2).float()})
 
-    torch.manual_seed(0)
-    actor: Any = Policy(Transformer(16, 1, 2)).build(TASK.spec)
+    with random.seeded(0):
+        actor: Any = Policy(Transformer(16, 1, 2)).build(TASK.spec)
     rows = rollout(Scene(TASK, actor=actor, starts=np.array([0]), draw=Draw(0), reward=won), state)
     begun = [TASK.tokenizer.decode(row[there & ~decided].tolist()) for row, there, decided in zip(
              rows.context["tokens"], rows.context["valid"], rows.mask, strict=True)]  # fmt: skip

@@ -12,6 +12,7 @@ from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience
 from assay.core.slots import Scene
+from assay.ops import random
 from assay.parts.constraints.cost import ended_costs
 from assay.parts.rollouts.episodes import Fragments
 from assay.tasks.control.hazards import hazards
@@ -127,8 +128,7 @@ def carried_wrongly(ours: Recipe) -> float:
     """Returns how far the costs of the episodes that end in 20 fragments of 9 steps are from sums over 180 steps."""
     task, rollout = hazards(), ours.rollout
     assert isinstance(rollout, Fragments)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with random.seeded(0):
         scene = Scene(task, actor=ours.actor.build(task.spec), draw=Draw(5))
     short, long = (replace(rollout, num_envs=8, steps=steps) for steps in (9, 180))
     state, whole, expected = short.init(scene), long(scene, long.init(scene)), []

@@ -13,10 +13,9 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, State
 from assay.core.settings import model_name
 from assay.core.slots import Prepare, PromptedTask, Scene, Task
-from assay.ops import groups
+from assay.ops import groups, logits
 
 NONE = -1
-LOGITS_AT_ONCE = 1 << 24
 SHOWN = "{prompt}{solution}\n{prompt}"
 """The teacher's prompt: one text, which the tokenizer puts into its chat template as it does with every prompt."""
 
@@ -79,16 +78,8 @@ class SelfTeacher(Prepare):
 
 
 def likeliest(actor: Any, rows: Experience, num: int) -> Tensor:
-    """Returns the `num` likeliest tokens of each decision, [B, T, K]; 0 elsewhere. Logits are computed in chunks."""
-    hidden = actor.score(rows, frozenset({Need.LOGP, Need.HIDDEN})).hidden
-    if hidden is None:
-        raise AssayError("SelfTeacher needs an actor of tokens. Use a language task")
-    size = actor.vocabulary.size
-    chunks = hidden[rows.mask].split(max(1, LOGITS_AT_ONCE // size))
-    found = torch.cat([actor.logits(some).topk(min(num, size)).indices for some in chunks])
-    result = found.new_zeros(*rows.mask.shape, found.shape[-1])
-    result[rows.mask] = found
-    return result
+    """Returns the `num` likeliest tokens of each decision, [B, T, K]; 0 elsewhere."""
+    return logits.over_logits(actor, rows, lambda some, _: some.topk(min(num, some.shape[-1])).indices)
 
 
 def candidates_of(actor: Any, rows: Experience) -> Tensor:

@@ -23,6 +23,7 @@ from assay.engine.loop import Loop
 from assay.methods.spct_grm.parts import Vote, is_right
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
+from assay.ops import random
 from assay.tasks.language.judging import ERRORS, judging
 from assay.tasks.language.prompts import PromptTask
 
@@ -59,8 +60,8 @@ def group_size(recipe: Recipe) -> float:
     """Returns how many rows of the rollout belong to one prompt."""
     task, rollout = judging(), recipe.rollout
     assert rollout is not None
-    torch.manual_seed(0)
-    actor: Any = Policy(Transformer(16, 1, 2)).build(task.spec)
+    with random.seeded(0):
+        actor: Any = Policy(Transformer(16, 1, 2)).build(task.spec)
     scene = Scene(task, actor=actor, starts=np.arange(2), draw=Draw(0))
     rows = rollout(scene, rollout.init(scene))
     assert rows.group is not None

@@ -19,6 +19,7 @@ from assay.engine.engine import Engine
 from assay.engine.loop import learn
 from assay.engine.placement import Placement
 from assay.methods.stream_x.base import stream_ac, stream_q
+from assay.ops import random
 from assay.tasks.control.cartpole import cartpole
 
 SPEC, NUM = probes.CHOICE_SPEC, 10
@@ -40,8 +41,7 @@ def stream() -> Experience:
 def learned(recipe: Recipe, seed: int = 0) -> tuple[Engine, Engine]:
     """Returns the recipe's models in float64 before and after learning from the stream."""
     recipe = recipe.at(Progress())
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with random.seeded(seed):
         actor, critics = recipe.actor.build(SPEC), {name: one.build(SPEC) for name, one in recipe.critics.items()}
         both: list[Any] = [actor, *critics.values()]
         for tensor in (p for model in both for p in model.body.inner.parameters()):
@@ -177,8 +177,7 @@ def reward_gap() -> float:
 
 def task_actor() -> nn.Module:
     """Returns an untrained policy of CartPole, which soon falls."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with random.seeded(0):
         return stream_ac().actor.build(cartpole().spec)
 
 
@@ -187,8 +186,7 @@ def dense_weights() -> float:
     1 / sqrt(inputs) or a bias.
     """
     wrong, signs = 0.0, set()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with random.seeded(0):
         models: list[Any] = [stream_ac().actor.build(SPEC), stream_ac().critics["value"].build(SPEC)]
     for model in models:
         for layer in (one for one in model.body.inner.modules() if isinstance(one, nn.Linear)):

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Choice, Reward, Scene
+from assay.core.slots import Choice, Reward, Scene, Schedule, number
 from assay.core.verifier import VERIFIED, Verifier
 from assay.ops import groups
 from assay.parts.rewards.function import on_last_decision
@@ -28,7 +28,7 @@ class Weighted(Choice):
     """A component of a weighted sum."""
 
     reward: Reward
-    weight: float = 1.0
+    weight: float | Schedule = 1.0
 
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"reward": Verifier()},)
 
@@ -101,7 +101,7 @@ class WeightedSum(Reward):
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the sum as its reward."""
         rewarded, values = applied(self.parts, experience, scene, state)
-        weighted = sum((one.weight * values[name] for name, one in self.components.items()), torch.zeros(()))
+        weighted = sum((number(one.weight) * values[name] for name, one in self.components.items()), torch.zeros(()))
         total = weighted * rewarded.mask  # a later component may have masked a faulty row
         return rewarded.with_columns(reward=total, extra={"score": total.sum(1), **rewarded.extra})
 

@@ -41,7 +41,7 @@ class NoisyExpert:
     def __init__(self, expert: Any, spec: Spec, noise: float) -> None:
         if not isinstance(spec.action, Box | Discrete):
             what = f"an offline dataset needs discrete or continuous actions; the task has {spec.action}"
-            raise AssayError(f"{what}. Use Demonstrations()")
+            raise AssayError(f"{what}. Use a control task, or a file of prompts (--task FILE.jsonl)")
         self.expert, self.space, self.noise = expert, spec.action, noise
         self.num_draws = 1 + (self.space.size if isinstance(self.space, Box) else 1)
 

@@ -47,8 +47,7 @@ class ActorCase:
         """Returns the module with perturbed parameters; a part that is a module already is returned as it is."""
         if isinstance(part, nn.Module):
             return part.to(dtype)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(11)
+        with random.seeded(11):
             module: nn.Module = part.build(self.spec)
         module = module.double()
         with torch.no_grad():

@@ -42,7 +42,7 @@ from assay.proof.laws.cases import (
     normal,
     with_path,
 )
-from assay.proof.laws.laws import shown
+from assay.proof.laws.laws import Memo, shown
 
 COPIED = {"reference": "actor", "target": "actor", "old": "actor", "teacher": "actor"}
 """Copies whose names do not say what they copy; `x_target` copies `x`."""
@@ -84,8 +84,7 @@ class Bench:
             raise AssayError(f"bench '{self.name}' has no model '{name}'. It has {', '.join(self.models)}")
         if dtype != torch.float64:
             return copy.deepcopy(self.model(name)).to(dtype)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(5)
+        with random.seeded(5):
             module = self.models[source or name].build(self.spec).double()
         with torch.no_grad():
             for place, parameter in enumerate(module.parameters()):
@@ -144,6 +143,7 @@ class TermCase:
     name: str
     batch: Experience
     bench: Bench
+    memo: Memo[Trial] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
 
 def some_numbers(batch: Experience, name: str) -> Tensor:
@@ -273,7 +273,9 @@ def seen_by(term: Any, batch: Experience) -> tuple[Experience, dict[str, Tensor]
 
 
 def evaluate(term: Any, case: TermCase, batch: Experience | None = None, *, watched: bool = False) -> Trial:
-    """Runs a term on a case, or on another batch of its bench; `watched`, recorded columns take gradient."""
+    """Runs a term on a case, once, or on another batch of its bench; `watched`, recorded columns take gradient."""
+    if batch is None and not watched:
+        return case.memo(term, lambda: evaluate(term, case, case.batch))
     record, outputs = seen_by(term, case.batch if batch is None else batch)
     record = watched_columns(record) if watched else record
     view = BenchView(case.bench, record, Scored(**outputs))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from assay.core.errors import AssayError
 from assay.core.record import Experience, pad
 from assay.core.spaces import Context, Discrete, Spec
+from assay.ops import random
 from assay.proof.laws.actor import REFUSES, learnable, named
 from assay.proof.laws.bench import STANDARD, Bench, TermCase, carried, evaluate
 from assay.proof.laws.cases import CONTROL_LAYOUTS, RARE_SPECS, SPECS, TOKEN_LAYOUTS, TOKENS, build, with_dtype
@@ -106,8 +107,7 @@ class CriticCase:
 
     def model(self, part: Any, dtype: torch.dtype = torch.float64) -> nn.Module:
         """Returns the critic, built under a fixed seed."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(3)
+        with random.seeded(3):
             module: nn.Module = part.build(self.spec)
             for parameter in module.parameters():
                 nn.init.normal_(parameter, std=0.3)

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from assay.proof.laws.laws import Finding, raised
 from assay.proof.laws.recognise import Thing, things_in
 from assay.runs.own import loading
 
+LOADING = 60.0
+"""Seconds in which the libraries and the file are loaded, also where an object may take less."""
 RECOGNISED = """Recognised are
   - a reward: a function of `rows` (dicts with prompt, completion, answer, ...), or of `completions` and other columns
   - a loss: a function of `logp`, `logp_old`, `advantage`, `mask` that returns a sum, (sum, count) or [B, T]
@@ -114,7 +117,7 @@ def report_on(thing: Thing) -> Report:
 
 
 def check_file_apart(path: Path, seconds: float = 120.0) -> list[Report]:
-    """Runs `check_file` in its own process for at most `seconds`; a hang or a crash is a finding."""
+    """Runs `check_file` in its own process, each object for at most `seconds`; a hang or a crash is a finding."""
     path = Path(path)
     with tempfile.TemporaryDirectory(prefix="assay-check-") as folder:
         out = Path(folder) / "reports.jsonl"
@@ -130,14 +133,25 @@ def check_file_apart(path: Path, seconds: float = 120.0) -> list[Report]:
             start_new_session=True,
         ) as child:
             try:
-                ended = f"ended the process with exit code {child.wait(seconds)}"
-            except subprocess.TimeoutExpired:
-                ended = f"is still running after {seconds:g} s"
+                ended = waited(child, out, seconds)
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
         lines = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
     return read_reports(path, lines, ended)
+
+
+def waited(child: subprocess.Popen[bytes], out: Path, seconds: float) -> str:
+    """Returns how the child ended. The time counts from its last line; loading has at least `LOADING` seconds."""
+    written, since = 0, time.monotonic()
+    while True:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return f"ended the process with exit code {child.wait(0.2)}"
+        size, now = out.stat().st_size if out.exists() else 0, time.monotonic()
+        if size != written:
+            written, since = size, now
+        if now - since > (seconds if written else max(seconds, LOADING)):
+            return f"is still running after {seconds:g} s"
 
 
 def write_reports() -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import random as python_random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, is_dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, is_dataclass, replace
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -20,8 +20,10 @@ from torch import Tensor
 from assay.core.errors import AssayError
 from assay.core.record import Progress
 from assay.core.settings import children, is_schedule, resolved
+from assay.ops import random
 
 C = TypeVar("C")
+R = TypeVar("R")
 TIGHT = 1e-9
 """Largest relative gap between two float64 results that must be equal."""
 LOOSE = 1e-4
@@ -73,6 +75,22 @@ def suited(
             continue
         found.append(case)
     return found or [Unsuited("every task", reason)]
+
+
+class Memo(Generic[R]):
+    """What parts give on one input, by identity, so that laws that need the same result compute it once.
+
+    It lives in the input, and every check has its own copies of inputs: code that changes between two checks is run.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[int, tuple[Any, R]] = {}
+
+    def __call__(self, part: Any, compute: Callable[[], R]) -> R:
+        """Returns the result for this part, computed the first time."""
+        if id(part) not in self.known:
+            self.known[id(part)] = (part, compute())  # with the part: an id belongs to an object that is alive
+        return self.known[id(part)][1]
 
 
 Test = Callable[[Any, Any], Iterator[str]]
@@ -131,7 +149,7 @@ class Contract:
     def check(self, part: Any, cases: Sequence[Named] | None = None, only: str = "") -> list[Finding]:
         """Returns all findings, or that of the law `only`; an unknown law in `breaks` is a finding too."""
         held = settled(self.holder(part))
-        inputs = self.cases(held) if cases is None else cases
+        inputs = [fresh(case) for case in (self.cases(held) if cases is None else cases)]
         excused = declared_breaks(held)
         laws = (runs,) if any(isinstance(case, Unsuited) for case in inputs) else self.laws
         found: list[Finding] = []
@@ -149,6 +167,11 @@ class Contract:
                 Finding("breaks", False, f"`breaks` names no law of this slot: {', '.join(unknown)}; laws: {known}")
             )
         return found
+
+
+def fresh(case: Named) -> Named:
+    """Returns a copy of an input that remembers nothing."""
+    return replace(case) if is_dataclass(case) and not isinstance(case, type) else case
 
 
 def settled(part: Any) -> Any:
@@ -248,8 +271,7 @@ def is_finite(value: Tensor) -> bool:
 def other_streams(seed: int) -> Iterator[None]:
     """Sets the global random streams of torch, numpy and Python to another state; restores them afterwards."""
     states = np.random.get_state(), python_random.getstate()  # noqa: NPY002 - a careless part would use this stream
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with random.seeded(seed):
         np.random.seed(seed)  # noqa: NPY002
         python_random.seed(seed)
         try:

@@ -227,6 +227,6 @@ def finite(part: Any, case: TermCase) -> Iterator[str]:
     )
 
 
-SAME = invariances(measured)
+SAME = invariances(measured, plain=measured)
 OWN = (unmodified, micro_batches, count, last_column, empty, masked, finite)
 COMMON = (runs, declared, names, *SAME, *OWN)

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 EXTREMES = {"minimum": "maximum", "min": "max", "amin": "amax", "argmin": "argmax", "fmin": "fmax", "cummin": "cummax"}
 OPPOSITE = EXTREMES | {b: a for a, b in EXTREMES.items()}
@@ -34,27 +35,43 @@ def variants(tree: ast.FunctionDef) -> Iterator[tuple[str, str, ast.FunctionDef]
     nodes = list(ast.walk(tree))
     skipped = {id(inner) for node in nodes if isinstance(node, SILENT) for inner in ast.walk(node)}
     skipped |= {id(inner) for one in (*tree.decorator_list, tree.args, tree.returns) if one for inner in ast.walk(one)}
-    for place, node in enumerate(nodes):
+    places = {id(child): (parent, name, place) for parent in nodes for name, place, child in children_of(parent)}
+    for node in nodes:
         if isinstance(node, ast.expr) and id(node) not in skipped:
             for rule, told, new in sites(node):
-                yield rule, told, with_node(tree, place, new)
+                yield rule, told, with_node(tree, places, node, new)
 
 
 SILENT = (ast.Raise, ast.Assert, ast.JoinedStr, ast.AnnAssign)
 """Nodes whose inside is not changed: messages and annotations. A plain assignment is changed."""
 
 
-def with_node(tree: ast.FunctionDef, place: int, new: ast.expr) -> ast.FunctionDef:
-    """Returns a copy of the tree with the expression number `place` replaced."""
-    changed = copy.deepcopy(tree)
-    old = list(ast.walk(changed))[place]
-    for parent in ast.walk(changed):
-        for name, value in ast.iter_fields(parent):
-            if value is old:
-                setattr(parent, name, new)
-            elif isinstance(value, list):
-                value[:] = [new if item is old else item for item in value]
-    return changed
+Place = tuple[ast.AST, str, int | None]
+"""Where a node is: its parent, the field, and the number in it where the field is a list."""
+
+
+def children_of(parent: ast.AST) -> Iterator[tuple[str, int | None, Any]]:
+    """Yields the field, the place in it and the node of every child."""
+    for name, value in ast.iter_fields(parent):
+        if isinstance(value, list):
+            yield from ((name, place, item) for place, item in enumerate(value))
+        else:
+            yield name, None, value
+
+
+def with_node(tree: ast.FunctionDef, places: Mapping[int, Place], old: ast.AST, new: ast.AST) -> ast.FunctionDef:
+    """Returns the tree with one expression replaced. What holds the expression is copied, the rest is shared."""
+    while old is not tree:
+        parent, name, place = places[id(old)]
+        holder = copy.copy(parent)
+        value: Any = new
+        if place is not None:
+            value = [*getattr(parent, name)]
+            value[place] = new
+        setattr(holder, name, value)
+        old, new = parent, holder
+    assert isinstance(new, ast.FunctionDef)
+    return new
 
 
 def sites(node: ast.expr) -> Iterator[Site]:

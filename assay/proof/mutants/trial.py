@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,12 @@ from assay.proof.mutants.find import Mutant, home, mutants
 from assay.runs import catalogue
 
 CAUGHT, SURVIVED, STOPPED, NO_EFFECT, EQUIVALENT = "caught", "survived", "stopped", "no effect", "equivalent"
+NOT_REACHED = "not reached"
+"""The outcome of a mutant of code that the short training run does not call; it is not tried."""
 SECONDS = 20
-"""A mutant whose claims take longer is caught: it does not end."""
+"""A mutant whose claim takes longer is caught: it does not end."""
+LONGER = 10
+"""So is one whose claim takes this many times as long as without a mutant, and two seconds more."""
 
 
 class Overtime(Exception):
@@ -63,11 +68,11 @@ def limited(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-def broken_claim(claims: Sequence[Exact]) -> str | None:
-    """Returns the name of the first claim that does not hold, None if all hold."""
+def broken_claim(claims: Sequence[Exact], seconds: Mapping[str, float] | None = None) -> str | None:
+    """Returns the name of the first claim that does not hold, None if all hold; `seconds` are the limits by name."""
     for claim in claims:
         try:
-            with limited(SECONDS):
+            with limited((seconds or {}).get(claim.name, SECONDS)):
                 holds = claim.run().holds
         except (Exception, Overtime):
             return claim.name
@@ -79,26 +84,26 @@ def broken_claim(claims: Sequence[Exact]) -> str | None:
 def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs: bool = True) -> Iterator[Result]:
     """Yields the result of every chosen mutant of a method; AssayError if a claim fails without any mutant.
 
-    Code that the short training run does not reach is not mutated. Without `runs` it is, and a mutant that passes the
-    claims counts as survived whether it has an effect or not: much cheaper.
+    Mutants of code that the short training run does not call are not tried. Without `runs` they are, and a mutant that
+    passes the claims counts as survived whether it has an effect or not: much cheaper.
     """
     _, method = catalogue.find_method(key)
-    broken = broken_claim(method.exact)
-    if broken is not None:
-        raise AssayError(f"the exact claim '{broken}' of {key} fails without a mutant. Fix it first: assay claim {key}")
+    limits = {claim.name: limit_of(key, claim) for claim in method.exact}
     claims, found = list(method.exact), mutants(key, method)
     if runs:
         with traced() as reached:
             plain = trained(method)
         if plain is None:
             raise AssayError(f"{key} does not train on its default task {method.default_task}. Fix it first")
-        found = [one for one in found if one.code is None or one.code in reached]
     for mutant in chosen(found):
+        if runs and mutant.code is not None and mutant.code not in reached:
+            yield Result(mutant.rule, mutant.name, NOT_REACHED)
+            continue
         if mutant.name in method.equivalent:
             yield Result(mutant.rule, mutant.name, EQUIVALENT, method.equivalent[mutant.name])
             continue
         with mutant.install():
-            broken = broken_claim(claims)
+            broken = broken_claim(claims, limits)
         if broken is not None:
             # The claim that caught one mutant often catches the next: it goes first.
             claims.sort(key=lambda claim, name=broken: claim.name != name)  # type: ignore[misc]
@@ -111,6 +116,26 @@ def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs
             changed = trained(method)
         outcome = STOPPED if changed is None else NO_EFFECT if changed == plain else SURVIVED
         yield Result(mutant.rule, mutant.name, outcome)
+
+
+def limit_of(key: str, claim: Exact) -> float:
+    """Returns the seconds of computing that a claim may take with a mutant; AssayError if it fails without one."""
+    begin = time.process_time()
+    if broken_claim([claim]) is not None:
+        raise AssayError(
+            f"the exact claim '{claim.name}' of {key} fails without a mutant. Fix it first: assay claim {key}"
+        )
+    return min(SECONDS, 2 + LONGER * (time.process_time() - begin))
+
+
+def quick_trials(key: str, most: int) -> list[Result]:
+    """Returns the results of a sample of mutants. The training run, which takes longer than all claims together, is
+    made only if a mutant passes the claims.
+    """
+    found = list(trials(key, sample(key, most), runs=False))
+    passed = {one.name for one in found if one.outcome == SURVIVED}
+    again = trials(key, lambda made: [one for one in made if one.name in passed]) if passed else ()
+    return [*(one for one in found if one.name not in passed), *again]
 
 
 @contextmanager
@@ -141,7 +166,8 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
     """Returns what is kept of a trial: how many were made and caught, and the names of those that were not."""
     counts = Counter(result.outcome for result in results)
     passed = {one.name: one.outcome for one in results if one.outcome != CAUGHT}
-    return {"made": len(results), "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed}
+    made = len(results) - counts[NOT_REACHED]
+    return {"made": made, "caught": counts[CAUGHT], "survived": counts[SURVIVED], "not_caught": passed}
 
 
 def write(key: str, results: Sequence[Result]) -> Path:

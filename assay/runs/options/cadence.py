@@ -10,6 +10,8 @@ from typing import ClassVar
 from assay.core.errors import AssayError
 from assay.runs.options.group import Group, option
 
+MOST_STARTS = 1_000_000
+"""Largest number of held-out starts of an evaluation."""
 UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0}
 
 
@@ -40,8 +42,9 @@ class CadenceOptions(Group):
         if self.evaluations is not None and self.evaluations < 0:
             raise AssayError(f"evaluations is {self.evaluations}. Use 0 (only before and after training) or more.")
         for name, value in (("eval-prompts", self.eval_prompts), ("eval-episodes", self.eval_episodes)):
-            if value is not None and value < 1:
-                raise AssayError(f"--{name} is {value}. Use at least 1.")
+            if value is not None and not 1 <= value <= MOST_STARTS:
+                rule = "at least 1" if value < 1 else f"at most {MOST_STARTS:,}"
+                raise AssayError(f"--{name} is {value}. Use {rule}.")
         if self.keep < 1:
             raise AssayError(f"--keep is {self.keep}. Use at least 1.")
         spacing(self.save_every)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 GroupType = TypeVar("GroupType", bound="Group")
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", tuple: "a list of texts"}
+"""How an error names the type of an option."""
 
 
 def option(default: Value, text: str, *, metavar: str = "", decisive: bool = True) -> Value:
@@ -63,19 +65,20 @@ def flag(name: str) -> str:
     return "--" + name.rstrip("_").replace("_", "-")
 
 
-def kind_of(group: type[Group], name: str) -> type:
-    """Returns int, float, str, bool or tuple: the type of a field without None."""
-    hint = get_type_hints(group)[name]
-    if isinstance(hint, UnionType):
-        (hint,) = (one for one in get_args(hint) if one is not type(None))
-    return tuple if str(hint).startswith("tuple") else hint
+def kinds_of(group: type[Group]) -> dict[str, type]:
+    """Returns int, float, str, bool or tuple for each field: its type without None."""
+    found = {}
+    for name, hint in get_type_hints(group).items():
+        (kind,) = (one for one in get_args(hint) if one is not type(None)) if isinstance(hint, UnionType) else (hint,)
+        found[name] = tuple if str(kind).startswith("tuple") else kind
+    return found
 
 
 def add_group(parser: argparse.ArgumentParser, group: type[Group]) -> None:
     """Adds a group's options under its title."""
-    place = parser.add_argument_group(group.title)
+    place, kinds = parser.add_argument_group(group.title), kinds_of(group)
     for one in fields(group):
-        kind, facts = kind_of(group, one.name), one.metadata
+        kind, facts = kinds[one.name], one.metadata
         if kind is bool:
             place.add_argument(flag(one.name), dest=one.name, action="store_true", help=facts["help"])
             continue
@@ -89,15 +92,15 @@ def add_group(parser: argparse.ArgumentParser, group: type[Group]) -> None:
 
 def parsed_group(group: type[GroupType], values: Mapping[str, Any]) -> GroupType:
     """Returns a group from parsed arguments or from records; other names are ignored."""
-    chosen = {}
+    chosen, kinds = {}, kinds_of(group)
     for one in fields(group):
         if one.name not in values:
             continue
-        kind, value = kind_of(group, one.name), values[one.name]
+        kind, value = kinds[one.name], values[one.name]
         value = tuple(value) if isinstance(value, list) else value
         right = float(value) if kind is float and type(value) is int else value
         if right is not None and type(right) is not kind:
-            raise AssayError(f"{flag(one.name)} is {value!r}, which is not a {kind.__name__}.")
+            raise AssayError(f"{flag(one.name)} is {value!r}. Use {WORDS[kind]}.")
         chosen[one.name] = right
     return group(**chosen)
 

@@ -64,9 +64,12 @@ class LanguageOptions(Group):
 
     def recipe(self, recipe: Recipe, task: Task) -> Recipe:
         """Returns the recipe with sampling parameters, sizes, KL penalty and adapter."""
+        from assay.core.spaces import Vocabulary
         from assay.runs import language
 
         language.check_task(recipe, task, self.max_tokens, self.system)
+        if self.top_p is not None and not isinstance(task.spec.action, Vocabulary):
+            raise AssayError(f"--top-p is for language tasks; '{task.name}' has no tokens. Remove it.")
         changes: list[tuple[float | None, Callable[..., Recipe]]] = [
             (self.lora_rank, language.with_lora_rank),
             (self.temperature, language.with_temperature),

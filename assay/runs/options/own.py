@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -63,6 +64,9 @@ class OwnOptions(Group):
         for name, seconds in {"reward": self.reward_timeout, "tool": self.tool_timeout}.items():
             if not seconds > 0:
                 raise AssayError(f"--{name}-timeout is {seconds:g}. Use a positive number of seconds.")
+        for name, weight in {"judge": self.judge_weight, "reward-model": self.reward_model_weight}.items():
+            if not math.isfinite(weight):
+                raise AssayError(f"--{name}-weight is {weight:g}. Use a finite number.")
         for name, number in {"calls": self.tool_calls, "bytes": self.tool_bytes}.items():
             if number < 1:
                 raise AssayError(f"--tool-{name} is {number}. Use at least 1.")

@@ -75,7 +75,7 @@ def imported(path: Path, root: Path, only: str | None) -> list[Path]:
     try:
         tree = ast.parse(path.read_bytes(), str(path))
     except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
         what = error.msg if isinstance(error, SyntaxError) else error
         raise AssayError(f"{path}{line}: {what}. Fix the syntax.") from None
     names: set[str] = set()

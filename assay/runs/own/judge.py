@@ -61,8 +61,12 @@ PREFIX = "judge:"
 
 def check_url(url: str) -> None:
     """Refuses an address that is not that of a web server, or has a password in it."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    try:
+        parts = urlsplit(url)
+        is_server = parts.scheme in ("http", "https") and parts.hostname and not parts.username and parts.port != 0
+    except ValueError:  # a port out of range, or a bracket without its partner
+        is_server = False
+    if not is_server:
         raise AssayError(f"--judge is '{url}'. Use the address of a server, such as http://localhost:8000/v1.")
 
 
@@ -83,7 +87,10 @@ def rubric(path: str | None, pairs: bool) -> str:
     file = Path(path)
     if not file.is_file():
         raise AssayError(f"--judge-prompt: there is no file '{path}'. Check the path (relative to {Path.cwd()}).")
-    text = file.read_text()
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise AssayError(f"--judge-prompt {path} is not UTF-8. Save it as a text file in UTF-8.") from None
     for name in ("first", "second") if pairs else ("completion",):
         if f"{{{name}}}" not in text:
             raise AssayError(f"--judge-prompt {path} does not contain {{{name}}}, where the answer is to stand.")

@@ -96,7 +96,7 @@ def checked_recipe(function: Callable[..., Any], takes_defaults: bool, address: 
         recipe = function(defaults) if takes_defaults else function()
     except AssayError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise AssayError(f"{address} raises {type(error).__name__} with {defaults.name} defaults: {error}") from error
     if not isinstance(recipe, Recipe):
         raise AssayError(f"{address} returned {type(recipe).__name__}. It must return a Recipe.")
@@ -150,8 +150,8 @@ def own_task(address: Address, make: Callable[[], Any]) -> Task:
         first = make()
     except AssayError:
         raise
-    except Exception as error:
-        raise AssayError(f"{address} raises {type(error).__name__} when it is called: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise AssayError(f"{address} raises {type(error).__name__} when it is called: {error}. Fix it.") from error
     if is_task(first):
         task: Task = first
         return task

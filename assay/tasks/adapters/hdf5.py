@@ -57,6 +57,16 @@ def shape_of(item: Any) -> tuple[int, ...] | None:
 
 
 # ---------------------------------------------------------------------------------------------------- D4RL
+def flags(name: str, array: np.ndarray) -> np.ndarray:
+    """Returns a column of 0 and 1, [rows], as bool; AssayError for other values or several numbers a row."""
+    if array.ndim == 0 or array.size != len(array):
+        raise AssayError(f"'{name}' has shape {array.shape}. It needs one flag per row")
+    odd = array.dtype.kind not in "biuf" or array[(array != 0) & (array != 1)].size
+    if odd:
+        raise AssayError(f"'{name}' has a value that is neither 0 nor 1. Write 1 where an episode ends, else 0")
+    return array.reshape(len(array)).astype(bool)
+
+
 def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
     """Returns D4RL's arrays as Assay's columns.
 
@@ -74,7 +84,7 @@ def columns_of_d4rl(flat: Mapping[str, np.ndarray]) -> Arrays:
     odd = [name for name, column in columns.items() if len(column) != rows]
     if odd:
         raise AssayError(f"'{odd[0]}' has {len(columns[odd[0]])} rows and 'terminal' {rows}. All columns need as many")
-    columns |= {name: columns[name].reshape(rows).astype(bool) for name in ("terminal", "truncated") if name in columns}
+    columns |= {name: flags(name, columns[name]) for name in ("terminal", "truncated") if name in columns}
     if "reward" not in columns:
         columns["truncated"] = columns["terminal"] | columns.get("truncated", False)
         columns["terminal"] = np.zeros(rows, bool)

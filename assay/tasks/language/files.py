@@ -45,6 +45,8 @@ def task_of_files(address: str, needs_answers: bool = True) -> PromptTask | Pair
     Of two files without weights the second is held out; of files with weights, the last one if it has none.
     """
     parts = parts_of(address)
+    if not all(path.strip() for path, _ in parts):
+        raise AssayError(f"'{address}' has no file beside a comma. Write {FORMATS}")
     tasks = [task_of_file(path, needs_answers) for path, _ in parts]
     weighed = [weight for _, weight in parts if weight]
     if len(tasks) == 1 and not weighed:

@@ -59,7 +59,8 @@ class Rows:
         check_split(split)
         rows = self.splits[split]
         if not rows:
-            raise AssayError(f"{self.names} has no row in split {split}. Give more rows, or TRAIN.jsonl,TEST.jsonl")
+            what = "held-out row" if split else "row to train on"
+            raise AssayError(f"{self.names} has no {what}. Give more rows, or TRAIN.jsonl,TEST.jsonl")
         return rows[ordinal % len(rows)]
 
     def order(self, ordinals: np.ndarray, draw: Draw) -> np.ndarray:

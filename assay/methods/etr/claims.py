@@ -1,0 +1,97 @@
+"""Clip ranges, losses and cut decisions by hand."""
+
+from __future__ import annotations
+
+from math import tanh
+
+import torch
+from torch import Tensor
+
+from assay.claims import probes
+from assay.claims.probes import by_hand
+from assay.core.recipe import Recipe
+from assay.core.record import Experience, Need
+from assay.engine.loop import Loop
+from assay.parts.objectives.policy import PolicyGradient
+from assay.parts.objectives.trust import Clip
+from assay.tasks.testbeds.language.graded import judge
+
+
+def ranges(data: Experience, advantage_B: Tensor, middle: float) -> Tensor:
+    """Returns the range of each row, [B, 1]."""
+    assert data.group is not None
+    outcome, found = by_hand.outcome(data), []
+    for row in range(len(data)):
+        members = outcome[(data.group == data.group[row]) & data.mask.any(1)]
+        split = min(1.0, 4.0 * float(members.var(correction=0))) - middle
+        free = 0.2 * (1 + 0.5 * (tanh(abs(float(advantage_B[row]))) - middle)) * (1 + 0.5 * split)
+        found.append(min(0.5, max(0.1, free)))
+    return torch.tensor(found, dtype=torch.float64).unsqueeze(1)
+
+
+def gap(ours: Recipe, middle: float = 0.0) -> float:
+    """Returns the larger gap of outcomes 0 and 1 and of graded ones."""
+
+    def loss_by_hand(seen: probes.Seen) -> Tensor:
+        data, advantage = seen.experience, by_hand.standardised(seen.experience)
+        ratio, room = by_hand.ratio(seen), ranges(data, advantage, middle)
+        gained = torch.where(advantage.unsqueeze(1) > 0, ratio > 1 + room, ratio < 1 - room)
+        return -by_hand.mean_of_sequences(torch.where(gained, ratio.detach(), ratio) * advantage.unsqueeze(1), data)
+
+    return max(probes.formula_gap(ours, data, loss_by_hand) for data in (probes.verified(), probes.sequences()))
+
+
+def pull(ours: Recipe, data: Experience, log_ratio: Tensor) -> Tensor:
+    """Returns how strongly each decision is raised after the policy has moved."""
+    return probes.decision_weights(ours, data, data.logp + log_ratio)
+
+
+def gap_to(ours: Recipe, theirs: Recipe) -> float:
+    data = probes.verified()
+    moved = 0.3 * torch.randn(data.mask.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return float((pull(ours, data, moved) - pull(theirs, data, moved)).abs().max())
+
+
+def of_eight(right: int) -> Experience:
+    return probes.bandit_experience([0] * 8, [1.0] * right + [0.0] * (8 - right), torch.zeros(2))
+
+
+def room(ours: Recipe, advantage: float, right: int) -> float:
+    """Returns the range of an answer with this advantage, in a group of eight with so many right ones."""
+    data = of_eight(right)
+    data = data.add({"advantage": torch.full_like(data.reward, advantage)})
+    return float(
+        ours.credit[-1](data.add({"advantage": torch.full_like(data.reward, advantage)})).column("clip_range")[0]
+    )
+
+
+def slopes_gap(ours: Recipe) -> float:
+    """Returns the distance of the slopes of right answers of a group with four from 1.3 A / 8 and 0."""
+    data, found = of_eight(4), []
+    for ratio in (1.3, 1.45):
+        found.append(float(pull(ours, data, torch.full_like(data.reward, ratio).log())[0, 0]))
+    advantage = 0.5 / (float(torch.tensor([1.0] * 4 + [0.0] * 4).double().std()) + 1e-4)
+    return abs(found[0] - 1.3 * advantage / 8) + abs(found[1])
+
+
+def cut_of_strong(ours: Recipe, seed: int, steps: int = 20) -> float:
+    """Returns the share of decisions beyond their range at the end of their batch among the quarter of rows with the
+    largest |A|, over that of all rows, on a task of graded outcomes.
+    """
+    objective = ours.stages[0].objective[0]
+    assert isinstance(objective, PolicyGradient)
+    assert isinstance(objective.trust, Clip)
+    loop = Loop(ours, judge(), seed=seed, num_steps=steps)
+    cut, strong = [], []
+    for _ in range(steps):
+        fresh = loop.step().fresh
+        assert fresh is not None
+        with torch.no_grad():
+            ratio = (loop.policy.score(fresh, frozenset({Need.LOGP})).logp - fresh.logp).exp()
+        advantage, fixed = fresh.column("advantage"), torch.full_like(fresh.reward[:, 0], objective.trust.high)
+        limit = fresh.extra.get("clip_range", fixed).unsqueeze(1)
+        beyond = torch.where(advantage > 0, ratio > 1 + limit, ratio < 1 - limit)
+        cut.append(beyond[fresh.mask].double())
+        strong.append((advantage.abs() >= advantage[fresh.mask].abs().quantile(0.75))[fresh.mask])
+    every, best = torch.cat(cut), torch.cat(strong)
+    return float(every[best].mean() / every.mean())

@@ -1,0 +1,54 @@
+"""Siren's loss by hand, and its entropy on single distributions. Axes: B rows, T decisions, A actions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from assay.claims import probes
+from assay.claims.probes import by_hand
+from assay.core.record import Experience
+from assay.ops.logits import nucleus_entropy
+
+FIRST, SECOND = probes.sequences(seed=1, num=32), probes.sequences(num=128)
+"""The batch of the anchor, and the one that is trained on."""
+
+
+def entropy_by_hand(logits_A: Tensor, mass: float, crossing: bool) -> Tensor:
+    """Returns the entropy of the nucleus, action by action from the likeliest."""
+    prob, kept, total = logits_A.softmax(-1), [], 0.0
+    for action in logits_A.argsort(descending=True).tolist():
+        if (total if crossing else total + float(prob[action].detach())) >= mass:
+            break
+        kept.append(action)
+        total += float(prob[action].detach())
+    q = prob[kept] / prob[kept].sum()
+    return -(q * q.log()).sum()
+
+
+def mean_by_hand(data: Experience, table: Tensor, mass: float, crossing: bool, peak: float) -> Tensor:
+    """Returns Hbar of a table policy: rows one by one, decisions above the row's quantile."""
+    means = []
+    for row in data.mask.any(1).nonzero().flatten().tolist():
+        states = data.context["state"][row][data.mask[row]].tolist()
+        found = torch.stack([entropy_by_hand(table[state], mass, crossing) for state in states])
+        above = found[found > found.detach().quantile(peak)] if peak > 0 else found
+        means.append(above.mean() if len(above) else found.new_zeros(()))
+    return torch.stack(means).mean()
+
+
+def loss_by_hand(
+    seen: probes.Seen, mass: float = 0.8, crossing: bool = False, peak: float = 0.8, beta: float = 0.005
+) -> Tensor:
+    data, table = seen.experience, seen.models["actor"].body.table
+    gain = by_hand.clipped(by_hand.ratio(seen), by_hand.centred(data).unsqueeze(1), 0.28, 0.28)
+    anchor = mean_by_hand(FIRST, table, mass, crossing, peak).detach()
+    square = (mean_by_hand(data, table, mass, crossing, peak) - anchor).square()
+    return beta * square - by_hand.sum_in_sequences(gain, data) / 64
+
+
+def nucleus(*prob: float) -> tuple[Tensor, Tensor]:
+    """Returns the entropy of the nucleus of 0.8 and its gradient in the logits, [A]."""
+    logits = torch.tensor(prob or (0.5, 0.25, 0.15, 0.07, 0.03)).double().log().requires_grad_()
+    entropy = nucleus_entropy(logits.log_softmax(-1), 0.8)
+    return entropy, torch.autograd.grad(entropy, logits)[0]

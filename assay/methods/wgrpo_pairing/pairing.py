@@ -1,0 +1,89 @@
+"""Two prompts by their success rate, and rollouts that visit a start again. Axes: B rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from assay.core.record import Experience, State
+from assay.core.slots import Curriculum, Rollout, Scene
+from assay.ops import groups
+from assay.parts.curricula.in_order import next_starts
+
+FAR = 1 << 32
+"""Distance of the group numbers of two visits: above every start."""
+
+
+@dataclass(frozen=True)
+class Pair(Curriculum):
+    """Proposes two starts by turns: of those that are sometimes right and sometimes wrong, the one whose success rate
+    is nearest to `first`, then the one of the others nearest to `second`. 0 and 1 are a hard and an easy one that are
+    neither hopeless nor mastered; 1/2 and 1/2 have the highest variance.
+
+    Rates come from the last visit of each of the task's first `pool` starts, so that the pair changes when one of it is
+    learnt; with `once`, from the first visit. An answer is right above 1/2. Degenerate: while fewer than two such
+    starts are known, further ones follow.
+    """
+
+    pool: int = 64
+    first: float = 0.0
+    second: float = 1.0
+    once: bool = False
+
+    def init(self, scene: Scene) -> State:
+        """Returns an empty table of rates."""
+        return {"next": 0, "rates": {}}
+
+    def pair(self, state: State) -> list[int]:
+        """Returns the two starts; fewer if there are not yet two."""
+        if len(state["rates"]) < self.pool:
+            return []
+        mixed = {int(start): rate for start, rate in state["rates"].items() if 0.0 < rate < 1.0}
+        chosen: list[int] = []
+        for rate in (self.first, self.second):
+            free = sorted(mixed.keys() - set(chosen))
+            chosen += [min(free, key=lambda start: abs(mixed[start] - rate))] if free else []
+        return chosen
+
+    def __call__(self, scene: Scene, state: State) -> np.ndarray:
+        """Returns both starts by turns, or the next ones of the task."""
+        pair = self.pair(state)
+        return np.resize(pair, scene.num_starts) if len(pair) == 2 else next_starts(scene, state, scene.num_starts)
+
+    def observe(self, experience: Experience, scene: Scene, state: State) -> None:
+        """Stores the share of right answers of every start that has a decision."""
+        if len(self.pair(state)) == 2 and self.once:
+            return
+        there = experience.mask.any(1)
+        start, right = experience.column("start")[there], groups.outcome(experience)[there] > 0.5
+        rates = {str(one): float(right[start == one].double().mean()) for one in start.unique().tolist()}
+        state["rates"] = {**state["rates"], **rates}
+
+
+@dataclass(frozen=True)
+class Revisits(Rollout):
+    """Gathers whole episodes like `Episodes`, with other random numbers at every visit of a start, also in one batch;
+    each visit is a group. (Random numbers belong to a start and a sample: samples go on counting.)
+    """
+
+    num_starts: int = 32
+    group_size: int = 8
+
+    def init(self, scene: Scene) -> State:
+        """Returns no visits."""
+        return {"visits": {}}
+
+    def __call__(self, scene: Scene, state: State) -> Experience:
+        """Gathers `group_size` episodes of each of the starts."""
+        samples, visits = [np.empty(0, dtype=np.int64)], dict(state["visits"])
+        for start in map(str, scene.starts.tolist()):
+            begun = visits.get(start, 0)
+            samples.append(begun + np.arange(self.group_size))
+            visits[start] = begun + self.group_size
+        state["visits"] = visits
+        rows = np.repeat(scene.starts, self.group_size)
+        played = scene.task.play(scene.actor, rows, np.concatenate(samples), scene.draw, split=0, greedy=False)
+        visit = played.column("sample") // self.group_size
+        assert played.group is not None
+        return replace(played, group=played.group + visit * FAR)

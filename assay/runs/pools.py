@@ -1,0 +1,200 @@
+"""Where jobs run: a pool starts them, waits for those that end, and stops them. `Processes` is this machine.
+
+The state of a run is in its folder only, so a pool keeps nothing but handles.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import pkgutil
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+import assay.methods
+from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
+from assay.runs.own.consent import Code, own_sources
+from assay.runs.own.loading import load
+from assay.runs.plan import Plan, make_plan
+
+EVALUATIONS = 10
+"""Evaluations of runs that are compared, the same for all arms, unless the options say otherwise."""
+PATIENCE = 30.0
+"""Seconds that a run has to save its state after a stop signal."""
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """One run: an arm on a task with a seed, in a folder; `options` go to `make_plan`."""
+
+    arm: str
+    task: str
+    seed: int
+    folder: Path
+    method: str | Recipe
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def plan(self) -> Plan:
+        """Returns all settings that decide the result."""
+        told = {"evaluations": EVALUATIONS, **self.options}
+        if "options" in self.options and self.options["options"].cadence.evaluations is not None:
+            told["evaluations"] = None  # the user's own number
+        return make_plan(self.method, self.task, seed=self.seed, **told)
+
+
+@dataclass(eq=False)
+class Child:
+    """A running job, and when it was started (monotonic s)."""
+
+    job: Job
+    started: float
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of a job: "" or the error, and whether its process died without an answer."""
+
+    child: Child
+    reason: str
+    died: bool = False
+
+
+class Pool(ABC):
+    """Runs jobs in processes of their own, on this machine or others that share the run folders.
+
+    Laws: a job ends once; `wait` returns after `timeout` seconds at the latest; after `stop` none of the jobs runs.
+    """
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """The number of jobs to run at a time unless the user says otherwise."""
+
+    @abstractmethod
+    def start(self, job: Job, code: Code) -> Child:
+        """Starts a job whose plan runs this own code."""
+
+    @abstractmethod
+    def wait(self, children: Sequence[Any], timeout: float) -> list[Ended]:
+        """Returns those of its children that have ended, after `timeout` seconds at the latest."""
+
+    @abstractmethod
+    def stop(self, children: Sequence[Any]) -> None:
+        """Tells all to save and stop; kills those that do not within `PATIENCE`."""
+
+
+def pickled(job: Job) -> tuple[tuple[str, ...], bytes]:
+    """Returns a job for another process: the own code to load first, and the bytes."""
+    return tuple(own_sources(job.method)), pickle.dumps(job)
+
+
+def unpickled(sources: Sequence[str], sent: bytes) -> Job:
+    """Returns the job. Own code that its recipe is made of is loaded first, so that its classes are there."""
+    for source in sources:
+        load(source)
+    job: Job = pickle.loads(sent)
+    return job
+
+
+# ---------------------------------------------------------------------------------------------------- one process
+def work(sources: Sequence[str], sent: bytes, parent: Connection) -> None:
+    """Runs the job in the child process, then sends "" or the error on the pipe."""
+    import torch
+
+    from assay.runs.progress import Mode
+    from assay.runs.run import execute
+
+    torch.set_num_threads(1)
+    threading.Thread(target=stop_with, args=(parent,), daemon=True).start()
+    try:
+        job = unpickled(sources, sent)
+        execute(job.plan(), job.folder, mode=Mode.SILENT)
+    except AssayError as error:
+        parent.send(str(error))
+    except Exception as error:
+        parent.send(f"{type(error).__name__}: {error}")
+        raise
+    else:
+        parent.send("")
+
+
+def stop_with(parent: Connection) -> None:
+    """Stops this process when the other end of the pipe closes: an orphan would keep its folder locked."""
+    try:
+        parent.recv()
+    except (EOFError, OSError):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+@dataclass(eq=False)
+class Forked(Child):
+    """A job in a process of this machine."""
+
+    process: Any
+    pipe: Connection
+
+    def ended(self) -> Ended:
+        """Waits for the end of a process that has answered or died."""
+        try:
+            said: str | None = self.pipe.recv()
+        except (EOFError, OSError):
+            said = None
+        self.process.join()
+        self.pipe.close()
+        if said is not None:
+            return Ended(self, said)
+        code = self.process.exitcode
+        cause = f"signal {-code}" if code and code < 0 else f"exit code {code}"
+        return Ended(self, f"the process died ({cause}): out of memory, or killed from outside", died=True)
+
+
+class Processes(Pool):
+    """Every job is a process of this machine, forked from a server that has imported everything."""
+
+    @property
+    def size(self) -> int:
+        """One job for each core."""
+        return os.cpu_count() or 1
+
+    def start(self, job: Job, code: Code) -> Forked:
+        """Forks a process for the job; it reads the same files, so `code` is not compared."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(preloaded())
+        ours, theirs = context.Pipe()
+        name = f"{job.arm} on {job.task}, seed {job.seed}"
+        process = context.Process(target=work, args=(*pickled(job), theirs), name=name)
+        process.start()
+        theirs.close()
+        return Forked(job, time.monotonic(), process, ours)
+
+    def wait(self, children: Sequence[Forked], timeout: float) -> list[Ended]:
+        """Waits for an answer or the end of a pipe."""
+        ready = wait([child.pipe for child in children], timeout=timeout)
+        return [child.ended() for child in children if child.pipe in ready]
+
+    def stop(self, children: Sequence[Forked]) -> None:
+        """Sends SIGTERM, then SIGKILL."""
+        for child in children:
+            child.process.terminate()
+        until = time.monotonic() + PATIENCE
+        for child in children:
+            child.process.join(max(0.1, until - time.monotonic()))
+            if child.process.is_alive():
+                child.process.kill()
+                child.process.join()
+            child.pipe.close()
+
+
+def preloaded() -> list[str]:
+    """Returns the modules that the server imports once, so that no run has to: the loop, all methods, figures."""
+    methods = [f"{assay.methods.__name__}.{info.name}" for info in pkgutil.iter_modules(assay.methods.__path__)]
+    return ["assay.runs.run", "matplotlib.figure", *methods]  # one that is not installed is left out
