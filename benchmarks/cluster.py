@@ -487,7 +487,8 @@ def thousand(lag: int, gpus: int = 1_000, steps: int = 24, rows_per_gpu: int = 6
     members = 8
     plan = Schedule(steps, gpus * rows_per_gpu // members, members, lag)
     sampling = gpus if lag == 0 else round(0.65 * gpus)
-    cluster = Cluster(plan, sampling, gpus if lag == 0 else gpus - sampling)
+    slots = rows_per_gpu if lag == 0 else SLOTS  # all GPUs have equally many
+    cluster = Cluster(plan, sampling, gpus if lag == 0 else gpus - sampling, slots)
     begin = time.process_time()
     done = Simulation(cluster).run()
     mean = float(lengths(cluster, 1).mean())  # other sequences of the same distribution

@@ -70,7 +70,8 @@ def run(key: str, folder: Path, max_tokens: int, options: list[str]) -> dict[str
     """Runs two steps in a process of its own; returns exit status, peak memory in MB, cpu-seconds and the last line."""
     command = [sys.executable, "-m", "assay", "train", key, "--task", "rows.jsonl", "--model", "model"]
     command += ["--max-tokens", str(max_tokens), "--group-size", "4", "--prompts", "1", "--steps", "2"]
-    command += ["--eval-prompts", "2", "--reward", "rewards.py:even", "--out", f"runs/{key.replace(':', '-')}-{max_tokens}", *options]
+    command += ["--eval-prompts", "2", "--reward", "rewards.py:even"]
+    command += ["--out", f"runs/{key.replace(':', '-')}-{max_tokens}", *options]
     with open(folder / "printed", "w+") as printed:
         child = subprocess.Popen(command, cwd=folder, stdout=printed, stderr=subprocess.STDOUT)
         _, status, usage = os.wait4(child.pid, 0)

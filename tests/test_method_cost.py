@@ -17,7 +17,6 @@ REASONS = {
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
     "OverlongPenalty": "DAPO's length penalty, off in dapo, which names it as the part to add",
-    "Unclipped": "the surrogate without a bound: kl-cov, and what test_estimators finds unbiased on others' data",
     "OfNucleus": "one of the two entropies of `MaskedEntropy`, which siren and dsdr share: siren's",
     "OfSample": "the other one: dsdr's",
     "Gated": "a combination of rewards by hand, docs/design.md: a style that counts only if the answer is right",

@@ -47,6 +47,7 @@ class Transform(Protocol):
 
     def updated(self, metrics: Mapping[str, float], state: State) -> None:
         """Changes its state by the metrics of a step, after the step's updates; by default it does nothing."""
+        return
 
     def __call__(self, experience: Experience, scene: Scene = ALONE, state: State | None = None) -> Experience:
         """Applies the part, with its initial state if none is given."""

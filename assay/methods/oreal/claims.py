@@ -23,7 +23,7 @@ from assay.tasks.testbeds.language.places import Keys, key_decisions
 def kept_rows(data: Experience) -> dict[int, bool]:
     """Returns the first right and the first wrong row of each group that has both, and whether it is right."""
     assert data.group is not None
-    found = {}
+    found: dict[int, bool] = {}
     for label in data.group.unique():
         rows = ((data.group == label) & data.mask.any(1)).nonzero().flatten().tolist()
         right = [row for row in rows if by_hand.outcome(data)[row] > 0.5]

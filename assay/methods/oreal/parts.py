@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from assay.core.record import Experience, Need
-from assay.core.settings import model_name
-from assay.core.slots import Aggregation, CreditWeight, Prediction
+from assay.core.slots import Aggregation, CreditWeight
+from assay.parts.predictions import OfState
 
 
 @dataclass(frozen=True)
-class MeanOfAnswer(Prediction):
+class MeanOfAnswer(OfState):
     """The mean of a state critic's outputs over the row's decisions, the same at each of them."""
-
-    model: str = model_name("value")
 
     def __call__(self, critic: Any, rows: Experience) -> Tensor:
         """Returns means [B, T]."""

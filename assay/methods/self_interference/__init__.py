@@ -19,7 +19,8 @@ from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.engine.loop import Loop
 from assay.parts.rollouts.greedy import WithGreedy
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.tasks.control.cartpole import cartpole
 from assay.tasks.testbeds.language.sparse import levels
 
 
@@ -49,7 +50,7 @@ def moved_by_solved_prompts() -> float:
 METHOD = Method(
     paper="arXiv:2510.02230",
     recipe=recipe,
-    worlds=EVERY,
+    worlds=(LANGUAGE,),
     default_task="countdown",
     family="curriculum",
     base=recipes.grpo,
@@ -67,6 +68,7 @@ METHOD = Method(
               lambda: probes.greedy_gap(recipe(), (1.0, 0.0, 0.5), (1, 2)), equals=0.0),
         Exact("if all are solved nothing is updated, and the greedy tokens are spent", moved_by_solved_prompts,
               equals=0.0),
+        Exact("a task of returns is refused", lambda: probes.is_refused(recipe(), cartpole()), equals=1.0),
         Exact("the expected step of a prompt of success 0.3", lambda: step(0.3), equals=0.3856, tolerance=2e-4),
         Exact("what the gate saves at success 0.9", lambda: step(0.9), equals=0.1960, tolerance=2e-4),
         Exact("a step does not prefer the easy side: 0.1 and 0.9 move alike", lambda: step(0.1) - step(0.9),

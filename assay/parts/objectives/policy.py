@@ -47,8 +47,10 @@ class PolicyGradient(Objective):
         logp, advantage, mask = view.scored.logp, batch.column("advantage").detach(), batch.mask
         log_ratio = self.ratio(logp, batch)
         loss, cut = self.trust(log_ratio, advantage, logp)
-        weighed = torch.where(mask, loss, 0.0) * self.aggregate.weigh(batch)
-        return Loss(weighed.sum(), self.count(batch), ratio_metrics(log_ratio.detach(), cut, batch))
+        weight = self.aggregate.weigh(batch)
+        weighed = torch.where(mask, loss, 0.0) * weight
+        learnt = batch if batch.source is None else batch.with_columns(mask=mask & (weight != 0))
+        return Loss(weighed.sum(), self.count(batch), ratio_metrics(log_ratio.detach(), cut, learnt))
 
 
 def ratio_metrics(moved: Tensor, cut: Tensor, batch: Experience) -> dict[str, tuple[Tensor, Tensor]]:

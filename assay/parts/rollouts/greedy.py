@@ -11,10 +11,10 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Rollout, Scene
+from assay.core.slots import Rollout, Scene, TextTask
 from assay.core.slots.scene import DISCARDED
 from assay.ops import groups
-from assay.parts.rollouts.episodes import Around, Episodes
+from assay.parts.rollouts.episodes import Around, Episodes, masked
 
 GREEDY = "greedy_outcome"
 
@@ -40,9 +40,14 @@ class WithGreedy(Around):
         return (*self.gather.writes, GREEDY)
 
     def init(self, scene: Scene) -> State:
-        """Returns the state of the inner rollout; raises AssayError if it draws its own starts."""
+        """Returns the state of the inner rollout; raises AssayError if it draws its own starts, or if solved starts are
+        to be skipped in a task of returns, where no outcome means solved.
+        """
         if not self.gather.num_starts:
             raise AssayError(f"{type(self.gather).__name__} draws its own starts; WithGreedy needs them. Use Episodes")
+        if self.skip and not isinstance(scene.task, TextTask):
+            what = f"task '{scene.task.name}' has returns, not verified answers, so no start counts as solved"
+            raise AssayError(f"{what}. Use a language task")
         return super().init(scene)
 
     def __call__(self, scene: Scene, state: State) -> Experience:
@@ -57,7 +62,7 @@ class WithGreedy(Around):
         scene.log(GREEDY, float(outcome.sum()), float(len(outcome)))
         scene.log("greedy_solved", float((~left).sum()), float(len(left)))
         if not left.any():
-            return replace(greedy, mask=torch.zeros_like(greedy.mask)).add({GREEDY: outcome})
+            return masked(replace(greedy, mask=torch.zeros_like(greedy.mask))).add({GREEDY: outcome})
         own = scene.reward(self.gather(scene.given(starts=scene.starts[left]), state))
         return own.add({GREEDY: outcome_of_group(own, greedy, outcome)})
 

@@ -147,7 +147,7 @@ def is_other(new: CodeType, old: CodeType) -> bool:
 def functions_of(key: str, method: Method) -> dict[str, FunctionType]:
     """Returns the functions that compute the numbers of a method, by name: own ones first."""
     recipe = method.recipe(home(method))
-    own = f"assay.methods.{key.replace('-', '_')}"
+    own = f"assay.methods.{catalogue.folder_of(key).name}"
     parts, values = list(parts_in(recipe)), [value for part in parts_in(recipe) for _, value in children(part)]
     waiting = [pair for part in parts for cls in type(part).__mro__ for pair in methods_of(cls)]
     waiting += [(one.__qualname__, one) for value in values if isinstance(one := raw(value), FunctionType)]

@@ -1,0 +1,57 @@
+"""Dsdr's loss by hand, and its credit on four answers. Axes: B rows, T decisions."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from assay.claims import probes
+from assay.claims.probes import by_hand
+from assay.claims.probes.estimators import bandit_gradient_of
+from assay.core.recipe import Recipe
+from assay.core.record import Experience
+
+
+def distinct_by_hand(data: Experience, row: int, rows: list[int]) -> float:
+    """Returns d of one row among those of its group, pair by pair."""
+    said = {one: data.action[one][data.mask[one]].tolist() for one in rows}
+    counts = {one: torch.bincount(torch.tensor(said[one]), minlength=4).double() for one in rows}
+    others = [one for one in rows if one != row]
+    apart = sum(1 - float(counts[row] @ counts[one] / counts[row].norm() / counts[one].norm()) for one in others)
+    return (apart / len(others) + float(all(said[one] != said[row] for one in others))) / 2
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    data = seen.experience
+    assert data.group is not None
+    right, local = by_hand.outcome(data) == 1, torch.zeros(())
+    d, estimate = torch.zeros(len(data)).double(), -by_hand.ratio(seen) * seen.logp()
+    for label in data.group.unique():
+        rows = ((data.group == label) & data.mask.any(1)).nonzero().flatten().tolist()
+        d[rows] = torch.tensor([distinct_by_hand(data, row, rows) for row in rows], dtype=torch.float64)
+        good = [row for row in rows if right[row]]
+        weight = (5 * d[good]).softmax(0)
+        local = local + len(rows) * sum(w * estimate[i][data.mask[i]].mean() for w, i in zip(weight, good, strict=True))
+    paid = by_hand.outcome(data) + 0.001 * d * right
+    advantage = by_hand.in_groups(paid, data, lambda one: (one - one.mean()) / (one.std() + 1e-6))
+    return by_hand.grpo_loss(seen, advantage, 0.2, 0.28) - 0.001 * local / data.mask.any(1).sum()
+
+
+def credited(ours: Recipe, rewards: list[float]) -> Experience:
+    """Returns the credit of the answers 0, 0, 1 and 2, whose d is 1/3, 1/3, 1 and 1."""
+    return probes.credited(ours, probes.bandit_experience([0, 0, 1, 2], rewards, torch.zeros(3)))
+
+
+def advantages(ours: Recipe, rewards: list[float]) -> Tensor:
+    """Returns their advantages."""
+    return credited(ours, rewards).column("advantage").squeeze(1)
+
+
+def mean_slope(ours: Recipe) -> float:
+    """Returns how far the mean gradient of the estimate is from that of the entropy of (.7, .2, .1), in logits."""
+    prob, total = torch.tensor([0.7, 0.2, 0.1], dtype=torch.float64), torch.zeros(3, dtype=torch.float64)
+    for arm in range(3):
+        data = probes.bandit_experience([arm], [0.0], prob.log())
+        data = data.add({"entropy_weight": -torch.ones(1), "advantage": data.reward})
+        total += prob[arm] * bandit_gradient_of(ours, data, prob.log())
+    return float((total + torch.tensor([-0.31160, 0.16152, 0.15008])).abs().max())
