@@ -16,7 +16,7 @@ from assay.runs import catalogue
 METHODS = sorted(path.parent.name for path in catalogue.folder_of("grpo").parent.glob("*/mutants.json"))
 
 
-MOST = max(2, 360 // len(METHODS))
+MOST = max(2, 180 // len(METHODS))
 """Mutants by rules that are tried of each method, besides those of its base and those written down: as methods become
 more, fewer of each, spread over its code. With --all-cases, 24.
 """
