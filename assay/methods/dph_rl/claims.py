@@ -85,7 +85,7 @@ def wrong_rehearsal(ours: Recipe) -> float:
     solved = {prompt for prompt, is_solved in zip(before["prompts"], before["solved"], strict=True) if is_solved}
     easy = set(task.prompts(np.arange(16), 0))
     columns = before["columns"]
-    wrong = len(easy - solved) + len(solved) - len(easy) + abs(len(columns["mask"]) - 16)
+    wrong = float(len(easy - solved) + len(solved) - len(easy) + abs(len(columns["mask"]) - 16))
     wrong += float((columns["logp"][columns["mask"]] - np.log(0.1)).abs().max() > 1e-5)
     wrong += float((columns["reward"].sum(1) - 1.0).abs().sum())
     loop = Loop(ours, task, seed=0, num_steps=2)
