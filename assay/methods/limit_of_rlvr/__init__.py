@@ -65,7 +65,7 @@ METHOD = Method(
         Exact("that of the trained policy is 1/3", lambda: SMALL.pass_at(2)[1], equals=1 / 3),
         Exact("the start overtakes at k = 2", lambda: SMALL.crossover, equals=2.0),
         Exact("a policy does not cross itself", lambda: Boundary(4, (2, 1), (2, 1)).crossover is None, equals=1.0),
-        Exact("one prompt is solved by the start alone", lambda: len(SMALL.only_start), equals=1.0),
+        Exact("one prompt is solved by the start alone", lambda: len(SMALL.only_start()), equals=1.0),
         Exact("the start of the testbed has the numbers that claims compare with", from_start, at_most=1e-3),
         Exact("an untrained policy has the boundary of its start", lambda: boundary(
               SHARED, catalogue.find_task("many-ways"), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
@@ -83,6 +83,6 @@ METHOD = Method(
         Edit("with replacement", passk.missing, "- right[:, None] - steps", "- right[:, None]"),
         Edit("the start's lead is the trained policy's", passk.crossover,
              "missing(b, drawn, ks) - missing(a, drawn, ks)", "missing(a, drawn, ks) - missing(b, drawn, ks)"),
-        Edit("solved by both", Boundary.only_start.fget, "only_first", "both"),
+        Edit("solved by both", Boundary.only_start, "only_first", "both"),
     ),
 )  # fmt: skip
