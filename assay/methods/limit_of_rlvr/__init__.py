@@ -17,7 +17,7 @@ from assay.core.recipe import Recipe
 from assay.evidence import passk
 from assay.methods.limit_of_rlvr.boundary import Boundary, boundary
 from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
-from assay.runs import catalogue
+from assay.tasks.testbeds.language.sparse import many_ways
 
 
 def recipe(world: Defaults = LANGUAGE) -> Recipe:
@@ -40,8 +40,8 @@ def from_start() -> float:
 
 
 def crossing(seed: int) -> float:
-    """Returns the crossover after 150 steps, 257 if there is none in 256 samples."""
-    found = boundary(SHARED, catalogue.find_task("many-ways"), seed, steps=150, prompts=16, samples=256)
+    """Returns the crossover after 150 steps, 257 if the start never overtakes in 256 samples."""
+    found = boundary(SHARED, many_ways(), seed, steps=150, prompts=16, samples=256)
     return float(found.crossover or 257)
 
 
@@ -68,7 +68,7 @@ METHOD = Method(
         Exact("one prompt is solved by the start alone", lambda: len(SMALL.only_start()), equals=1.0),
         Exact("the start of the testbed has the numbers that claims compare with", from_start, at_most=1e-3),
         Exact("an untrained policy has the boundary of its start", lambda: boundary(
-              SHARED, catalogue.find_task("many-ways"), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
+              SHARED, many_ways(), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
         Measured("where prompts share parameters pass@64 ends below the start's", "many-ways", SHARED,
                  START["pass@64"], Final("pass@64"), Expect.BELOW, seeds=10, minutes=4.0, steps=150, looks=2),
         Measured("and pass@1 above it", "many-ways", SHARED, START["pass_rate"], Final("pass_rate"), seeds=10,
