@@ -38,7 +38,7 @@ def anchored(world: Defaults = LANGUAGE) -> Recipe:
 
 SMALL = {"direct": "[0-4].", "steps": "[5-7].", "code": "[89]."}
 """The formats of the testbed."""
-PLAIN, HELD = (recipe(BIGRAMS, kl, SMALL) for kl in (0.0, 0.1))
+ARMS = tuple(recipe(BIGRAMS, kl, SMALL) for kl in (0.0, 0.1))
 
 METHOD = Method(
     paper="arXiv:2504.07912",
@@ -54,6 +54,7 @@ METHOD = Method(
         "temperature 1 and one update a batch; theirs is 0.7 and eight updates",
         "on the testbed each prompt ends in a format of its own: the largest share of all was 0.63 with rank 16 "
         "and 0.78 with rank 4 (2 pilot seeds each), so the claims are about each prompt's largest share",
+        "the bound 0.8 was set after a pilot of 0.92; KL weights 0.1 and 0.3 were tried (0.77, 0.63; 2 seeds)",
     ),
     claims=(
         Exact("its gradient is grpo's", lambda: probes.formula_gap(
@@ -65,9 +66,9 @@ METHOD = Method(
         Exact("scores of each class, and lengths", lambda: claims.counted(recipe())[1], at_most=1e-9),
         Exact("a task without text is refused", lambda: probes.is_refused(recipe(), claims.BANDIT), equals=1.0),
         Exact("the testbed starts at shares 0.5, 0.3, 0.2", claims.distance_from_start, at_most=1e-6),
-        Measured("each prompt ends with 0.8 of its answers in one format", "formats", PLAIN, 0.8, Final("own_share"),
+        Measured("each prompt ends with 0.8 of its answers in one format", "formats", ARMS[0], 0.8, Final("own_share"),
                  seeds=10, minutes=4.0, steps=100, looks=2),
-        Measured("the KL to the start leaves more of the mixture", "formats", PLAIN, HELD, Final("own_share"),
+        Measured("the KL to the start leaves more of the mixture", "formats", ARMS[0], ARMS[1], Final("own_share"),
                  seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(

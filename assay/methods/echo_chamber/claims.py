@@ -10,13 +10,12 @@ from assay.claims import probes
 from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.core.slots import Scene
-from assay.core.slots.tasks import ExactTask
 from assay.core.verifier import Verifier
 from assay.parts.credit.modes import CountModes
 from assay.recipes.defaults import BIGRAMS
-from assay.runs import catalogue
 from assay.tasks.language.prompts import Item
 from assay.tasks.tabular.bandit import bandit
+from assay.tasks.testbeds.language.formats import formats
 
 SHARE, ACCURACY = torch.tensor([0.5, 0.3, 0.2]).double(), torch.tensor([0.2, 0.6, 0.5]).double()
 BANDIT = bandit((0.5, 0.5))
@@ -65,7 +64,6 @@ def counted(ours: Recipe) -> tuple[float, float]:
 
 def distance_from_start() -> float:
     """Returns how far the testbed's start is from the shares by hand."""
-    task = catalogue.find_task("formats")
-    assert isinstance(task, ExactTask)
+    task = formats()
     found = task.exact(BIGRAMS.actor.build(task.spec))
     return max(abs(found[f"share/{place}"] - float(share)) for place, share in enumerate(SHARE))

@@ -17,14 +17,14 @@ from assay.core.recipe import Recipe
 from assay.evidence import passk
 from assay.methods.limit_of_rlvr.boundary import Boundary, boundary
 from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
-from assay.runs import catalogue
+from assay.tasks.testbeds.language.sparse import many_ways
 
 
 def recipe(world: Defaults = LANGUAGE) -> Recipe:
     return replace(recipes.grpo(world), name="limit-of-rlvr")
 
 
-SHARED, APART = (recipe(BIGRAMS).set("actor.rank", rank) for rank in (4, 0))
+ARMS = tuple(recipe(BIGRAMS).set("actor.rank", rank) for rank in (4, 0))
 """Policies whose prompts share four features, and with a row of logits for each prompt."""
 START = {"pass_rate": 0.085, "pass@64": 0.737}
 """Of the uniform start of many-ways: eight prompts with one right answer of 100, eight with sixteen."""
@@ -40,8 +40,8 @@ def from_start() -> float:
 
 
 def crossing(seed: int) -> float:
-    """Returns the crossover after 150 steps, 257 if there is none in 256 samples."""
-    found = boundary(SHARED, catalogue.find_task("many-ways"), seed, steps=150, prompts=16, samples=256)
+    """Returns the crossover after 150 steps, 257 if the start never overtakes in 256 samples."""
+    found = boundary(ARMS[0], many_ways(), seed, steps=150, prompts=16, samples=256)
     return float(found.crossover or 257)
 
 
@@ -65,16 +65,16 @@ METHOD = Method(
         Exact("that of the trained policy is 1/3", lambda: SMALL.pass_at(2)[1], equals=1 / 3),
         Exact("the start overtakes at k = 2", lambda: SMALL.crossover, equals=2.0),
         Exact("a policy does not cross itself", lambda: Boundary(4, (2, 1), (2, 1)).crossover is None, equals=1.0),
-        Exact("one prompt is solved by the start alone", lambda: len(SMALL.only_start), equals=1.0),
+        Exact("one prompt is solved by the start alone", lambda: len(SMALL.only_start()), equals=1.0),
         Exact("the start of the testbed has the numbers that claims compare with", from_start, at_most=1e-3),
         Exact("an untrained policy has the boundary of its start", lambda: boundary(
-              SHARED, catalogue.find_task("many-ways"), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
-        Measured("where prompts share parameters pass@64 ends below the start's", "many-ways", SHARED,
+              ARMS[0], many_ways(), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
+        Measured("where prompts share parameters pass@64 ends below the start's", "many-ways", ARMS[0],
                  START["pass@64"], Final("pass@64"), Expect.BELOW, seeds=10, minutes=4.0, steps=150, looks=2),
-        Measured("and pass@1 above it", "many-ways", SHARED, START["pass_rate"], Final("pass_rate"), seeds=10,
+        Measured("and pass@1 above it", "many-ways", ARMS[0], START["pass_rate"], Final("pass_rate"), seeds=10,
                  minutes=4.0, steps=150, looks=2),
         Measured("the start overtakes before k = 64", "", crossing, 64.0, expect=Expect.BELOW, seeds=10, minutes=4.0),
-        Measured("control: with a row for each prompt pass@64 ends above the start's", "many-ways", APART,
+        Measured("control: with a row for each prompt pass@64 ends above the start's", "many-ways", ARMS[1],
                  START["pass@64"], Final("pass@64"), seeds=10, minutes=4.0, steps=150, looks=2),
     ),
     mutants=(
@@ -83,6 +83,6 @@ METHOD = Method(
         Edit("with replacement", passk.missing, "- right[:, None] - steps", "- right[:, None]"),
         Edit("the start's lead is the trained policy's", passk.crossover,
              "missing(b, drawn, ks) - missing(a, drawn, ks)", "missing(a, drawn, ks) - missing(b, drawn, ks)"),
-        Edit("solved by both", Boundary.only_start.fget, "only_first", "both"),
+        Edit("solved by both", Boundary.only_start, "only_first", "both"),
     ),
 )  # fmt: skip

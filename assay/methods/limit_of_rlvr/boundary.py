@@ -29,9 +29,8 @@ class Boundary:
         """The k from which the start stays ahead, or None."""
         return passk.crossover(self.start, self.trained, self.samples).k
 
-    @property
     def only_start(self) -> tuple[int, ...]:
-        """Places of the prompts that the start solves and the trained policy never does."""
+        """Returns the places of the prompts that the start solves and the trained policy never does."""
         return passk.coverage(self.start, self.trained).only_first
 
     @property

@@ -1,6 +1,6 @@
 """policy-cliff: rewards that differ a little have optimal policies that differ wholly; a KL term bounds the distance.
 
-    TV(pi_1, pi_2) <= |R_1 - R_2| / (2 alpha (1 - gamma)),   pi proportional to pi_ref exp(Q / alpha)
+    TV(pi_1, pi_2) <= |R_1 - R_2| / (2 alpha (1 - gamma)),   pi = pi_ref exp(Q / alpha) / Z
 
 2025 (arXiv:2507.20150). Where actions tie, the smallest change of the reward moves the best policy from one to the
 other; within the gap between the best action and the next it moves nothing. The recipe is rloo with the KL to its start
