@@ -16,7 +16,7 @@ REASONS = {
     "CostToGo": "the default credit of `Multiplier`, which safe-rl-review, hc-rlhf and users' constraints share",
     "CostValues": "the annotation that `CostCritic` declares, and with it every recipe of `recipes.constrained`",
     "EndAtCost": "early termination for any recipe with costs and whole episodes; safe-rl-review explains it",
-    "OverlongPenalty": "DAPO's length penalty, off in dapo, which names it as the part to add",
+    "CountModes": "shares of formats and behaviours for any language recipe, by the user's grammar; echo-chamber",
     "OfNucleus": "one of the two entropies of `MaskedEntropy`, which siren and dsdr share: siren's",
     "OfSample": "the other one: dsdr's",
     "Gated": "a combination of rewards by hand, docs/design.md: a style that counts only if the answer is right",

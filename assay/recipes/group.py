@@ -7,7 +7,7 @@ from dataclasses import replace
 from assay.core.recipe import Recipe, Stage
 from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, TokenMean
 from assay.parts.credit.outcome import BatchMean, GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
-from assay.parts.credit.shaping import Informative
+from assay.parts.credit.shaping import Informative, OverlongPenalty
 from assay.parts.curricula.in_order import InOrder
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.ratio import SequenceRatio
@@ -61,8 +61,12 @@ def dr_grpo(world: Defaults = LANGUAGE, length: int = 64) -> Recipe:
 
 
 def dapo(world: Defaults = LANGUAGE) -> Recipe:
-    """DAPO (arXiv:2503.14476): clip-higher, token mean, groups without signal are sampled again."""
-    base = replace(grpo(world), select=Informative())
+    """DAPO (arXiv:2503.14476): clip-higher, token mean, groups without signal are sampled again, and on tokens a soft
+    penalty of answers near the limit.
+    """
+    base = grpo(world)
+    shaping = (OverlongPenalty(),) if world.tokens else ()
+    base = replace(base, select=Informative(), credit=(*shaping, *base.credit))
     return with_policy(base, "dapo", PolicyGradient(trust=Clip(0.2, 0.28), aggregate=TokenMean()))
 
 

@@ -20,15 +20,15 @@ from assay.runs import ablation, catalogue
 
 def test_factors_are_the_differences_of_the_recipes() -> None:
     found = ablation.factors_of(recipes.dapo(), recipes.grpo())
-    assert [one.short for one in found] == ["high", "aggregate", "select"]
+    assert [one.short for one in found] == ["high", "aggregate", "select", "credit"]
 
 
 def test_arms_are_all_combinations_and_the_ends_are_the_recipes() -> None:
     dapo, grpo = recipes.dapo(), recipes.grpo()
     arms = ablation.arms_of(dapo, grpo, ablation.factors_of(dapo, grpo))
-    assert len(arms) == len({arm.name for arm in arms.values()}) == 8
+    assert len(arms) == len({arm.name for arm in arms.values()}) == 16
     assert arms[frozenset()].method == grpo
-    assert arms[frozenset({0, 1, 2})].method == replace(dapo, steps=grpo.steps)
+    assert arms[frozenset({0, 1, 2, 3})].method == replace(dapo, steps=grpo.steps)
 
 
 def test_many_factors_are_swapped_from_both_ends() -> None:

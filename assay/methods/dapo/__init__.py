@@ -1,45 +1,18 @@
-"""dapo: grpo with a higher upper clip, a token mean, and resampling of groups without signal.
+"""dapo: grpo with a higher upper clip, a token mean, resampling of groups without signal, and a soft length limit.
 
     loss = -1/(sum_i |y_i|) sum_i sum_t min(rho_t A_i, clip(rho_t, 1 - 0.2, 1 + 0.28) A_i)
+    R <- R - clip((|y| - (L - C)) / C, 0, 1),   L the task's limit of tokens, C a fifth of it
 
 Yu et al. 2025. Clip-higher lets unlikely tokens grow; the token mean lets long answers count in full; dynamic
-sampling keeps every group informative.
+sampling keeps every group informative; the soft limit tells an answer that it is about to be cut.
 """
-
-from dataclasses import replace
-
-import torch
 
 from assay import recipes
 from assay.claims import probes
 from assay.claims.claim import Average, Edit, Exact, Expect, Measured, Method
-from assay.claims.probes import by_hand
-from assay.engine.loop import Loop
-from assay.parts.credit.shaping import Informative
-from assay.recipes.defaults import EVERY, TABLE
-from assay.tasks.tabular.bandit import bandit
-
-DATA = probes.sequences(num=24)
-GROUP = torch.arange(24).unsqueeze(1) // 4
-REWARD = torch.where((GROUP == 1) | (GROUP == 5), DATA.terminal | DATA.truncated, DATA.reward)
-DATA = replace(DATA, reward=torch.where(DATA.mask & (GROUP == 2), 0.0, REWARD))
-"""Six groups: all right in the second and the last, where one row has no decision; all wrong in the third."""
-
-
-def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    data = seen.experience
-    differs = by_hand.in_groups(by_hand.outcome(data), data, lambda one: (one != one[0]).any().double().expand_as(one))
-    kept = replace(data, mask=data.mask & (differs > 0).unsqueeze(1))
-    advantage = by_hand.standardised(data).unsqueeze(1)
-    return -by_hand.mean_of_decisions(by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.28), kept)
-
-
-def rounds_without_signal() -> float:
-    """Returns the decisions sampled for one step where all rewards are equal, in batches of 8 starts x 8 samples."""
-    loop = Loop(recipes.dapo(TABLE), bandit((0.5, 0.5)), seed=0, num_steps=1)
-    loop.step()
-    return loop.progress.decisions / 64
-
+from assay.methods.dapo import claims
+from assay.parts.credit.shaping import Informative, OverlongPenalty
+from assay.recipes.defaults import CONTROL, EVERY
 
 METHOD = Method(
     paper="arXiv:2503.14476",
@@ -50,15 +23,22 @@ METHOD = Method(
     base=recipes.grpo,
     departures=(
         "at most three rounds of dynamic sampling a step",
-        "the soft length penalty is the part OverlongPenalty, off by default",
+        "answers no longer than a demonstration are not penalised: the limits of small tasks leave no room for a ramp",
+        "the penalty is for tokens only; long episodes of control tasks are not penalised",
     ),
     claims=(
         Exact(
             "off-policy its gradient is the formula's, without groups of equal rewards",
-            lambda: probes.formula_gap(recipes.dapo(), DATA, loss_by_hand),
+            lambda: probes.formula_gap(recipes.dapo(), claims.DATA, claims.loss_by_hand),
             at_most=1e-9,
         ),
-        Exact("groups of equal rewards are sampled again, in three rounds", rounds_without_signal, equals=3.0),
+        Exact("answers get the ramp between 16 and 20 tokens", lambda: claims.distance_from_ramp(2), at_most=1e-6),
+        Exact("the ramp begins after the longest demonstration", lambda: claims.distance_from_ramp(19), at_most=1e-6),
+        Exact("where demonstrations fill the limit, no answer is penalised",
+              lambda: claims.distance_from_ramp(20), at_most=1e-6),
+        Exact("nor are long episodes of control",
+              lambda: recipes.dapo(CONTROL).credit == recipes.grpo(CONTROL).credit, equals=1.0),
+        Exact("groups of equal rewards are sampled again, in three rounds", claims.rounds_without_signal, equals=3.0),
         Measured(
             "fewer groups without signal reach the update than in grpo",
             "sorting-5",
@@ -74,6 +54,11 @@ METHOD = Method(
         ),
     ),
     mutants=(
+        Edit("long answers gain", OverlongPenalty.apply, "begin - length", "length - begin"),
+        Edit("the penalty replaces the reward", OverlongPenalty.apply, "experience.reward + penalty", "penalty"),
+        Edit("the ramp begins at the limit's half", recipes.dapo, "OverlongPenalty()", "OverlongPenalty(margin=0.5)"),
+        Edit("no ramp", recipes.dapo, "(OverlongPenalty(),) if world.tokens else ()", "()"),
+        Edit("long episodes of control are penalised", recipes.dapo, " if world.tokens else ()", ""),
         Edit("grpo's upper clip", recipes.dapo, "0.28", "0.2"),
         Edit("one round of sampling", recipes.dapo, "Informative()", "Informative(max_rounds=1)"),
         Edit(
@@ -83,4 +68,4 @@ METHOD = Method(
             "groups.outcome(experience) > 0",
         ),
     ),
-)
+)  # fmt: skip

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, State
-from assay.core.slots import Prepare, Scene, Select
+from assay.core.slots import DemonstratedTask, Prepare, Scene, Select
+from assay.core.slots.tasks import most_decisions
 from assay.ops import groups
+
+NUM_SHOWN = 32
+"""Demonstrations whose length is never penalised."""
 
 
 @dataclass(frozen=True)
@@ -32,22 +38,40 @@ class KlInReward(Prepare):
 
 @dataclass(frozen=True)
 class OverlongPenalty(Prepare):
-    """Penalises long answers softly (DAPO, arXiv:2503.14476): 0 up to limit - margin tokens, then linear to -1 at
-    limit.
+    """Penalises long answers softly (DAPO, arXiv:2503.14476, equation 13): 0 up to (1 - margin) * limit tokens, then
+    linear to -1 at the limit.
+
+    `limit` 0 is the task's own, 4,096 of whose 20,480 tokens are the paper's margin. Answers that are no longer than
+    one of the task's first demonstrations are not penalised; where these fill the limit, none is. It comes after
+    selection, which therefore sees the task's rewards. Degenerate: without a task and a limit it changes nothing.
     """
 
-    limit: int
-    margin: int
+    limit: int = 0
+    margin: float = 0.2
+
+    def __post_init__(self) -> None:
+        if self.limit < 0 or not 0.0 < self.margin <= 1.0:
+            raise AssayError(f"{self}: use a limit of 0 (the task's) or more tokens, and a margin above 0 and up to 1")
+
+    def init(self, scene: Scene) -> State:
+        """Returns the lengths at which the penalty begins and ends."""
+        end = self.limit or (0 if scene.task is None else most_decisions(scene.task))
+        shown = 0
+        if isinstance(scene.task, DemonstratedTask):
+            shown = int(scene.task.demonstrate(np.arange(NUM_SHOWN), 0).mask.sum(1).max())
+        return {"begin": max((1.0 - self.margin) * end, float(shown)), "end": float(end)}
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Adds the penalty to the reward of the last decision."""
-        length = experience.mask.sum(1)
-        penalty = ((self.limit - self.margin - length) / self.margin).clamp(-1.0, 0.0)
-        column = torch.arange(experience.num_columns, device=length.device)
-        last = torch.where(experience.mask, column, -1).max(1).values
-        at_last = (column == last.unsqueeze(1)) & experience.mask
-        return replace(experience, reward=experience.reward + penalty.unsqueeze(1) * at_last)
+        """Adds the penalty where an answer ends."""
+        begin, end = state["begin"], state["end"]
+        if begin >= end:
+            return experience
+        length = groups.over_episode(experience.mask.sum(1).to(experience.reward.dtype), experience)
+        penalty = ((begin - length) / (end - begin)).clamp(-1.0, 0.0).unsqueeze(1)
+        ends = (experience.terminal | experience.truncated) & experience.mask
+        scene.log("overlong", float((penalty * ends).sum()), float(ends.sum()))
+        return replace(experience, reward=experience.reward + penalty * ends)
 
 
 @dataclass(frozen=True)

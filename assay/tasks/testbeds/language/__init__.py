@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from assay.core.slots import Task
+from assay.tasks.testbeds.language.formats import formats
 from assay.tasks.testbeds.language.graded import hackable, judge
 from assay.tasks.testbeds.language.places import key_decisions, lock
 from assay.tasks.testbeds.language.redo import redo
@@ -23,4 +24,5 @@ LEVELS: Mapping[str, Callable[..., Task]] = {
     "hackable": hackable,
     "register-walk": register_walk,
     "redo": redo,
+    "formats": formats,
 }

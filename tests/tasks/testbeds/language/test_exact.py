@@ -71,6 +71,7 @@ def all_chances(actor: Any, task: Any, prompt: int, length: int) -> dict[str, fl
         ("levels:easy=1,solved=94", 0.94),
         ("many-ways:rare=0,right=16,skew=1", 0.16),
         ("many-ways:rare=1", 0.01),
+        ("formats:shares=532,right=265", 0.5 * 0.2 + 0.3 * 0.6 + 0.2 * 0.5),
         ("turns:turns=3,accepted=3", 0.3**3),
         ("turns:turns=2,accepted=5,replies=7", 0.25),
     ],
@@ -83,7 +84,9 @@ def test_the_start_succeeds_exactly_as_often_as_the_dial_says(address: str, star
     assert found["pass@8"] == pytest.approx(1 - (1 - start) ** 8, rel=1e-4)
 
 
-@pytest.mark.parametrize("address", ["stale:prompts=2", "levels:prompts=4", "many-ways:prompts=2", "redo:prompts=2"])
+@pytest.mark.parametrize(
+    "address", ["stale:prompts=2", "levels:prompts=4", "many-ways:prompts=2", "redo:prompts=2", "formats:prompts=2"]
+)
 def test_exact_quantities_equal_an_enumeration_of_all_answers(address: str) -> None:
     task: Any = catalogue.find_task(address)
     actor = actor_of(task, 0.7)
@@ -267,7 +270,7 @@ def test_every_testbed_trains_and_logs_its_exact_quantities(name: str) -> None:
     "address",
     ["lock:digits=0", "lock:digits=13", "stale:answers=0", "levels:easy=2", "many-ways:skew=0.5", "turns:turns=0",
      "key-decisions:keys=17", "register-walk:tail=0", "lock:prompts=33", "redo:steps=5", "lock:size=3",
-     "judge:noise=x"],
+     "formats:shares=955", "formats:right=26", "judge:noise=x"],
 )  # fmt: skip
 def test_a_dial_out_of_range_is_refused(address: str) -> None:
     with pytest.raises(AssayError):

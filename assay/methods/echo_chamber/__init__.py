@@ -1,0 +1,83 @@
+"""echo-chamber: grpo on correctness alone, with the share and the score of every answer format logged at each step.
+
+    d logit_m = s_m (a_m - mean a),   s_m the share of format m, a_m its accuracy, mean a = sum_m s_m a_m
+
+Zhao et al. 2025. Nothing is paid for a format, but a format that is right more often than the mean grows at the cost of
+the others, until one is left: training amplifies what the start does. A KL term to the start keeps more of the mixture.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.core.recipe import Copy, Recipe
+from assay.methods.echo_chamber import claims
+from assay.parts.credit.modes import CountModes
+from assay.parts.regularizers.divergence import KlToReference
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+
+FORMATS = {"function": r"\s*def \w+\(.*", "code": r".*<llm-code>.*</llm-code>.*", "text": r".*\w.*"}
+"""The paper's three: a Python function, code between tags, and text; `other` is what has no word."""
+
+
+def recipe(world: Defaults = LANGUAGE, kl: float = 0.0, modes: Mapping[str, str] = FORMATS) -> Recipe:
+    base = recipes.grpo(world)
+    counted = replace(base, name="echo-chamber", credit=(CountModes(modes), *base.credit))
+    if not kl:
+        return counted
+    stage = replace(base.stages[0], regularizers=(KlToReference(kl),))
+    return replace(counted, stages=(stage,), copies={"reference": Copy(of="actor")})
+
+
+def anchored(world: Defaults = LANGUAGE) -> Recipe:
+    """With the KL to the start."""
+    return recipe(world, kl=0.01)
+
+
+SMALL = {"direct": "[0-4].", "steps": "[5-7].", "code": "[89]."}
+"""The formats of the testbed."""
+PLAIN, HELD = (recipe(BIGRAMS, kl, SMALL) for kl in (0.0, 0.1))
+
+METHOD = Method(
+    paper="arXiv:2504.07912",
+    recipe=recipe,
+    worlds=(LANGUAGE,),
+    default_task="formats",
+    family="policy gradient",
+    base=recipes.grpo,
+    variants={"echo-chamber-kl": anchored},
+    departures=(
+        "classes are a grammar with an explicit `other`; the authors' test for substrings counts Definitely as code",
+        "grpo only: no ppo, no expert iteration, no pre-training on a mixture; the start's shares are set by the task",
+        "temperature 1 and one update a batch; theirs is 0.7 and eight updates",
+        "on the testbed each prompt ends in a format of its own: the largest share of all was 0.63 with rank 16 "
+        "and 0.78 with rank 4 (2 pilot seeds each), so the claims are about each prompt's largest share",
+    ),
+    claims=(
+        Exact("its gradient is grpo's", lambda: probes.formula_gap(
+              recipe(), probes.sequences(), probes.by_hand.grpo_loss), at_most=1e-9),
+        Exact("with the KL it is that of grpo plus 0.01 k3", lambda: probes.formula_gap(
+              anchored(), probes.sequences(), claims.loss_with_kl), at_most=1e-9),
+        Exact("formats are pushed in proportion to s (a - mean a)", claims.distance_from_push, at_most=1e-6),
+        Exact("a script of ten answers is counted: shares", lambda: claims.counted(recipe())[0], at_most=1e-9),
+        Exact("scores of each class, and lengths", lambda: claims.counted(recipe())[1], at_most=1e-9),
+        Exact("a task without text is refused", lambda: probes.is_refused(recipe(), claims.BANDIT), equals=1.0),
+        Exact("the testbed starts at shares 0.5, 0.3, 0.2", claims.distance_from_start, at_most=1e-6),
+        Measured("each prompt ends with 0.8 of its answers in one format", "formats", PLAIN, 0.8, Final("own_share"),
+                 seeds=10, minutes=4.0, steps=100, looks=2),
+        Measured("the KL to the start leaves more of the mixture", "formats", PLAIN, HELD, Final("own_share"),
+                 seeds=10, minutes=6.0, steps=100, looks=2),
+    ),
+    mutants=(
+        Edit("a part of the answer is enough", CountModes.mode_of, "re.fullmatch", "re.search"),
+        Edit("garbage is text", CountModes.mode_of, "next(found, OTHER)", "next(found, list(self.modes)[-1])"),
+        Edit("a dot stops at a newline", CountModes.mode_of, ", re.DOTALL", ""),
+        Edit("rows that left training count", CountModes.apply, "if is_there]", "if True or is_there]"),
+        Edit("only right answers are classified", CountModes.apply, "len(own), len(found)", "sum(own), len(found)"),
+        Edit("the largest share may be other", CountModes.apply, "for name in self.modes)", "for name in counts)"),
+        Edit("cut answers have a length too", CountModes.apply, "~(experience.truncated & experience.mask).any(1) & ",
+             ""),
+    ),
+)  # fmt: skip

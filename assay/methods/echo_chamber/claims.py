@@ -1,0 +1,71 @@
+"""Formats as arms of a bandit, and a script of answers that is counted by hand."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.probes import by_hand
+from assay.core.recipe import Recipe
+from assay.core.slots import Scene
+from assay.core.slots.tasks import ExactTask
+from assay.core.verifier import Verifier
+from assay.parts.credit.modes import CountModes
+from assay.recipes.defaults import BIGRAMS
+from assay.runs import catalogue
+from assay.tasks.language.prompts import Item
+from assay.tasks.tabular.bandit import bandit
+
+SHARE, ACCURACY = torch.tensor([0.5, 0.3, 0.2]).double(), torch.tensor([0.2, 0.6, 0.5]).double()
+BANDIT = bandit((0.5, 0.5))
+SCRIPT = (
+    "def f(x):\n  return 7", "def g(): 7", "<llm-code>print(7)</llm-code>7", "Definitely 7", "it is\n7", "it is 8",
+    "I define it: 8", "7", "...", "8", "7",
+)  # fmt: skip
+"""Two functions, one piece of code, five texts, garbage, a text that is cut at
+its limit, and a row that left training.
+"""
+SHARES = {"function": 0.2, "code": 0.1, "text": 0.6, "other": 0.1}
+SCORES = {"function": 1.0, "code": 1.0, "text": 3 / 6, "other": 0.0}
+
+
+def loss_with_kl(seen: probes.Seen) -> Tensor:
+    data = seen.experience
+    moved = seen.logp() - seen.logp("reference").detach()
+    return by_hand.grpo_loss(seen) + 0.01 * by_hand.mean_of_decisions((-moved).exp() - 1.0 + moved, data)
+
+
+def distance_from_push() -> Tensor:
+    """Returns how far grpo's expected step on six arms, a right and a wrong one of each format, is from the formula
+    when the arms of a format are added up and the first format's push is 1.
+    """
+    odds = torch.stack((SHARE * ACCURACY, SHARE * (1 - ACCURACY)), 1).flatten()
+    reward = torch.tensor([1.0, 0.0] * 3).double()
+    push = -probes.expected_gradient(recipes.grpo(), odds.log(), reward, members=3).view(3, 2).sum(1)
+    right = SHARE * (ACCURACY - (SHARE * ACCURACY).sum())
+    return (push / push[0] - right / right[0]).abs().max() + (push[0] > 0)
+
+
+def counted(ours: Recipe) -> tuple[float, float]:
+    """Returns how far the logged shares, and the logged scores and length, are from those by hand."""
+    task = probes.listed(Item("q", "7", "7"), max_tokens=64)
+    rows = probes.completed(task, SCRIPT, [0] * len(SCRIPT), cut=[9], faults=[10])
+    scene = Scene(task)
+    found = next(part for part in ours.credit if isinstance(part, CountModes))
+    found(Verifier()(rows, scene), scene)
+    told = {name: sum(v for v, _ in pairs) / sum(n for _, n in pairs) for name, pairs in scene.metrics.items()}
+    length = sum(len(said) + 1 for said in SCRIPT[:9]) / 9
+    shares = [abs(told[f"mode/{name}"] - share) for name, share in SHARES.items()]
+    scores = [abs(told[f"mode_score/{name}"] - score) for name, score in SCORES.items()]
+    largest, stopped = abs(told["largest_mode"] - 0.6), abs(told["stopped_length"] - length)
+    return max(*shares, largest), max(*scores, stopped)
+
+
+def distance_from_start() -> float:
+    """Returns how far the testbed's start is from the shares by hand."""
+    task = catalogue.find_task("formats")
+    assert isinstance(task, ExactTask)
+    found = task.exact(BIGRAMS.actor.build(task.spec))
+    return max(abs(found[f"share/{place}"] - float(share)) for place, share in enumerate(SHARE))

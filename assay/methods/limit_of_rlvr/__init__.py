@@ -1,0 +1,88 @@
+"""limit-of-rlvr: grpo, measured by pass@k against its own start: what is gained at k = 1 is lost at large k.
+
+    pass@k = mean over prompts of 1 - C(n - c, k) / C(n, k),   c right of n samples, n the same for both
+    crossover = the smallest k from which the start stays above the trained policy
+
+Yue et al. 2025. Reinforcement raises what the start already samples; where prompts share parameters it pays with
+answers that the start found rarely, so that the trained policy solves more often, but fewer prompts at all.
+"""
+
+from dataclasses import replace
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
+from assay.claims.probes import by_hand
+from assay.core.recipe import Recipe
+from assay.evidence import passk
+from assay.methods.limit_of_rlvr.boundary import Boundary, boundary
+from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.runs import catalogue
+
+
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
+    return replace(recipes.grpo(world), name="limit-of-rlvr")
+
+
+SHARED, APART = (recipe(BIGRAMS).set("actor.rank", rank) for rank in (4, 0))
+"""Policies whose prompts share four features, and with a row of logits for each prompt."""
+START = {"pass_rate": 0.085, "pass@64": 0.737}
+"""Of the uniform start of many-ways: eight prompts with one right answer of 100, eight with sixteen."""
+SMALL = Boundary(4, (2, 1, 0), (4, 0, 0))
+"""Three prompts, four samples each: the start solves two of them sometimes, the trained policy one always."""
+
+
+def from_start() -> float:
+    """Returns how far the start's numbers are from those by hand."""
+    often, rare = (0.84, 0.99)
+    found = {"pass_rate": 1 - (often + rare) / 2, "pass@64": 1 - (often**64 + rare**64) / 2}
+    return max(abs(found[name] - value) for name, value in START.items())
+
+
+def crossing(seed: int) -> float:
+    """Returns the crossover after 150 steps, 257 if there is none in 256 samples."""
+    found = boundary(SHARED, catalogue.find_task("many-ways"), seed, steps=150, prompts=16, samples=256)
+    return float(found.crossover or 257)
+
+
+METHOD = Method(
+    paper="arXiv:2504.13837",
+    recipe=recipe,
+    worlds=EVERY,
+    default_task="many-ways",
+    family="policy gradient",
+    base=recipes.grpo,
+    departures=(
+        "a measurement of grpo: the recipe is grpo's, `boundary` samples start and trained policy",
+        "no distilled policy as a third curve, and no perplexity of answers under the start",
+        "one design was tried, rank 4: docs/testbeds.md had shown both ends of the curve for grpo",
+    ),
+    claims=(
+        Exact("its gradient is grpo's", lambda: probes.formula_gap(recipe(), probes.sequences(), by_hand.grpo_loss),
+              at_most=1e-9),
+        Exact("pass@2 of the start of three prompts is (5/6 + 1/2 + 0) / 3", lambda: SMALL.pass_at(2)[0],
+              equals=4 / 9),
+        Exact("that of the trained policy is 1/3", lambda: SMALL.pass_at(2)[1], equals=1 / 3),
+        Exact("the start overtakes at k = 2", lambda: SMALL.crossover, equals=2.0),
+        Exact("a policy does not cross itself", lambda: Boundary(4, (2, 1), (2, 1)).crossover is None, equals=1.0),
+        Exact("one prompt is solved by the start alone", lambda: len(SMALL.only_start), equals=1.0),
+        Exact("the start of the testbed has the numbers that claims compare with", from_start, at_most=1e-3),
+        Exact("an untrained policy has the boundary of its start", lambda: boundary(
+              SHARED, catalogue.find_task("many-ways"), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
+        Measured("where prompts share parameters pass@64 ends below the start's", "many-ways", SHARED,
+                 START["pass@64"], Final("pass@64"), Expect.BELOW, seeds=10, minutes=4.0, steps=150, looks=2),
+        Measured("and pass@1 above it", "many-ways", SHARED, START["pass_rate"], Final("pass_rate"), seeds=10,
+                 minutes=4.0, steps=150, looks=2),
+        Measured("the start overtakes before k = 64", "", crossing, 64.0, expect=Expect.BELOW, seeds=10, minutes=4.0),
+        Measured("control: with a row for each prompt pass@64 ends above the start's", "many-ways", APART,
+                 START["pass@64"], Final("pass@64"), seeds=10, minutes=4.0, steps=150, looks=2),
+    ),
+    mutants=(
+        Edit("start and trained change places", boundary, "before, after", "after, before"),
+        Edit("the first k without a lead", passk.overtaken, "behind[-1]", "behind[0]"),
+        Edit("with replacement", passk.missing, "- right[:, None] - steps", "- right[:, None]"),
+        Edit("the start's lead is the trained policy's", passk.crossover,
+             "missing(b, drawn, ks) - missing(a, drawn, ks)", "missing(a, drawn, ks) - missing(b, drawn, ks)"),
+        Edit("solved by both", Boundary.only_start.fget, "only_first", "both"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,70 @@
+"""How far the best policy moves when the reward does, by solving a table exactly. Axes: S states, A actions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TIE = 1e-9
+"""Values nearer than this are tied."""
+ROUNDS = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """A finite problem with certain transitions: reward [S, A], the state after each action [S, A], discount."""
+
+    reward: Tensor
+    after: Tensor
+    discount: float = 0.0
+
+    def values(self, alpha: float) -> Tensor:
+        """Returns Q [S, A] for reward plus alpha * entropy; alpha 0 is the plain optimum."""
+        found = torch.zeros_like(self.reward)
+        for _ in range(ROUNDS if self.discount else 1):
+            best = alpha * (found / alpha).logsumexp(1) if alpha else found.amax(1)
+            found = self.reward + self.discount * best[self.after]
+        return found
+
+    def policy(self, alpha: float) -> Tensor:
+        """Returns the optimal policy [S, A]: softmax(Q / alpha), uniform over tied actions for alpha 0."""
+        found = self.values(alpha)
+        if alpha:
+            return (found / alpha).softmax(1)
+        tied = (found >= found.amax(1, keepdim=True) - TIE).double()
+        return tied / tied.sum(1, keepdim=True)
+
+    def gap(self) -> float:
+        """Returns the smallest distance of the best action from the next one that is not tied with it."""
+        found = self.values(0.0)
+        behind = found.amax(1, keepdim=True) - found
+        return float(behind[behind > TIE].min())
+
+
+@dataclass(frozen=True)
+class Move:
+    """The largest total variation over states, and the bound |dR| / (2 alpha (1 - discount)) of a soft policy."""
+
+    variation: float
+    bound: float
+
+
+def moved(problem: Decisions, change: Tensor, alpha: float) -> Move:
+    """Returns how far the optimal policy moves when `change` [S, A] is added to the reward."""
+    other = Decisions(problem.reward + change, problem.after, problem.discount)
+    apart = (problem.policy(alpha) - other.policy(alpha)).abs().sum(1).max() / 2
+    size = float(change.abs().max())
+    return Move(float(apart), size / (2.0 * alpha * (1.0 - problem.discount)) if alpha else torch.inf)
+
+
+def bandit(*rewards: float) -> Decisions:
+    """Returns a problem of one decision."""
+    reward = torch.tensor([rewards]).double()
+    return Decisions(reward, torch.zeros(reward.shape, dtype=torch.long))
+
+
+def moved_by(rewards: tuple[float, ...], change: tuple[float, ...], alpha: float) -> Move:
+    """Returns `moved` for one decision."""
+    return moved(bandit(*rewards), torch.tensor([change]).double(), alpha)

@@ -1,0 +1,66 @@
+"""formats: the first digit of an answer is its format, the second its content, right more often in some formats.
+
+The uniform start uses each format as often, and is right in it as often, as two dials say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from assay.core.errors import AssayError
+from assay.tasks.testbeds.language.enumerable import (
+    CHOICES,
+    DIGITS,
+    Enumerable,
+    EnumerableTask,
+    digit_chances,
+    drawn,
+    enumerable_task,
+)
+
+
+@dataclass(frozen=True)
+class Formats(Enumerable):
+    """Format m has `shares[m]` of the ten first digits, in order, and `right[m]` right second digits, others for every
+    prompt. First digits of no format are never right. Start: share s_m / 10, accuracy a_m / 10.
+    """
+
+    shares: tuple[int, ...] = (5, 3, 2)
+    right: tuple[int, ...] = (2, 6, 5)
+    prompts: int = 8
+
+    def __post_init__(self) -> None:
+        if len(self.shares) != len(self.right) or sum(self.shares) > CHOICES or 0 in (*self.shares, *self.right):
+            raise AssayError(f"{self}: give as many shares as right, each 1 to 9, shares with a sum of 10 at most")
+
+    @property
+    def digits(self) -> list[str]:
+        """Returns the first digits of each format."""
+        return [DIGITS[first:end] for first, end in pairwise((0, *accumulate(self.shares)))]
+
+    def ways(self, prompt: int) -> tuple[tuple[str, ...], ...]:
+        """Returns the right answers of each format."""
+        contents = [drawn(f"formats {prompt} {place}", num, 1) for place, num in enumerate(self.right)]
+        return tuple(
+            tuple(first + content for first in digits for content in own)
+            for digits, own in zip(self.digits, contents, strict=True)
+        )
+
+    def exact(self, task: EnumerableTask, actor: Any) -> dict[str, float]:
+        """Returns what right answers give; also `share/M`, the probability of each format, `largest_share`, and
+        `own_share`, the mean over prompts of each one's largest share.
+        """
+        first_PA = digit_chances(task, actor, [DIGITS[:2]] * self.prompts)[:, 0]
+        bounds = pairwise((0, *accumulate(self.shares)))
+        of_format = [first_PA[:, first:end].sum(1) for first, end in bounds]
+        means = {f"share/{place}": float(own.mean()) for place, own in enumerate(of_format)}
+        own = sum(max(float(share[prompt]) for share in of_format) for prompt in range(self.prompts)) / self.prompts
+        return super().exact(task, actor) | means | {"largest_share": max(means.values()), "own_share": own}
+
+
+def formats(shares: int = 532, right: int = 265, prompts: int = 8) -> EnumerableTask:
+    """Returns the task; each digit of `shares` and `right` is the number of one format, in tenths at the start."""
+    items = Formats(tuple(map(int, str(shares))), tuple(map(int, str(right))), prompts)
+    return enumerable_task(f"formats-{shares}-{right}", items, 2, "bigrams")
