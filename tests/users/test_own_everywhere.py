@@ -78,8 +78,7 @@ def test_an_environment_and_a_reward_of_ones_own_are_tuned(place: Path, capsys: 
     words = ["tune", "grpo", "rollout.num_starts=2,3", "--task", "good.jsonl", "--reward", "rewards.py:right"]
     words += ["--warmup", "0", "--eval-prompts", "2", "--group-size", "2", *FEW, "--out", "rewarded"]
     capsys.readouterr()
-    with pytest.warns(UserWarning, match="held-out scores are right"):
-        assert main(words) == 0
+    assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["reported"]["value"] == 1.0, "every answer is right for this reward"
 
 
