@@ -53,6 +53,8 @@ TABLE: dict[str, Column] = {
     "left": Column("B", "rollout", ("Windows",), "number of decisions of the answer outside this window"),
     "greedy_outcome": Column("B", "rollout", ("WithGreedy",), "outcome of the greedy answer to the same start"),
     "hinted": Column("B", "rollout", ("Hinted",), "the policy saw more than the task's prompt when it acted"),
+    "forced": Column("BT", "rollout", ("ForcedFirst",), "the decision was given; `logp` is the policy's own"),
+    "mode": Column("B", "rollout", ("ForcedFirst",), "number of the opening that the row was made to begin with"),
     "chosen": Column("B", "credit or source", ("PairUp", "Pairs"), "+1 for the better row of a pair, -1 for the other"),
     "distance": Column("BT", "source", ("Relabelled",), "steps of the shortest way to the goal"),
     "nearer": Column("BT", "source", ("Relabelled",), "whether the step leads towards the goal"),

@@ -72,6 +72,7 @@ def all_chances(actor: Any, task: Any, prompt: int, length: int) -> dict[str, fl
         ("many-ways:rare=0,right=16,skew=1", 0.16),
         ("many-ways:rare=1", 0.01),
         ("formats:shares=532,right=265", 0.5 * 0.2 + 0.3 * 0.6 + 0.2 * 0.5),
+        ("formats:shares=19,right=51,hard=8,cost=0.2", 0.9 * 0.1),
         ("turns:turns=3,accepted=3", 0.3**3),
         ("turns:turns=2,accepted=5,replies=7", 0.25),
     ],
@@ -270,7 +271,8 @@ def test_every_testbed_trains_and_logs_its_exact_quantities(name: str) -> None:
     "address",
     ["lock:digits=0", "lock:digits=13", "stale:answers=0", "levels:easy=2", "many-ways:skew=0.5", "turns:turns=0",
      "key-decisions:keys=17", "register-walk:tail=0", "lock:prompts=33", "redo:steps=5", "lock:size=3",
-     "formats:shares=955", "formats:right=26", "judge:noise=x"],
+     "formats:shares=955", "formats:right=26", "formats:hard=9", "formats:cost=0.5",
+     "formats:shares=9,right=1,hard=1", "judge:noise=x"],
 )  # fmt: skip
 def test_a_dial_out_of_range_is_refused(address: str) -> None:
     with pytest.raises(AssayError):
@@ -282,3 +284,19 @@ def test_a_task_names_the_preset_that_fits_it() -> None:
     assert isinstance(task, EnumerableTask)
     assert defaults_of(task).preset == "places"
     assert defaults_of(task, "classic").preset == "classic"
+
+
+def test_hard_prompts_need_the_second_format_and_it_costs() -> None:
+    task: Any = catalogue.find_task("formats:shares=19,right=11,prompts=4,hard=1,cost=0.2")
+    worth = [
+        {
+            one: task.items.verify(task.items.item(prompt, 1), one).value
+            for way in task.items.ways(prompt)
+            for one in way
+        }
+        for prompt in range(4)
+    ]
+    assert sorted(worth[0].values()) == pytest.approx([0.8] * 9)
+    assert sorted(worth[1].values()) == pytest.approx([0.8] * 9 + [1.0])
+    assert task.items.verify(task.items.item(0, 1), "0" + min(worth[0])[1]).value == 0.0
+    assert task.exact(actor_of(task))["cheapest_share"] == pytest.approx((0.9 + 3 * 0.1) / 4)
