@@ -76,7 +76,7 @@ METHOD = Method(
         Exact("rows begin as forced, with the free policy's log-probabilities", lambda: claims.wrong_rows(recipe()),
               at_most=1e-5),
         Exact("tasks without tokens, and without the tags' letters, are refused", lambda: probes.is_refused(
-              recipe(), cartpole()) and probes.is_refused(tags(), claims.TASK), equals=1.0),
+              recipe(), cartpole()) and probes.is_refused(tags(), claims.DIGITS), equals=1.0),
         Measured("it takes the mode that a prompt needs more often than grpo, which begins freely", MODES,
                  recipe(BIGRAMS).set("actor.rank", 0), recipes.grpo(BIGRAMS).set("actor.rank", 0),
                  Final("cheapest_share"), seeds=10, minutes=6.0, steps=100, looks=2),

@@ -12,8 +12,9 @@ from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.tasks.language.addition import addition
+from assay.tasks.testbeds.language.formats import formats
 
-TASK = addition(1)
+TASK, DIGITS = addition(1), formats()
 
 
 def in_modes(data: Experience, modes: int = 2) -> Experience:

@@ -39,8 +39,8 @@ def halves(experience: Experience, by_group: Groups) -> Groups:
 
 
 def lengths_parity(experience: Experience) -> Tensor:
-    """Returns a mode for each row, from its number of decisions."""
-    return experience.mask.sum(1) % 2
+    """Returns a mode for each row, from the number of decisions of its episode."""
+    return groups.over_episode(experience.mask.sum(1), experience) % 2
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class HybridCredit(Credit):
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
         "mode": lengths_parity,
-        "forced": lambda rows: rows.mask & (rows.mask.cumsum(1) == 1),
+        "forced": lambda rows: rows.terminal & rows.mask,
     }
 
     @torch.no_grad()
