@@ -469,7 +469,10 @@ class Simulation:
         """Reads the checkpoint; trained ordinals after it are trained again, and nothing else is."""
         if self.fault("driver.restart_fails"):
             return self.after(10.0, self.resume, life)
-        state = next(json.loads(text) for text in reversed(self.saved) if text.endswith("}"))
+        whole = [text for text in self.saved if text.endswith("}")]
+        if not whole:
+            raise WorkStopped("both checkpoints are torn. Restore one, or start a new run.")
+        state = json.loads(whole[-1])
         plan = self.cluster.schedule
         self.ledger, self.restarts, self.is_training = Ledger.of(plan, state, life), Restarts(), False
         self.kept.clear()
@@ -536,7 +539,7 @@ def sweep(seeds: Sequence[int]) -> dict[str, Any]:
     for seed in seeds:
         try:
             done = small(seed)
-        except (RuntimeError, AssertionError) as error:
+        except Exception as error:
             broken[seed] = f"{type(error).__name__}: {error}"
             continue
         stopped += bool(done.stopped)

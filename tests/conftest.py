@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Iterator
@@ -34,6 +35,12 @@ if os.environ.get("ASSAY_TEST_ONEDNN") == "off":  # one of the CPUs that `make t
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--all-cases`: methods train in each of their worlds, and every run of tests/resume is killed."""
     parser.addoption("--all-cases", action="store_true", help="every world of a method, every run that can be killed")
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay until the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

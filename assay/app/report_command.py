@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,15 @@ from assay.app.report import claims as claim_tables
 from assay.app.report import comparison as comparison_tables
 from assay.app.report import page, paper, tables
 from assay.app.report.figures import save_figures
+from assay.app.report.journal import open_regular
 from assay.app.report.results import Results
 from assay.app.report.units import parsed_ranges
 from assay.core.errors import AssayError
+from assay.core.trees import decode
 from assay.proof import verdicts
+
+ESTIMATES, TEXTS = ("share", "added", "removed", "interaction"), ("short", "first", "second")
+"""What a row of ablation.json has."""
 
 
 def report(options: argparse.Namespace) -> int:
@@ -34,7 +40,9 @@ def report(options: argparse.Namespace) -> int:
     found = [claim_tables.with_states(verdicts.read(name, path), name) for name, path in files.items()]
     known = page.Known()
     shown = [claim_tables.for_page(verdict) for verdict in found]
-    data = page.gather(options.folders, shown, ranges=ranges, known=known)
+    data = page.gather(
+        options.folders, shown, ranges=ranges, known=known, films=True, ablation=ablation_of(options.folders)
+    )
     if unknown := [task for task in ranges if task not in data["tasks"]]:
         raise AssayError(f"--range names '{unknown[0]}', which no run has. Tasks: {', '.join(data['tasks'])}")
     results = page.read_results(options.folders, ranges, known=known) if options.folders else Results(())
@@ -67,3 +75,21 @@ def write_files(options: argparse.Namespace, data: dict[str, Any], results: Resu
     )
     written += [paper.save(path, text()) for path, text in texts if path]
     return [page.write(data, options.out or Path("report.html")), *written]
+
+
+def ablation_of(folders: Sequence[Path]) -> dict[str, Any] | None:
+    """Returns the shares of an `assay ablate` whose folder is the only one named; None without a complete record."""
+    if len(folders) != 1:
+        return None
+    try:
+        with open_regular(folders[0] / "ablation.json") as file:
+            found = decode(json.loads(file.read()), {})
+        estimates = [found["total"], *(row[name] for row in found["rows"] for name in ESTIMATES)]
+        texts = [found["first"], found["second"], *(row[name] for row in found["rows"] for name in TEXTS)]
+        is_whole = (
+            isinstance(found["seeds"], list) and "complete" in found and all(isinstance(one, str) for one in texts)
+        )
+        is_whole = is_whole and all({"value", "low", "high"} <= set(one) for one in estimates)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return found if is_whole else None

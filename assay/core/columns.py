@@ -40,6 +40,7 @@ TABLE: dict[str, Column] = {
     "q_size": Column("BT", "engine", (), "mean absolute action value, the scale of TD3+BC"),
     "uniform_logp_old": Column("BT", "engine", (), "mean log-probability over the vocabulary under the acting policy"),
     "logp_shown": Column("BT", "engine", (), "log-probability of demonstrated decisions under the acting policy"),
+    "sketch": Column("BTN", "engine", (), "projected hidden state of the frozen start after each decision"),
     # Written by rewards.
     "score": Column("B", "reward", ("Verifier", "FromFunction"), "the task's own score of the row"),
     "policy_fault": Column("B", "reward", ("Verifier",), "the completion has no parsable answer"),
@@ -61,13 +62,14 @@ TABLE: dict[str, Column] = {
     "return": Column("BT", "credit", ("Gae", "RewardToGo"), "regression target of the critic"),
     "candidates": Column("BTN", "prepare", ("SelfTeacher", "AnchorEntropy"), "likely actions and a log q of each"),
     "outcome": Column("B", "credit", ("OutcomeCredit",), "total reward of the row's episode"),
+    "balance": Column("B", "prepare", ("Balanced",), "weight of an answer by its class, right or wrong"),
     "posterior_weight": Column("BT", "credit", ("PosteriorWeight",), "weight of a sample of the posterior"),
     "dropped": Column("BT", "credit", ("DropHighCovariance",), "whether clip-cov excludes the decision"),
     "high_covariance": Column("BT", "credit", ("MarkHighCovariance",), "whether its covariance is among the largest"),
-    "clip_range": Column("B", "prepare", ("ElasticRange",), "how far the ratios of the row may leave 1"),
     "entropy_weight": Column("B", "prepare", ("AnchorEntropy", "Distinct"), "weight of the row's entropy in the loss"),
     "logp_filtered": Column("BT", "prepare", ("FilterPolicy",), "log-probability of the decision after a filter"),
     "variance_weight": Column("B", "prepare", ("FollowVariance",), "multiplier of the ratio's variance"),
+    "clip_range": Column("BT", "prepare", ("ElasticRange",), "how far the ratio may leave 1"),
     "cost_advantage": Column("BT", "constraint", ("Multiplier",), "advantage of each decision in costs"),
     "cost_return": Column("BT", "constraint", ("Multiplier",), "regression target of the cost critic"),
 }

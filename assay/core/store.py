@@ -1,11 +1,13 @@
 """The checkpoint store: a run's whole state is one tree, saved so that a kill at any moment costs at most one save.
 
 A tree is nested dicts with str keys, lists (tuples become lists), tensors, numpy arrays and scalars, and plain Python
-values. A checkpoint is a folder `step-00000042` of three files, none of them a pickle:
+values. A checkpoint is a folder `step-00000042` of these files, none of them a pickle:
 
     tensors.safetensors   every tensor and array, readable by any safetensors reader
+    frozen.safetensors    those that never change (reference models), if there are any: one file, which is a hard link
+                          in all checkpoints, so that it is written once
     state.json            the tree, with {"$": [kind, name]} where an array stood
-    manifest.json         format, step, size and sha256 of both files, the caller's facts, and its own sha256
+    manifest.json         format, step, size and sha256 of the files, the caller's facts, and its own sha256
 
 Saving fsyncs a unique temporary folder, renames it, fsyncs the parent, and only then deletes superseded ones. A step
 saved again is `step-00000042.1` until the old one is gone. Loading verifies; going back sets later ones aside.
@@ -22,7 +24,7 @@ import re
 import shutil
 import stat
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +41,7 @@ from assay.core.trees import difference as difference
 
 FORMAT, CHUNK = 1, 1 << 20
 TENSORS, STATE, MANIFEST, LOCK = "tensors.safetensors", "state.json", "manifest.json", "run.lock"
+FROZEN = "frozen.safetensors"
 STEP_NAME = re.compile(r"step-(\d{8,})(?:\.(\d+))?")
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, SafetensorError)
 PROBE = 0.1
@@ -73,9 +76,10 @@ def save(
     facts: Mapping[str, JSON],
     keep: int = 2,
     besides: Collection[int] = (),
+    frozen: Sequence[str] = (),
 ) -> Path:
     """Saves the tree as the newest checkpoint of the folder, then prunes to the newest `keep` complete ones and those
-    of the steps `besides`.
+    of the steps `besides`. Arrays below the paths `frozen` are linked from an earlier checkpoint that has the same.
     A tree that cannot be stored raises TypeError or ValueError naming the place, before the disk is touched.
     A full or failing disk raises CheckpointError; partial files are removed, complete checkpoints stay intact.
     """
@@ -86,8 +90,12 @@ def save(
     plain = Path(folder) / f"step-{step:08d}"
     with _temporary(plain, "step-.*") as temp:
         os.mkdir(temp)
-        tensors = _write_file(temp / TENSORS, tensor_blocks(ready.tensors))
+        still = {name: tensor for name, tensor in ready.tensors.items() if name.startswith(tuple(frozen))}
+        moving = {name: tensor for name, tensor in ready.tensors.items() if name not in still}
+        tensors = _write_file(temp / TENSORS, tensor_blocks(moving))
         contents["files"] = {TENSORS: tensors, STATE: _write_file(temp / STATE, [ready.state])}
+        if still:
+            contents["files"][FROZEN] = _linked_file(temp / FROZEN, still, _listing(plain.parent))
         _write_file(temp / MANIFEST, [json.dumps(contents | {"sha256": _digest(contents)}, indent=1).encode()])
         _sync_folder(temp)
         listing = _listing(plain.parent)
@@ -102,6 +110,22 @@ def save(
         if final != plain:
             os.rename(final, plain)
     return plain
+
+
+def _linked_file(path: Path, tensors: Mapping[str, Any], listing: Iterable[tuple[int, int, Path]]) -> dict[str, Any]:
+    """Makes a file of tensors: a hard link to that of an earlier checkpoint if it has the same hash, else a new file,
+    also on a disk without links; returns its size and sha256.
+    """
+    digest = hashlib.sha256()
+    for block in tensor_blocks(tensors):
+        digest.update(block)
+    for _, _, other in listing:
+        with suppress(CheckpointError, *UNREADABLE):
+            entry = _read_manifest(other)["files"].get(FROZEN)
+            if entry is not None and entry["sha256"] == digest.hexdigest():
+                os.link(other / FROZEN, path)
+                return dict(entry)
+    return _write_file(path, tensor_blocks(tensors))
 
 
 def _retire_others(final: Path, step: int, keep: int, besides: Collection[int]) -> None:
@@ -158,13 +182,15 @@ def load_path(path: Path) -> Checkpoint:
     path = Path(path)
     try:
         manifest = _read_manifest(path)
-        for name in (TENSORS, STATE):
+        for name in manifest["files"]:
             with (path / name).open("rb") as stream:
                 sha256, expected = hashlib.file_digest(stream, "sha256").hexdigest(), manifest["files"][name]["sha256"]
             if sha256 != expected:
                 raise CheckpointError(f"{path / name} has sha256 {sha256[:16]}, its manifest says {expected[:16]}")
-        with safe_open(path / TENSORS, framework="pt") as stored:
-            tensors = {name: stored.get_tensor(name).clone() for name in stored.keys()}  # noqa: SIM118
+        tensors: dict[str, Any] = {}
+        for name in sorted(set(manifest["files"]) - {STATE}):
+            with safe_open(path / name, framework="pt") as stored:
+                tensors |= {each: stored.get_tensor(each).clone() for each in stored.keys()}  # noqa: SIM118
         return Checkpoint(manifest["step"], decode(json.loads((path / STATE).read_bytes()), tensors), manifest, path)
     except UNREADABLE as error:
         raise CheckpointError(f"{path} cannot be read ({type(error).__name__}: {error})") from error
@@ -182,7 +208,9 @@ def _read_manifest(path: Path) -> Any:
         raise CheckpointError(f"{file} does not match its own sha256")
     if name and int(name[1]) != encoded["step"]:
         raise CheckpointError(f"{file} is of step {encoded['step']}, but its folder is named {path.name}")
-    for part in (path / TENSORS, path / STATE):
+    if not {TENSORS, STATE} <= set(encoded["files"]) <= {TENSORS, STATE, FROZEN}:
+        raise CheckpointError(f"{file} names other files than a checkpoint has")
+    for part in (path / name for name in encoded["files"]):
         if not part.is_file():
             raise CheckpointError(f"{part} is missing")
         size, expected = part.stat().st_size, encoded["files"][part.name]["size"]

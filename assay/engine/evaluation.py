@@ -60,14 +60,17 @@ def default_starts(task: Task) -> int:
 
 def evaluated_every(recipe: Recipe, task: Task, num_steps: int, num: int | None = None) -> int:
     """Returns the steps between evaluations: at most `MOST` in a run, and evaluated decisions are at most `SHARE` of
-    the trained ones. 0 means that only the first and the last evaluation are left, which always happen.
+    the trained ones, those before the first and after the last step included. 0 means that only these two are left,
+    which always happen.
 
     Counted in decisions of the longest episodes, so that it is a function of the plan and not of a clock.
     """
-    starts = num_starts(task, num)
+    evaluated = num_starts(task, num) * most_decisions(task)
     trained = trained_decisions(recipe, task)
-    fewest = -(-starts * most_decisions(task) // max(1, int(SHARE * trained))) if trained else 0
-    every = max(1, num_steps // MOST, fewest)
+    allowed = int(SHARE * trained * num_steps) // max(1, evaluated) - 2 if trained else MOST
+    if allowed < 1:
+        return 0
+    every = max(1, num_steps // MOST, -(-num_steps // (allowed + 1)))
     return every if every < num_steps else 0
 
 
@@ -88,6 +91,8 @@ def trained_decisions(recipe: Recipe, task: Task) -> int:
         elif "epochs" in sizes:
             total += gathered * sizes["epochs"]
     return total or gathered
+
+
 def num_starts(task: Task, wanted: int | None = None) -> int:
     """Returns the held-out starts of an evaluation: as many as wanted, but no row of a file twice."""
     number = default_starts(task) if wanted is None else wanted

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +36,8 @@ class Saver:
     """Writes the checkpoints of one run in the background.
 
     `steps` saves every so many steps, `seconds` every so many seconds; if both are 0, checkpoints are spaced so that
-    writing them takes at most `SHARE` of the time, and never further apart than `LONGEST`.
+    writing them takes at most `SHARE` of the time, and never further apart than `LONGEST`. Arrays below the paths
+    `frozen` never change and are written once.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class Saver:
         steps: int = 0,
         seconds: float = 0.0,
         keep: int = 2,
+        frozen: Sequence[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.folder, self.steps, self.seconds, self.keep, self.clock = folder, steps, seconds, keep, clock
+        self.frozen = tuple(frozen)
         self.begun, self.cost = clock(), 0.0
         self.newest: int | None = None
         self.written: int | None = None
@@ -90,7 +93,7 @@ class Saver:
 
         def write() -> None:
             try:
-                store.save(self.folder, step, ready, facts=facts, keep=self.keep, besides=besides)
+                store.save(self.folder, step, ready, facts=facts, keep=self.keep, besides=besides, frozen=self.frozen)
                 self.written, self.cost = step, self.clock() - begin
             except BaseException as error:
                 self.errors.append(error)

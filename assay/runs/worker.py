@@ -64,8 +64,13 @@ class Worker:
         self.seconds: dict[str, float] = {}
         self.ended, self.failure = "", ""
         cadence = plan.options.cadence
+        frozen = [name for name, copy in plan.recipe.copies.items() if copy.rate == 0 and copy.gate is None]
         self.saver = Saver(
-            folder / "checkpoints", steps=plan.save_every, seconds=cadence.save_seconds, keep=cadence.keep
+            folder / "checkpoints",
+            steps=plan.save_every,
+            seconds=cadence.save_seconds,
+            keep=cadence.keep,
+            frozen=[f"loop.engine.models.{name}." for name in frozen],
         )
         checkpoint = store.load(folder / "checkpoints")
         if checkpoint is None:

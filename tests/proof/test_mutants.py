@@ -16,7 +16,7 @@ from assay.runs import catalogue
 METHODS = sorted(path.parent.name for path in catalogue.folder_of("grpo").parent.glob("*/mutants.json"))
 
 
-MOST = max(2, 360 // len(METHODS))
+MOST = max(2, 180 // len(METHODS))
 """Mutants by rules that are tried of each method, besides those of its base and those written down: as methods become
 more, fewer of each, spread over its code. With --all-cases, 24.
 """
@@ -99,21 +99,19 @@ def test_a_claim_that_does_not_end_is_stopped() -> None:
 
 
 def test_a_sample_trains_only_where_a_mutant_passes_the_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    trained, runs = trial.trained, []
+    runs: list[Method] = []
 
-    def counted(method: Method) -> list[float] | None:
+    def trained(method: Method) -> list[float]:
         runs.append(method)
-        return trained(method)
+        return [0.0]
 
-    kept = trial.read("bc")
-    assert kept is not None
-    monkeypatch.setattr(trial, "trained", counted)
+    monkeypatch.setattr(trial, "trained", trained)
     assert {one.outcome for one in trial.quick_trials("bc", 2)} == {trial.CAUGHT}
     assert runs == []
     monkeypatch.setattr(trial, "read", lambda key: None)
-    found = [one for one in trial.quick_trials("bc", 1000) if one.outcome not in (trial.CAUGHT, trial.NOT_REACHED)]
-    assert {one.name: one.outcome for one in found} == kept["not_caught"]
-    assert runs
+    outcomes = {one.outcome for one in trial.quick_trials("bc", 1000)}
+    assert outcomes == {trial.CAUGHT, trial.NOT_REACHED}, "this run calls no code of the method"
+    assert len(runs) == 1
 
 
 def test_a_mutant_of_code_that_no_run_reaches_is_kept_apart() -> None:

@@ -40,7 +40,9 @@ def test_evaluated_decisions_are_at_most_a_tenth_of_those_trained(name: str, tas
     evaluated = evaluation.default_starts(plan.task) * evaluation.most_decisions(plan.task)
     within = [step for step in range(1, steps) if plan.is_evaluated(step)]
     assert len(within) <= 10
-    assert len(within) * evaluated <= 0.1 * steps * evaluation.trained_decisions(plan.recipe, plan.task) + evaluated
+    if within:  # else only the two that always happen
+        trained_on = steps * evaluation.trained_decisions(plan.recipe, plan.task)
+        assert (len(within) + 2) * evaluated <= 0.1 * trained_on
     assert plan.is_evaluated(steps)
 
 
@@ -48,7 +50,8 @@ def test_the_readmes_run_on_halfcheetah_is_evaluated_on_a_tenth_of_the_trained_t
     plan = make_plan("sac", "pendulum", steps=500)
     assert evaluation.trained_decisions(plan.recipe, plan.task) == 8 * 256
     assert evaluation.evaluated_every(plan.recipe, plan.task, 500, num=20) == 50
-    assert evaluation.evaluated_every(plan.recipe, plan.task, 500, num=200) == 197
+    assert evaluation.evaluated_every(plan.recipe, plan.task, 500, num=100) == 125  # as many decisions as HalfCheetah's
+    assert evaluation.evaluated_every(plan.recipe, plan.task, 500, num=200) == 0
     assert evaluation.evaluated_every(plan.recipe, plan.task, 500, num=2000) == 0
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from assay.app import cli
 from assay.engine.loop import Loop
-from assay.runs.jobs import Child
+from assay.runs.pools import Processes
 from tests.users import place
 
 LINES = (Path(__file__).parent / "bad_inputs.txt").read_text().splitlines()
@@ -53,7 +53,7 @@ def _refusing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.chdir(folder)
     monkeypatch.setattr(Loop, "step", trained)
-    monkeypatch.setattr(Child, "__init__", trained)
+    monkeypatch.setattr(Processes, "start", trained)
     monkeypatch.setattr(cli, "parser", lambda made=cli.parser(): made)
     yield
     assert not (folder / "runs" / "data").exists(), "something was written"

@@ -27,6 +27,7 @@ from assay.app.report.methods_text import methods_text
 from assay.app.report.page_runs import Reader, Run, find, flat
 from assay.app.report.results import Range, Results, compared, results_of
 from assay.app.report.units import METRIC_UNITS
+from assay.app.report.videos import gather_videos
 from assay.core.store import write_text
 from assay.evidence.student import student_quantile
 from assay.runs.folder import plain
@@ -63,18 +64,20 @@ def gather(
     ranges: Mapping[str, Range] | None = None,
     only: Collection[Path] | None = None,
     known: Known | None = None,
+    films: bool = False,
 ) -> dict[str, Any]:
     """Returns all that the page shows, as JSON; `notes` names what could not be read.
 
     `ranges` are lowest and highest possible scores of tasks, besides those that are known; `only` leaves out all other
-    run folders.
+    run folders. With `films` the films of held-out episodes are part of the page.
     """
     known = Known() if known is None else known
     results = read_results(folders, ranges, only, known) if folders or not verdicts else Results(())
     runs = list(results.runs)
     samples, count, sample_notes = gather_samples(runs, known)
     points = max(FEWEST_POINTS, min(POINTS, MOST_POINTS // max(1, len(runs))))
-    notes = [note for run in runs for note in run.notes] + sample_notes + list(repeated(runs))
+    videos, video_notes = gather_videos(runs) if films else ([], [])
+    notes = [note for run in runs for note in run.notes] + sample_notes + video_notes + list(repeated(runs))
     comparison = compared(results)
     return header(runs) | {
         "arms": [arm_facts(arm, [run for run in runs if run.arm == arm]) for arm in results.arms],
@@ -84,6 +87,7 @@ def gather(
         "differences": differences(runs, results.arms),
         "samples": samples,
         "sample_count": {"shown": len(samples), "total": count},
+        "videos": videos,
         "verdicts": plain(list(verdicts), "", []),
         "meanings": claim_tables.MEANINGS,
         "methods_text": methods_text(results, comparison) if runs else "",
@@ -250,8 +254,8 @@ def policy(*, live: bool) -> str:
     hashes = [hashlib.sha256(asset(name).encode()).digest() for name in ("page.css", "page.js")]
     style, script = (f"'sha256-{base64.b64encode(digest).decode()}'" for digest in hashes)
     connect = "'self'" if live else "'none'"
-    closed = "base-uri 'none'; form-action 'none'"
-    return f"default-src 'none'; style-src {style}; script-src {script}; img-src data:; connect-src {connect}; {closed}"
+    closed, media = "base-uri 'none'; form-action 'none'", "img-src data:; media-src data:"
+    return f"default-src 'none'; style-src {style}; script-src {script}; {media}; connect-src {connect}; {closed}"
 
 
 def document(data: Mapping[str, Any], payload: str | None = None) -> str:

@@ -45,6 +45,7 @@ def greedy_gap(recipe: Recipe, outcomes: Sequence[float], kept: Sequence[int]) -
     if not kept:
         return wrong + float(found.mask.sum())
     alone = reward(rollout.gather(scene.given(starts=np.array(kept)), rollout.gather.init(scene)))
+    assert alone.group is not None
     wrong += said(found) != said(alone) or found.group.tolist() != alone.group.tolist()
     right = torch.tensor([outcomes[start] for start in alone.column("start").tolist()])
     return wrong + float(

@@ -40,7 +40,6 @@ class RegressSteps(Objective):
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     together: ClassVar[str | None] = None
     first_order: ClassVar[bool] = False
-    breaks: ClassVar[dict[str, str]] = {"zero_credit": "without advantage a policy that drifted is pulled back"}
 
     def count(self, batch: Experience) -> Tensor:
         """Returns the number of segments with a decision."""

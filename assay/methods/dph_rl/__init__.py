@@ -5,8 +5,7 @@
 
 2025 (arXiv:2509.07430). Reverse KL on the policy's own samples does not see what the policy no longer does; a
 divergence on the start's samples does. On samples that were filtered to right answers, f is not the likelihood: it is
-0 at the start, and lowers an answer that has become likelier. The start's log-probabilities are stored, so no
-reference model runs. A phase samples each prompt k times: all right is solved. `js` and `Alpha` are other f.
+0 at the start, and lowers an answer that has become likelier. Log-probabilities are stored: no reference model runs.
 """
 
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from torch import Tensor
 from assay import recipes
 from assay.claims.claim import Edit, Exact, Final, Measured, Method
 from assay.core.recipe import Copy, Recipe
-from assay.methods.dph_rl.claims import gap, mean_of, of_answers, slope, wrong_rehearsal
+from assay.methods.dph_rl.claims import gap, gap_to_grpo, mean_of, of_answers, slope, wrong_rehearsal
 from assay.methods.dph_rl.regularizers import Alpha, CoveringDivergence, OfOrigin, forward_kl, jensen_shannon
 from assay.methods.dph_rl.rehearsal import Rehearsed, Remembered, Unsolved, beside, start
 from assay.ops.divergences import k2
@@ -65,6 +64,7 @@ METHOD = Method(
     ),
     claims=(
         Exact("its gradient is the formula's", lambda: gap(recipe(), lambda u: u - 1 - u.log()), at_most=1e-9),
+        Exact("without stored rows it is grpo's", lambda: gap_to_grpo(recipe()), at_most=1e-9),
         Exact("with the Jensen-Shannon divergence", lambda: gap(recipe(f=jensen_shannon), lambda u: (
               u * u.log() - (u + 1) * ((u + 1) / 2).log())), at_most=1e-9),
         Exact("with the alpha divergence", lambda: gap(recipe(f=Alpha()), lambda u: (u**0.8 - 0.8 * u - 0.2) / -0.16),

@@ -48,6 +48,17 @@ def gap(ours: Recipe, f: Callable[[Tensor], Tensor]) -> float:
     return probes.formula_gap(ours, mixed(), lambda seen: loss_by_hand(seen, f))
 
 
+def gap_to_grpo(ours: Recipe) -> float:
+    """Returns how far its gradient without stored rows is from grpo's with the clip 0.28 and a mean over decisions."""
+
+    def grpo(seen: probes.Seen) -> Tensor:
+        advantage = by_hand.standardised(seen.experience).unsqueeze(1)
+        gain = by_hand.clipped(by_hand.ratio(seen), advantage, 0.2, 0.28)
+        return -by_hand.mean_of_decisions(gain, seen.experience)
+
+    return probes.formula_gap(ours, probes.sequences(), grpo)
+
+
 def slope(ours: Recipe, u: float) -> float:
     """Returns the derivative of the divergence of one stored decision by its log-probability, at the ratio u."""
     data = replace(probes.bandit_experience([0], [0.0], torch.zeros(2)), source=torch.tensor([int(Origin.OLDER_SELF)]))
@@ -85,7 +96,7 @@ def wrong_rehearsal(ours: Recipe) -> float:
     solved = {prompt for prompt, is_solved in zip(before["prompts"], before["solved"], strict=True) if is_solved}
     easy = set(task.prompts(np.arange(16), 0))
     columns = before["columns"]
-    wrong = len(easy - solved) + len(solved) - len(easy) + abs(len(columns["mask"]) - 16)
+    wrong = float(len(easy - solved) + len(solved) - len(easy) + abs(len(columns["mask"]) - 16))
     wrong += float((columns["logp"][columns["mask"]] - np.log(0.1)).abs().max() > 1e-5)
     wrong += float((columns["reward"].sum(1) - 1.0).abs().sum())
     loop = Loop(ours, task, seed=0, num_steps=2)

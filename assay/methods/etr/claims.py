@@ -88,8 +88,8 @@ def cut_of_strong(ours: Recipe, seed: int, steps: int = 20) -> float:
         assert fresh is not None
         with torch.no_grad():
             ratio = (loop.policy.score(fresh, frozenset({Need.LOGP})).logp - fresh.logp).exp()
-        advantage, fixed = fresh.column("advantage"), torch.full_like(fresh.reward[:, 0], objective.trust.high)
-        limit = fresh.extra.get("clip_range", fixed).unsqueeze(1)
+        advantage, fixed = fresh.column("advantage"), torch.full_like(fresh.reward, objective.trust.high)
+        limit = fresh.extra.get("clip_range", fixed)
         beyond = torch.where(advantage > 0, ratio > 1 + limit, ratio < 1 - limit)
         cut.append(beyond[fresh.mask].double())
         strong.append((advantage.abs() >= advantage[fresh.mask].abs().quantile(0.75))[fresh.mask])

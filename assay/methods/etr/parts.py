@@ -20,7 +20,7 @@ class ElasticRange(Prepare):
     g = tanh |A| of the row, v = 4 * variance of its group's outcomes, at most 1: 4 p (1 - p) of outcomes 0 and 1.
 
     `centred` takes g - 1/2 and v - 1/2, so that weak signals have less room than `base`. Place it after the credit.
-    Degenerate: factors 0 give `base` to every row; rows without a decision get some range and use none.
+    Degenerate: factors 0 give `base` to every decision.
     """
 
     base: float = 0.2
@@ -34,7 +34,7 @@ class ElasticRange(Prepare):
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
-        """Writes `clip_range` [B]."""
+        """Writes `clip_range`, the same on all decisions of a row."""
         mask, outcome, by_group = experience.mask, groups.outcome(experience), groups.row_groups(experience)
         advantage = (experience.column("advantage") * mask).sum(1) / mask.sum(1).clamp(min=1)
         away = (outcome - groups.mean(outcome, by_group)).square()
@@ -42,7 +42,7 @@ class ElasticRange(Prepare):
         sure = advantage.abs().tanh() - middle
         split = (4.0 * groups.mean(away, by_group)).clamp(max=1.0) - middle
         room = self.base * (1.0 + self.by_advantage * sure) * (1.0 + self.by_variance * split)
-        return experience.add({"clip_range": room.clamp(self.least, self.most)})
+        return experience.add({"clip_range": room.clamp(self.least, self.most).unsqueeze(1) * mask})
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ElasticGradient(PolicyGradient):
         """Returns the weighted sum over decisions."""
         log_ratio = self.ratio(view.scored.logp, batch)
         ratio, advantage = bounded_ratio(log_ratio), batch.column("advantage").detach()
-        room = batch.column("clip_range").detach().unsqueeze(1)
+        room = batch.column("clip_range").detach().clamp(min=0.0)
         plain, clipped = ratio * advantage, ratio.clamp(1.0 - room, 1.0 + room) * advantage
         loss, cut = -torch.minimum(plain, clipped), clipped < plain
         weighed = torch.where(batch.mask, loss, 0.0) * self.aggregate.weigh(batch)

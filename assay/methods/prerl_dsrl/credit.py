@@ -12,6 +12,7 @@ from assay.core.errors import AssayError
 from assay.core.record import Experience, Need, State
 from assay.core.settings import model_name
 from assay.core.slots import Prepare, PromptedTask, Scene
+from assay.ops import groups
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.reweigh import BySign, Reweigh, WithoutIdle
 
@@ -46,7 +47,11 @@ class WithoutPrompt(Prepare):
         if scene.progress.fraction >= self.share:
             return experience
         task, weights = scene.task, BySign(self.coefficient * self.right, self.coefficient * self.wrong)
-        for part in (OutcomeCredit(GroupMean()), Reweigh(weights), WithoutIdle()):
+        # Rounding of the mean must not turn one of equal answers into a wrong one.
+        differs = groups.differs(groups.outcome(experience), groups.row_groups(experience)).unsqueeze(1)
+        experience = OutcomeCredit(GroupMean())(experience)
+        experience = experience.add({"advantage": experience.column("advantage") * differs})
+        for part in (Reweigh(weights), WithoutIdle()):
             experience = part(experience)
         if not isinstance(task, PromptedTask):  # outside of a run; `init` refuses such tasks
             return experience

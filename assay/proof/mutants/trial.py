@@ -30,7 +30,7 @@ NOT_REACHED = "not reached"
 """The outcome of a mutant of code that the short training run does not call; it is not tried."""
 SECONDS = 20
 """A mutant whose claim takes longer is caught: it does not end."""
-LONGER = 10
+LONGER = 5
 """So is one whose claim takes this many times as long as without a mutant, and two seconds more."""
 
 

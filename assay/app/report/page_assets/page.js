@@ -1062,6 +1062,18 @@
     section("methods", "Methods", "How these numbers were made, to paste into a paper.", text, copy);
   }
 
+  // ------------------------------------------------------------------------------------------------ videos
+  function videos() {
+    if (!(data.videos || []).length) return;
+    const shown = data.videos.map((one) => {
+      const words = `${data.runs[one.run].label}, ${one.name.replace("-", " ")}`;
+      const film = one.kind.startsWith("video/") ? el("video", { controls: "", loop: "", src: one.data, "aria-label": words })
+        : el("img", { src: one.data, alt: words });
+      return el("figure", { class: "film" }, film, el("figcaption", { text: words }));
+    });
+    section("videos", "Videos", "Held-out episodes of the trained policies.", el("div", { class: "films" }, ...shown));
+  }
+
   // ------------------------------------------------------------------------------------------------ verdicts
   const MARKS = { holds: "✓", fails: "✗", inconclusive: "?" };
   const badge = (verdict) => el("span", { class: `badge ${Object.hasOwn(MARKS, verdict) ? verdict : "inconclusive"}` }, el("span", { "aria-hidden": "true", text: MARKS[verdict] || "?" }), el("span", { text: visible(asText(verdict ?? "not measured")) }));
@@ -1210,6 +1222,7 @@
     }
   }
   methods();
+  videos();
   verdicts();
   if (!content.querySelector("section")) content.append(empty(data.notes.length ? "There is nothing to show yet; the notes above say why." : "There is nothing to show."));
   keys();

@@ -1,0 +1,123 @@
+"""Leverage, sketches and choices by hand. Axes: B rows, T decisions, D sketch."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from assay.claims import probes
+from assay.claims.probes import by_hand
+from assay.core.record import Experience, Need, Score
+from assay.methods.repexp.bonus import Sketch, coreset, leverage, projection
+from assay.models.bodies.transformer import Transformer
+from assay.models.model import Policy
+from assay.ops import groups
+from assay.playing import text
+from assay.tasks.language.addition import addition
+from assay.tasks.testbeds.language.sparse import many_ways
+
+POOL = 256
+
+
+def sketched() -> Experience:
+    """Returns `probes.verified` with random sketches, also where the mask is false."""
+    data = probes.verified()
+    draw = torch.Generator().manual_seed(3)
+    return data.add({"sketch": torch.randn(*data.mask.shape, 4, generator=draw, dtype=torch.float64)})
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    """Returns the clipped loss over all decisions, with 0.01 times the leverage in the outcomes of solved groups."""
+    data = seen.experience
+    rows = zip(data.column("sketch"), data.mask, strict=True)
+    phi = torch.stack([one[mask].mean(0) if mask.any() else one[0] * 0.0 for one, mask in rows])
+    paid = by_hand.outcome(data)
+    assert data.group is not None
+    for label in data.group.unique():
+        own = (data.group == label) & data.mask.any(1)
+        if (paid[own] > 0.5).any():
+            centred = phi[own] - phi[own].mean(0)
+            sigma = 0.01 * torch.eye(4).double() + centred.t() @ centred
+            paid[own] += 0.01 * torch.stack([one @ sigma.inverse() @ one for one in centred])
+    advantage = by_hand.in_groups(paid, data, lambda one: (one - one.mean()) / (one.std() + 1e-4))
+    gain = by_hand.clipped(by_hand.ratio(seen), advantage.unsqueeze(1), 0.2, 0.2)
+    return -by_hand.mean_of_decisions(gain, data)
+
+
+def leverage_of(phi: list[list[float]] | Tensor) -> Tensor:
+    """Returns the leverage of the rows of one group."""
+    rows = torch.as_tensor(phi, dtype=torch.float64)
+    one = groups.groups_of(torch.zeros(len(rows)), len(rows), rows.device)
+    return leverage(rows, one, 0.01)
+
+
+def spread(dims: int) -> float:
+    """Returns the range of the leverage of eight normal rows."""
+    found = leverage_of(torch.randn(8, dims, generator=torch.Generator().manual_seed(0)))
+    return float(found.max() - found.min())
+
+
+def sketch_error(sketch: Sketch) -> float:
+    """Returns how far the sketch is from the projected states of prefixes, each scored alone with its next token."""
+    task = addition(1)
+    actor = probes.small_policy(task).requires_grad_(False)
+    rows = probes.completed(task, ["12", "7", "123"], [0, 1, 2], faults=[1])
+    found = sketch(rows, lambda experience, function: function(actor, experience))
+    error = float(found[~rows.mask].abs().max())
+    for row, column in rows.mask.nonzero().tolist():
+        prefix = [*rows.action[row, : column + 1].tolist()]
+        one = text.written([prefix], [[5]], torch.zeros(1, dtype=torch.int64), task.tokenizer.vocabulary.pad)
+        state = actor.score(one, frozenset({Need.LOGP, Need.HIDDEN})).hidden[0, column + 1]
+        error = max(
+            error, float((found[row, column] - state.double() @ projection(len(state), sketch.dims)).abs().max())
+        )
+    return error
+
+
+def projection_error() -> float:
+    """Returns how far 12,000 entries are from 0 and both roots of 3/4, and the shares of these from 1/6."""
+    entry, root = projection(3000, 4), 0.75**0.5
+    shares = [(entry - value).abs() < 1e-9 for value in (-root, root, 0.0)]
+    return max(
+        abs(float(one.double().mean()) - share) for one, share in zip(shares, (1 / 6, 1 / 6, 2 / 3), strict=True)
+    )
+
+
+def other_choices() -> float:
+    """Returns how many of 20 choices differ from those by the inverse of the whole sum, on 30 random rows."""
+    phi = torch.randn(30, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64) + 2.0
+    centred, sigma, wrong, chosen = phi - phi.mean(0), 0.01 * torch.eye(5).double(), 0, set[int]()
+    for _, choice in zip(range(20), coreset(phi), strict=False):
+        value = [-1.0 if i in chosen else float(one @ sigma.inverse() @ one) for i, one in enumerate(centred)]
+        wrong += choice != int(np.argmax(value))
+        chosen.add(choice)
+        sigma = sigma + torch.outer(centred[choice], centred[choice])
+    return float(wrong)
+
+
+def directions_missed() -> float:
+    """Returns how many of four directions, with three copies each, are not among the first four choices."""
+    return 4.0 - len({place % 4 for place in list(coreset(torch.eye(4).repeat(3, 1)))[:4]})
+
+
+def verified_until_right(seed: int, is_random: bool = False) -> float:
+    """Returns how many of 256 answers of the uniform start are verified until one is right, mean over the prompts of
+    many-ways: in the order of `coreset`, or in random order, 257 / (right + 1); 257 if none is right.
+    """
+    task, rng, found = many_ways(), np.random.default_rng(seed), []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        start = Policy(Transformer()).build(task.spec).requires_grad_(False)
+    for prompt in range(16):
+        said = [f"{number:02d}" for number in rng.integers(0, 100, POOL)]
+        outcomes = task.verify([""] * POOL, said, [task.items.item(prompt, 0)] * POOL)
+        right = [outcome == Score(1.0) for outcome in outcomes]
+        if is_random or not any(right):
+            found.append((POOL + 1) / (sum(right) + 1))
+            continue
+        rows = probes.completed(task, said, [prompt] * POOL, cut=range(POOL))
+        sketch = Sketch(128)(rows, lambda experience, function: function(start, experience))
+        order = coreset(sketch.sum(1) / rows.mask.sum(1, keepdim=True))
+        found.append(next(place for place, row in enumerate(order, 1) if right[row]))
+    return float(np.mean(found))

@@ -1,0 +1,30 @@
+"""Records moved by one column."""
+
+import torch
+
+from assay.claims import probes
+from assay.core.record import Need
+from assay.ops.later import one_later
+from assay.tasks.language.addition import addition
+
+
+def test_the_moved_mask_covers_the_column_after_each_decision() -> None:
+    rows = probes.completed(addition(1), ["12", "7"], [0, 1])
+    later = one_later(rows)
+    assert later.num_columns == rows.num_columns + 1
+    assert torch.equal(later.mask[:, 1:], rows.mask)
+    assert not later.mask[:, 0].any()
+    assert torch.equal(later.context["tokens"][:, :-1], rows.context["tokens"])
+    assert later.context["valid"][later.mask].all()
+
+
+def test_the_state_after_a_decision_depends_on_it() -> None:
+    task = addition(1)
+    actor, needs = probes.small_policy(task), frozenset({Need.LOGP, Need.HIDDEN})
+    states = []
+    for last in "78":
+        rows = probes.completed(task, [f"1{last}"], [0], cut=[0])
+        later = one_later(rows, rows.truncated)
+        states.append(actor.score(later, needs).hidden[later.mask])
+    assert states[0].shape[0] == 1
+    assert not torch.allclose(states[0], states[1])
