@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from assay.claims.policies import sampled
 from assay.core.recipe import Recipe
@@ -18,6 +19,7 @@ class Boundary:
     samples: int
     start: tuple[int, ...]
     trained: tuple[int, ...]
+    not_a_part: ClassVar[str] = "counts that were measured"
 
     def pass_at(self, k: int) -> tuple[float, float]:
         """Returns the mean pass@k of start and trained policy."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,7 @@ class Decisions:
     reward: Tensor
     after: Tensor
     discount: float = 0.0
+    not_a_part: ClassVar[str] = "a problem that claims solve"
 
     def values(self, alpha: float) -> Tensor:
         """Returns Q [S, A] for reward plus alpha * entropy; alpha 0 is the plain optimum."""
@@ -49,6 +51,7 @@ class Move:
 
     variation: float
     bound: float
+    not_a_part: ClassVar[str] = "what a claim found"
 
 
 def moved(problem: Decisions, change: Tensor, alpha: float) -> Move:

@@ -1,0 +1,87 @@
+"""rlsp: ppo on a verifier plus a reward for effort that does not ask whether the answer is right.
+
+    R = v - c / n,   v = 1 right, 0 wrong, -0.5 without an answer; n tokens, c = 1000 of 4096      (released runs)
+    R = 0.8 v + 0.2 (1 - gamma^n),   n steps of search                                              (rlsp-search)
+
+Ye et al. 2025. Search that does not lead anywhere earns nothing from a verifier, so a policy that cannot search yet
+never starts. Effort alone is maximised by padding: it needs the verifier beside it, and is the negative control here.
+"""
+
+from dataclasses import replace
+
+from assay import recipes
+from assay.claims import probes
+from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
+from assay.claims.policies import Area
+from assay.core.recipe import Copy, Recipe
+from assay.core.slots import Reward
+from assay.core.verifier import Verifier
+from assay.methods.rlsp import claims
+from assay.methods.rlsp.rewards import LengthEffort, SearchEffort
+from assay.parts.credit.modes import CountModes
+from assay.parts.credit.shaping import KlInReward
+from assay.parts.rewards.combine import Gated, Weighted, WeightedSum
+from assay.parts.rewards.text import Matches
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+
+ANSWER, BACKTRACK = r"\S", r"\b([Ww]ait|[Tt]ry again|[Bb]ack)\b"
+
+
+def with_rewards(world: Defaults, verifier: float, effort: float, of: Reward, step: str) -> Recipe:
+    base = recipes.ppo(world)
+    answer = Gated(Matches(ANSWER, 0), Verifier(), threshold=0.5, closed=-0.5)
+    both = WeightedSum({"answer": Weighted(answer, verifier), "effort": Weighted(of, effort)})
+    credit = (CountModes({"backtracking": f".*({step}).*"}), KlInReward(0.05), *base.credit)
+    return replace(base, name="rlsp", rewards=(both,), credit=credit, copies={"reference": Copy(of="actor")})
+
+
+def recipe(world: Defaults = LANGUAGE) -> Recipe:
+    return with_rewards(world, 1.0, 1.0, LengthEffort(), BACKTRACK)
+
+
+def search(world: Defaults = LANGUAGE, verifier: float = 0.8, effort: float = 0.2, unit: str = BACKTRACK) -> Recipe:
+    """Pays for steps of search instead of length, less for each further one."""
+    return with_rewards(world, verifier, effort, SearchEffort(unit), unit)
+
+
+OURS, VERIFIER, PADDING = (search(BIGRAMS, *weights, "0") for weights in ((0.8, 0.2), (0.8, 0.0), (0.0, 1.0)))
+"""On `redo` a 0 takes the last value back."""
+
+METHOD = Method(
+    paper="arXiv:2502.06773",
+    recipe=recipe,
+    worlds=(LANGUAGE,),
+    default_task="redo",
+    family="policy gradient",
+    base=recipes.ppo,
+    variants={"rlsp-search": search},
+    departures=(
+        "tokens instead of characters / 4; an answer is any text that is not blank, theirs the first box",
+        "no judge of effort (give one as a component of the sum), no frozen actor in the first steps, temperature 1",
+        "the weights and gamma of rlsp-search are our choice: the paper's were not found",
+        "measured on `redo`, where effort is a value taken back; one design was tried",
+    ),
+    claims=(
+        Exact("its gradients are ppo's with the KL in the reward", lambda: probes.formula_gap(
+              replace(recipe(), rewards=()), probes.fragments(), claims.losses_by_hand), at_most=1e-9),
+        Exact("rewards at 4,096 tokens are those by hand", lambda: claims.distance_by_length(recipe()), at_most=1e-5),
+        Exact("a right answer beats a full-length wrong one from 804 tokens on",
+              lambda: claims.first_that_wins(recipe()), equals=804.0),
+        Exact("effort alone is best at the limit", lambda: claims.best_length(LengthEffort()), equals=64.0),
+        Exact("no share, no effort", lambda: claims.paid(LengthEffort(0.0), (1, 64)).abs().max(), equals=0.0),
+        Exact("steps of search pay 0, 0.1, 0.15 beside 0.8", lambda: claims.distance_by_steps(search()), at_most=1e-6),
+        Measured("where errors are planted it learns faster to take them back than with the verifier alone", "redo",
+                 OURS, VERIFIER, Area("pass_rate/planted"), seeds=10, minutes=6.0, steps=100, looks=2),
+        Measured("control: effort alone solves less than the verifier", "redo", PADDING, VERIFIER, Final("pass_rate"),
+                 Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2),
+    ),
+    mutants=(
+        Edit("short answers gain", LengthEffort.apply, "-self.share", "self.share"),
+        Edit("effort grows without end", SearchEffort.apply, "1.0 - self.gamma **", "self.gamma *"),
+        Edit("no price for no answer", with_rewards, "closed=-0.5", "closed=0.0"),
+        Edit("effort is paid for right answers alone", with_rewards, "Weighted(of, effort)",
+             "Weighted(Gated(Verifier(), of), effort)"),
+        Edit("no KL", with_rewards, "KlInReward(0.05), ", ""),
+        Edit("search without a verifier", search, "verifier: float = 0.8", "verifier: float = 0.0"),
+    ),
+)  # fmt: skip
