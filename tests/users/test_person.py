@@ -31,7 +31,9 @@ class Terminal:
         shown = os.environ | {"COLUMNS": "100", "LINES": "30", "TERM": "xterm-256color"}
         shown.pop("NO_COLOR", None)
         # a new session that opens the terminal has it as its own, so that Ctrl-C is a signal there
-        code = "import os, sys; os.setsid(); os.open(os.ttyname(0), os.O_RDWR); from assay.app.cli import main; "
+        code = "import os, signal, sys; os.setsid(); os.open(os.ttyname(0), os.O_RDWR); "
+        # a test run in the background ignores Ctrl-C, and its children would
+        code += "signal.signal(signal.SIGINT, signal.default_int_handler); from assay.app.cli import main; "
         command = [sys.executable, "-c", code + "sys.exit(main())", *words]
         shown["PYTHONPATH"] = str(Path(__file__).parents[2])
         ends = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
