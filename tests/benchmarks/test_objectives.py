@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from benchmarks import objectives
@@ -28,3 +31,13 @@ def test_intervals_need_two_seeds_that_all_tasks_have() -> None:
 
 def test_a_step_of_grpo_samples_its_groups() -> None:
     assert objectives.answers_a_step("grpo") == 256
+
+
+def test_methods_are_trained_and_ranked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["grpo", "rloo", "--seeds", "2", "--answers", "256", "--jobs", "2", "--out", str(tmp_path / "out")]
+    assert objectives.main(words) == 0
+    rows = json.loads((tmp_path / "out" / "objectives.json").read_text())["rows"]
+    assert sorted(row["method"] for row in rows) == ["grpo", "rloo"]
+    assert all(0.0 < row["area"]["value"] < 1.0 for row in rows)
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert "2 methods, 2 seeds" in capsys.readouterr().out

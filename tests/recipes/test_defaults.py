@@ -36,8 +36,14 @@ NUMBERS = ("steps", "preset")
 
 
 def same_parts(left: Any, right: Any) -> bool:
-    """Whether two recipes differ in their budget at most."""
-    return bool(replace(left, steps=1) == replace(right, steps=1))
+    """Whether two recipes differ in their budget at most; a phase has its steps beside its recipe."""
+    return bool(without_budget(left) == without_budget(right))
+
+
+def without_budget(recipe: Any) -> Any:
+    """Returns the recipe with one step, and so the recipes of its phases."""
+    before = tuple(replace(phase, recipe=without_budget(phase.recipe)) for phase in recipe.before)
+    return replace(recipe, steps=1, before=before)
 
 
 # ---------------------------------------------------------------------------------------------------- identity

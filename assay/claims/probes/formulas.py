@@ -21,7 +21,7 @@ from assay.claims.probes.gradients import Witness, witness
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress, Scored, State
-from assay.core.slots import ALONE, ModelSpec, Scene
+from assay.core.slots import ALONE, ModelSpec, Scene, Transform
 from assay.core.spaces import Box, Discrete, Spec, Vocabulary
 from assay.engine.engine import Engine, StageView
 from assay.models.bodies.table import Table
@@ -204,7 +204,8 @@ def prepared(recipe: Recipe, engine: Engine, experience: Experience, earlier: Se
     whose columns the experience has already is left out.
     """
     scene = ALONE.given(models=engine)
-    credit, limits = ([part.init(scene) for part in parts] for parts in (recipe.credit, recipe.constraints))
+    credit = [part.init(scene) if is_applied(part, experience) else {} for part in recipe.credit]
+    limits = [part.init(scene) for part in recipe.constraints]
     for batch in (*earlier, experience):
         experience = credited_in(scene, recipe, engine, batch, credit)
         for constraint, state in zip(recipe.constraints, limits, strict=True):
@@ -216,15 +217,20 @@ def credited_in(
     scene: Scene, recipe: Recipe, engine: Engine, experience: Experience, states: Sequence[State]
 ) -> Experience:
     """Returns the experience after rewards, selection, columns of models and credit with these states."""
-    given = set(experience.extra)
+    given = experience
     later = recipe.rewards[1:] if recipe.rewards and type(recipe.rewards[0]).__name__ == "Verifier" else recipe.rewards
     for part in (*later, *((recipe.select,) if recipe.select else ())):
         experience = part(experience, scene)
     experience = engine.annotate(experience, recipe.needs)
     for part, state in zip(recipe.credit, states, strict=True):
-        if not part.writes or not given.issuperset(part.writes):
+        if is_applied(part, given):
             experience = part(experience, scene, state)
     return experience
+
+
+def is_applied(part: Transform, experience: Experience) -> bool:
+    """Returns whether a part has a column to write that the experience does not have, or writes none."""
+    return not part.writes or not set(experience.extra).issuperset(part.writes)
 
 
 def source_gap(recipe: Recipe, experience: Experience, batches: int, epochs: int) -> float:

@@ -447,7 +447,7 @@ def test_a_changed_file_is_another_task(tmp_path: Path) -> None:
 def test_a_file_of_one_row(tmp_path: Path) -> None:
     path = written_to(tmp_path, SUMS[:1])
     assert textfile(path, held_out=0.0).items.item(7, 0).answer == "2"
-    with pytest.raises(AssayError, match="no row in split 1"):
+    with pytest.raises(AssayError, match="has no held-out row"):
         textfile(path, held_out=0.0).items.item(0, 1)
 
 
