@@ -1,6 +1,6 @@
 """The ledger of a run with separate samplers: who samples what, and which step may be trained.
 
-A state machine without clock, network or Ray; whoever owns those calls it. Step k trains the ordinals
+A state machine without clock, network or Ray: the caller has those. Step k trains the ordinals
 [k * starts, (k + 1) * starts) with `members` sequences each, on weights of version k (version v: after v updates).
 
     handed out   work of step k, once version k - lag is published; lost work first, then in the order of the plan

@@ -213,3 +213,13 @@ def test_what_fails_again_and_again_stops_the_run_and_is_named() -> None:
     restarts.died("gpu-8", "killed")
     with pytest.raises(WorkStopped, match=r"worker gpu-7 failed again after 1 restarts \(no heartbeat\)"):
         restarts.died("gpu-7", "no heartbeat")
+
+
+def test_work_that_was_never_handed_out_is_refused() -> None:
+    ledger = Ledger(Schedule(steps=2, starts=2, lag=1))
+    (first,) = handed(ledger, 1)
+    later = Work(0, range(1, 2), first.members, first.least)
+    assert ledger.deliver("a", later, 0) is Answer.REFUSED
+    assert ledger.batch() is None
+    assert handed(ledger, 1) == [later], "it is handed out as before"
+    assert ledger.deliver("a", later, 0) is Answer.ACCEPTED
