@@ -34,7 +34,7 @@ def rows_of(given: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return rows
 
 
-@pytest.mark.parametrize("more", [[], ["--padded", "--recompute"], ["--cache", "0.0002"]])
+@pytest.mark.parametrize("more", [[], ["--padded", "--recompute"], ["--cache", "0.00005"]])
 def test_a_toy_runs_and_is_written_down(more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = rows_of(["a", "b", "--plain", "--steps", "1", *more], tmp_path, monkeypatch)
     assert [row["case"] for row in rows] == ["a", "b"]
@@ -45,7 +45,7 @@ def test_a_toy_runs_and_is_written_down(more: list[str], tmp_path: Path, monkeyp
 def test_with_adapters_only_they_are_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("peft", reason="peft is not installed")
     plain, adapted = (
-        rows_of(["a", "--plain", "--steps", "1", "--lora", rank], tmp_path, monkeypatch)[0] for rank in ("0", "4")
+        rows_of(["a", "--plain", "--steps", "1", "--lora", rank], tmp_path, monkeypatch)[0] for rank in ("0", "1")
     )
     assert "error" not in adapted
     assert not adapted["alarms"]
