@@ -31,20 +31,33 @@ LARGEST_GAP_LOW = 0.25  # the same in bfloat16, whose logits have three digits
 
 
 @contextmanager
-def asking(trouble: str) -> Iterator[Any]:
-    """Silences progress bars and reports of transformers; turns its exceptions into an AssayError about `trouble`."""
+def silenced() -> Iterator[Any]:
+    """Silences progress bars and reports of transformers. A change of its level visits every logger of the process, so
+    that inside another such block nothing is changed.
+    """
     library = require("transformers", "language", "pretrained models")
     log, level, had_bar = library.logging, library.logging.get_verbosity(), library.logging.is_progress_bar_enabled()
+    if level == log.ERROR and not had_bar:
+        yield library
+        return
     log.set_verbosity_error()
     log.disable_progress_bar()
     try:
         yield library
-    except Exception as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise AssayError(f"{trouble}: {reason}") from error
     finally:
         log.set_verbosity(level)
         (log.enable_progress_bar if had_bar else log.disable_progress_bar)()
+
+
+@contextmanager
+def asking(trouble: str) -> Iterator[Any]:
+    """Silences transformers; turns its exceptions into an AssayError about `trouble`."""
+    with silenced() as library:
+        try:
+            yield library
+        except Exception as error:
+            reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise AssayError(f"{trouble}: {reason}") from error
 
 
 def bypass(*ignored: Any, inputs_embeds: Tensor, **settings: Any) -> Any:

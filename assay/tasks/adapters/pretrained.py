@@ -12,7 +12,7 @@ from torch import Tensor
 
 from assay.core.errors import AssayError
 from assay.core.slots import Task
-from assay.models.pretrained.causal import asking
+from assay.models.pretrained.causal import asking, silenced
 from assay.models.pretrained.transformers import Answered, Framed, Pretrained, PretrainedTokenizer, pinned
 from assay.playing.text import Conversation
 from assay.tasks.language.dialogue import DialogueTask, Partner
@@ -141,15 +141,18 @@ def longest(tokenizer: PretrainedTokenizer, task: PromptTask) -> tuple[int, str,
     )
     spelt = re.compile("|".join(map(re.escape, tokenizer.control.values())) or "$^")
     prompts, replies = list[tuple[str, str]](), list[tuple[str, str]]()
+    checked = dict[str, str]()  # each text once, with the first place where it stands
     for place, item in enumerate(known):
         told = [(item.demonstration, item.where), (str(item.facts.get("rejected", "")), item.where)]
         prompts.append((Framed(item.prompt, task.system), item.where))
         replies += told
         for words, where in ((item.prompt, item.where), *told):
             if place < NUM_MEASURED or spelt.search(words):
-                here = f"{where}: " if where else ""
-                with asking(f"{here}the tokenizer of '{tokenizer.path}' does not fit the task"):
-                    written_back(tokenizer, str(words))
+                checked.setdefault(str(words), f"{where}: " if where else "")
+    with silenced():
+        for words, here in checked.items():
+            with asking(f"{here}the tokenizer of '{tokenizer.path}' does not fit the task"):
+                written_back(tokenizer, words)
     extra = max(len("".join(tokenizer.spelled(prompt)[0]).encode()) for prompt, _ in prompts)
     prompt, where = longest_of(prompts, tokenizer.lengths, extra, AT_ONCE)
     has_bos = tokenizer.raw(tokenizer.frame[0])[:1] == [tokenizer.vocabulary.bos]
