@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,20 @@ from assay.proof.laws.cases import (
     with_dtype,
     with_path,
 )
-from assay.proof.laws.laws import LOOSE, TIGHT, Contract, Finding, Unsuited, gap, is_finite, law, runs, shown, suited
+from assay.proof.laws.laws import (
+    LOOSE,
+    TIGHT,
+    Contract,
+    Finding,
+    Memo,
+    Unsuited,
+    gap,
+    is_finite,
+    law,
+    runs,
+    shown,
+    suited,
+)
 
 LOGP = frozenset({Need.LOGP})
 REFUSES = "it refuses tokens, continuous and discrete actions, and numbered states"
@@ -42,6 +55,7 @@ class ActorCase:
 
     name: str
     spec: Spec
+    memo: Memo[tuple[Experience, Tensor]] = field(default_factory=Memo, init=False, compare=False, repr=False)
 
     def actor(self, part: Any, dtype: torch.dtype = torch.float64) -> Any:
         """Returns the module with perturbed parameters; a part that is a module already is returned as it is."""
@@ -139,6 +153,17 @@ def every_action(case: ActorCase, actor: Any) -> tuple[Experience, Tensor]:
     return replace(record, action=grid.unsqueeze(1), mask=torch.ones(len(grid), 1, dtype=torch.bool)), volume
 
 
+def shares(part: Any, case: ActorCase) -> tuple[Experience, Tensor]:
+    """Returns each action of a grid in a row of its own, and its probability, computed once for all laws."""
+
+    def compute() -> tuple[Experience, Tensor]:
+        actor = case.actor(part)
+        record, volume = every_action(case, actor)
+        return record, scores(actor, record)[record.mask].exp() * volume
+
+    return case.memo(part, compute)
+
+
 def points(low: float, high: float, bounded: bool) -> tuple[Tensor, Tensor]:
     """Returns places along one action dimension and the width that each stands for; denser towards bounds."""
     reach = 7.0 if bounded else SPREAD
@@ -190,9 +215,7 @@ def finite(part: Any, case: ActorCase) -> Iterator[str]:
 @law("probabilities sum, or densities integrate, to one")
 def normalised(part: Any, case: ActorCase) -> Iterator[str]:
     """Sums over every token, every discrete action, or a grid of continuous ones."""
-    actor = case.actor(part)
-    record, volume = every_action(case, actor)
-    total = float((scores(actor, record)[record.mask].exp() * volume).sum())
+    total = float(shares(part, case)[1].sum())
     if abs(total - 1.0) > 1e-3:
         yield f"the total is {total:.6g}"
 
@@ -214,8 +237,7 @@ def frequencies(part: Any, case: ActorCase) -> Iterator[str]:
     if case.is_text:
         return  # tokens are sampled from the decoder's logits by `ops.distributions`
     actor = case.actor(part)
-    record, volume = every_action(case, actor)
-    weight = scores(actor, record)[record.mask].exp() * volume
+    record, weight = shares(part, case)
     side = max(2, math.floor(4000 ** (1 / max(1, actor.num_draws))))
     middle = (torch.arange(side).double() + 0.5) / side
     uniform = torch.cartesian_prod(*[middle] * actor.num_draws).reshape(-1, actor.num_draws)

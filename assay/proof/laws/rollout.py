@@ -39,7 +39,7 @@ from assay.proof.laws.laws import (
     suited,
 )
 from assay.proof.laws.state import continuing
-from assay.tasks.control.cartpole import cartpole
+from assay.tasks.control.cartpole import CartPole, balance, cartpole
 from assay.tasks.control.pendulum import Pendulum, pendulum, swing_up
 from assay.tasks.control.stepping import ArraySimulation, SteppedTask
 from assay.tasks.games.matrix import PRISONERS_DILEMMA, Rules
@@ -56,6 +56,19 @@ class Brief(Pendulum):
     """Pendulum in episodes of 30 decisions; no law of rollouts depends on their length."""
 
     limit: ClassVar[int] = 30
+
+
+@dataclass(frozen=True)
+class BriefPole(CartPole):
+    """CartPole in episodes of 30 decisions: demonstrations reach the limit, of random episodes some fall before it."""
+
+    limit: ClassVar[int] = 30
+
+
+def brief_cartpole() -> SteppedTask:
+    """Returns CartPole in short episodes."""
+    spec, dynamics = replace(cartpole().spec, horizon=BriefPole.limit), BriefPole()
+    return SteppedTask("cartpole", spec, partial(ArraySimulation, dynamics), balance, dynamics)
 
 
 def brief_pendulum() -> SteppedTask:
@@ -110,7 +123,8 @@ def rollout_cases(
     part: Any, task: Task | None = None, actor: ModelSpec | None = None
 ) -> list[RolloutCase] | list[Unsuited]:
     """Returns a task of each kind, or the given one; only those that the rollout and the actor can start on."""
-    tasks: tuple[Task, ...] = (addition(1), chain(4), cartpole(), brief_pendulum(), GAME) if task is None else (task,)
+    usual: tuple[Task, ...] = (addition(1), chain(4), brief_cartpole(), brief_pendulum(), GAME)
+    tasks = usual if task is None else (task,)
     cases = [RolloutCase(f"task {one.name}", one, actor) for one in tasks]
     reason = "it refuses the given task, or tokens, discrete and continuous actions, and numbered states"
     return suited(cases, lambda case: (part.init(Scene(case.task)), case.actor()), reason)

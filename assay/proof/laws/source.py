@@ -16,8 +16,8 @@ from assay.playing.text import CharacterTokenizer
 from assay.proof.laws.cases import EPISODES, RAGGED, TOKENS, TORQUES, build, with_dtype
 from assay.proof.laws.invariance import changed_columns
 from assay.proof.laws.laws import Contract, Finding, Unsuited, declares, law, runs
+from assay.proof.laws.rollout import brief_cartpole
 from assay.proof.laws.state import continuing
-from assay.tasks.control.cartpole import cartpole
 from assay.tasks.language.addition import addition
 from assay.tasks.language.preferences import PairsTask
 from assay.tasks.language.prompts import Item, PromptTask
@@ -59,7 +59,7 @@ def source_cases(part: Any, task: Task | None = None) -> list[SourceCase] | list
     """Returns both worlds and pairs, or the given task; only those that the source can start on."""
     tokens, torques = build(TOKENS, RAGGED), build(TORQUES, EPISODES)
     goals = grid_task("four rooms", FOUR_ROOMS, 20)
-    worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (cartpole(), torques), (pairs_task(), tokens)]
+    worlds: list[tuple[Task, Experience]] = [(addition(1), tokens), (brief_cartpole(), torques), (pairs_task(), tokens)]
     worlds.append((goals, torques))  # for those that need goals; the others have been seen by then
     found: list[SourceCase] = []
     refusals: list[str] = []
