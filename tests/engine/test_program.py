@@ -14,7 +14,9 @@ from assay import recipes
 from assay.core.errors import AssayError
 from assay.core.recipe import Copy, Phase, Recipe
 from assay.core.record import Certified, Experience
+from assay.core.settings import settings
 from assay.core.slots import Certificate, Scene, Task, TaskChange
+from assay.core.spaces import Vocabulary
 from assay.core.verifier import Verifier
 from assay.engine.engine import Engine
 from assay.engine.loop import Loop
@@ -28,6 +30,7 @@ from assay.parts.sources.fresh import FreshDecisions
 from assay.parts.sources.replay import Replay
 from assay.runs import catalogue
 from assay.runs.checks import check_values
+from assay.runs.options import CadenceOptions, RunOptions
 from assay.runs.plan import make_plan, plan_of
 from assay.runs.run import Run, execute, train
 from assay.tasks.control.stepping import SteppedTask
@@ -260,12 +263,21 @@ def test_a_certificate_is_asked_after_training(limit: float, holds: bool, tmp_pa
     assert ("NO SOLUTION, do not use this policy: " in text) is not holds
 
 
-def test_every_method_with_phases_runs_as_a_whole(tmp_path: Path) -> None:
-    for name, method in catalogue.methods().items():
-        recipe = method.recipe(method.worlds[0])
-        if not recipe.before:
-            continue
-        small = {f"before.{phase.name}.steps": 1 for phase in recipe.before}
-        plan = make_plan(name, method.default_task, steps=1, settings=small, warmup=0, evaluations=0)
-        run = execute(plan, tmp_path / name)
-        assert len(list(run.folder.glob("phase-*"))) == len(recipe.before)
+FEW = {"rollout.num_starts": 4, "rollout.group_size": 2}
+"""Sizes of a quick step, for the phases and the recipe that have them."""
+PHASED = [name for name, method in catalogue.methods().items() if method.recipe(method.worlds[0]).before]
+
+
+@pytest.mark.parametrize("name", PHASED)
+def test_a_method_with_phases_runs_as_a_whole(name: str, tmp_path: Path) -> None:
+    method = catalogue.methods()[name]
+    recipe, task = method.recipe(method.worlds[0]), catalogue.find_task(method.default_task)
+    there = {".".join(path) for path in settings(recipe)}
+    few = {f"{where}{path}": value for where in ("", *(f"before.{phase.name}." for phase in recipe.before))
+           for path, value in FEW.items() if f"{where}{path}" in there}  # fmt: skip
+    few |= {f"before.{phase.name}.steps": 1 for phase in recipe.before}
+    kind = "eval_prompts" if isinstance(task.spec.action, Vocabulary) else "eval_episodes"
+    options = RunOptions(cadence=CadenceOptions(**{kind: 2}))
+    plan = make_plan(name, method.default_task, steps=1, settings=few, warmup=0, evaluations=0, options=options)
+    run = execute(plan, tmp_path / name)
+    assert len(list(run.folder.glob("phase-*"))) == len(recipe.before)
