@@ -84,11 +84,12 @@ def broken_claim(claims: Sequence[Exact], seconds: Mapping[str, float] | None = 
 def trials(key: str, chosen: Callable[[list[Mutant]], list[Mutant]] = list, runs: bool = True) -> Iterator[Result]:
     """Yields the result of every chosen mutant of a method; AssayError if a claim fails without any mutant.
 
-    Mutants of code that the short training run does not call are not tried. Without `runs` they are, and a mutant that
-    passes the claims counts as survived whether it has an effect or not: much cheaper.
+    Mutants of code that the short training run does not call are not tried. Without `runs` they are, a mutant that
+    passes the claims counts as survived whether it has an effect or not, and claims are not run without a mutant, which
+    a test of them does: much cheaper.
     """
     _, method = catalogue.find_method(key)
-    limits = {claim.name: limit_of(key, claim) for claim in method.exact}
+    limits = {claim.name: limit_of(key, claim) for claim in method.exact} if runs else {}
     claims, found = list(method.exact), mutants(key, method)
     if runs:
         with traced() as reached:
