@@ -13,8 +13,9 @@ PINS := $(VENV)/constraints.txt
 SOURCES := pyproject.toml constraints.txt
 
 # Small networks are faster on one thread, and one thread gives the same sums in every run.
+# Processes that tests start read compiled modules, also where the environment says to write none.
 TEST_ENV := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false \
-	MPLBACKEND=agg HYPOTHESIS_PROFILE=ci
+	MPLBACKEND=agg PYTHONDONTWRITEBYTECODE= HYPOTHESIS_PROFILE=ci
 
 # An older CPU of the same kind: no wide vectors, on ARM no oneDNN either. Tests whose numbers depend on it.
 ISA_ENV := ATEN_CPU_CAPABILITY=default DNNL_MAX_CPU_ISA=SSE41 \
