@@ -71,7 +71,7 @@ def reached(modules: Iterable[str]) -> set[str]:
     todo = [name for module in modules for name in imported_by(module)]
     while todo:
         name = todo.pop()
-        if name not in found and name.startswith(SHARED):
+        if name not in found and f"{name}.".startswith(SHARED):
             found.add(name)
             todo += imported_by(name)
     return found

@@ -8,10 +8,7 @@ Mnih et al. 2016 without the asynchrony. At ratio one its gradient is ppo's.
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.claims import Edit, Exact, Measured, Method, by_hand, probes
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
@@ -28,7 +25,6 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
 METHOD = Method(
     paper="arXiv:1602.01783",
     recipe=recipes.a2c,
-    worlds=EVERY,
     default_task="cartpole",
     family="policy gradient",
     base=recipes.ppo,

@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.slots import CreditWeight
 from assay.methods.a_grae.credit import EPSILON, BreakSymmetry
 from assay.parts.credit.reweigh import BySign, Reweigh
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = BreakSymmetry()) -> Recipe:
@@ -57,8 +55,6 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
 METHOD = Method(
     paper="arXiv:2602.05548",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"halved": halved},

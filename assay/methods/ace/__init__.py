@@ -14,14 +14,12 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Copy, Recipe
 from assay.core.slots import CreditWeight
 from assay.methods.ace.credit import ConfidencePenalty
 from assay.parts.credit.reweigh import BySign, Reweigh
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, rule: CreditWeight = ConfidencePenalty()) -> Recipe:
@@ -52,8 +50,6 @@ def factor(confidence: float, advantage: float = -1.0) -> float:
 METHOD = Method(
     paper="arXiv:2602.21420",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"constant": constant},

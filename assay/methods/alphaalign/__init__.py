@@ -10,7 +10,7 @@ without drowning the safety term; floored, it never makes an answer worse than a
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Average, Exact, Measured, Method
+from assay.claims import Average, Exact, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier

@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Final, Measured, Method
+from assay.claims import Exact, Expect, Final, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge

@@ -11,10 +11,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
-from assay.claims.policies import Area
-from assay.claims.probes import by_hand
+from assay.claims import Area, Edit, Exact, Expect, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe, Stage
 from assay.methods.copg.base import with_kl_loss
 from assay.parts.objectives.regression import RegressLogRatio

@@ -7,8 +7,7 @@ proposals, on top of SAC; for discrete actions it is exact, on top of double DQN
 """
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.cql.claims import continuous_by_hand, discrete_by_hand, schedule_gap
 from assay.methods.cql.parts import HeldGap, cql_lagrange

@@ -8,17 +8,14 @@ sampling keeps every group informative; the soft limit tells an answer that it i
 """
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Expect, Measured, Method
+from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes
 from assay.methods.dapo import claims
 from assay.parts.credit.shaping import Informative, OverlongPenalty
-from assay.recipes.defaults import CONTROL, EVERY
+from assay.recipes.defaults import CONTROL
 
 METHOD = Method(
     paper="arXiv:2503.14476",
     recipe=recipes.dapo,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=(

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop

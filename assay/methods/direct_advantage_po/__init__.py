@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.methods.direct_advantage_po import claims
 from assay.methods.direct_advantage_po.parts import AsProbability, RegressSteps, in_segments

@@ -14,7 +14,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from assay import recipes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method
 from assay.core.recipe import Copy, Recipe
 from assay.methods.dph_rl.claims import gap, gap_to_grpo, mean_of, of_answers, slope, wrong_rehearsal
 from assay.methods.dph_rl.regularizers import Alpha, CoveringDivergence, OfOrigin, forward_kl, jensen_shannon
@@ -50,7 +50,6 @@ METHOD = Method(
     paper="arXiv:2509.07430",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"js": js, "reverse-kl": reverse},

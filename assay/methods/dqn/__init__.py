@@ -8,8 +8,7 @@ van Hasselt et al. 2016 (double DQN). A truncated step bootstraps, a terminal on
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.claims.probes import steps
 from assay.parts.targets.one_step import DoubleQ
 from assay.recipes.defaults import CONTROL

@@ -8,10 +8,7 @@ Liu et al. 2025. On-policy its expected gradient points exactly along the gradie
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.claims import Edit, Exact, Expect, Measured, Method, by_hand, probes
 
 LOGITS_PA = torch.tensor([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
 REWARD_PA = torch.tensor([[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]])
@@ -30,8 +27,6 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2503.20783",
     recipe=recipes.dr_grpo,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=("the constant length is 64 unless set (objective.aggregate.length)",),

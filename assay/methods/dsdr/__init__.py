@@ -11,8 +11,7 @@ second term is the entropy, estimated at the sampled tokens.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Expect, Measured, Method
+from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.dsdr.claims import advantages, credited, loss_by_hand, mean_slope
 from assay.methods.dsdr.credit import Distinct, distinctness
@@ -46,7 +45,6 @@ METHOD = Method(
     paper="arXiv:2602.19895",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"dsdr-bonus": bonus_only, "dsdr-entropy": entropy_only},

@@ -9,9 +9,7 @@ half of them are correct. So the curriculum moves from mastered sources to those
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Average, Exact, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.methods.dump.claims import accepted_without_sources, distance_from_shares, foreign_rows, payoff_error
 from assay.methods.dump.curriculum import SourceBandit

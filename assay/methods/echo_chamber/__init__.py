@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.echo_chamber import claims
 from assay.parts.credit.modes import CountModes

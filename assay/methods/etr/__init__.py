@@ -11,14 +11,14 @@ range. Of outcomes 0 and 1 |A| and p determine each other.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims import Edit, Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.etr import claims
 from assay.methods.etr.parts import ElasticGradient, ElasticRange
 from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.defaults import LANGUAGE, PLACES, Defaults
 from assay.recipes.group import with_policy
 
 
@@ -42,8 +42,6 @@ MATCHED = with_policy(GRPO, "grpo-matched", PolicyGradient(trust=Clip(0.26, 0.26
 METHOD = Method(
     paper="arXiv:2601.03723",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"etr-centred": around},

@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims import Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.kl_bayes import claims
 from assay.methods.kl_bayes.credit import PosteriorWeight

@@ -10,13 +10,11 @@ answers that the start found rarely, so that the trained policy solves more ofte
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Expect, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.evidence import passk
 from assay.methods.limit_of_rlvr.boundary import Boundary, boundary
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.tasks.testbeds.language.sparse import many_ways
 
 
@@ -48,7 +46,6 @@ def crossing(seed: int) -> float:
 METHOD = Method(
     paper="arXiv:2504.13837",
     recipe=recipe,
-    worlds=EVERY,
     default_task="many-ways",
     family="policy gradient",
     base=recipes.grpo,

@@ -12,17 +12,14 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
-from assay.claims.policies import Largest
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Expect, Final, Largest, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.methods.lite_ppo.credit import BatchDeviation
 from assay.parts.aggregations import TokenMean
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
 
@@ -48,8 +45,6 @@ def advantages(*right: int, size: int = 8) -> Tensor:
 METHOD = Method(
     paper="arXiv:2508.08221",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=(

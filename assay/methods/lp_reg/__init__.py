@@ -11,8 +11,7 @@ entropy bonus lifts noise with them. On-policy the pull is (1 - m) / m with m th
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.lp_reg.claims import loss_by_hand, pulled, punished
 from assay.methods.lp_reg.parts import FilterPolicy, PullUnlikely, filtered_logp
@@ -39,7 +38,6 @@ METHOD = Method(
     paper="arXiv:2510.03222",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=(

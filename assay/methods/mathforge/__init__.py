@@ -13,9 +13,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.slots import CreditWeight
 from assay.methods.mathforge.credit import HarderMore, MeanAbsoluteDeviation
@@ -24,7 +22,7 @@ from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.credit.reweigh import Reweigh, WithoutIdle
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
 
@@ -64,8 +62,6 @@ def weights(*right: int) -> Tensor:
 METHOD = Method(
     paper="arXiv:2601.20614",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=(

@@ -13,16 +13,14 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.parts.aggregations import TokenMean
 from assay.parts.credit.outcome import Constant, OutcomeCredit
 from assay.parts.credit.reweigh import BySign, Reweigh, WithoutIdle
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
 
@@ -62,8 +60,6 @@ def unsampled(ours: Recipe, arm: int, reward: float) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2506.01347",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"nsr-only": negative, "psr": positive},

@@ -12,14 +12,12 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.p3o.claims import loss_by_hand
 from assay.methods.p3o.objectives import PairGradient
 from assay.parts.credit.shaping import KlInReward
-from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.defaults import LANGUAGE, PLACES, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 0.05, *, joint: bool = False) -> Recipe:
@@ -55,8 +53,6 @@ def shifted() -> float:
 METHOD = Method(
     paper="arXiv:2310.00212",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="preference",
     base=recipes.rloo,
     variants={"p3o-joint": joint},

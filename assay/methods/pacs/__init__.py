@@ -13,13 +13,11 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Measured, Method, probes
 from assay.claims.probes.estimators import bandit_gradient_of
 from assay.core.recipe import Recipe
 from assay.parts.objectives.labelled import CrossEntropy, OutcomeAsLabel
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, *, balanced: bool = True) -> Recipe:
@@ -60,8 +58,6 @@ def gap_to_rloo() -> float:
 METHOD = Method(
     paper="arXiv:2509.02522",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.rloo,
     variants={"pacs-unbalanced": unbalanced},

@@ -12,13 +12,12 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims import Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.policy_cliff import claims
 from assay.methods.policy_cliff.stability import Decisions, bandit, moved, moved_by
 from assay.parts.credit.shaping import KlInReward
-from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
+from assay.recipes.defaults import LANGUAGE, TABLE, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, alpha: float = 0.1) -> Recipe:
@@ -37,7 +36,6 @@ def fixed_point() -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2507.20150",
     recipe=recipe,
-    worlds=EVERY,
     default_task="bandit",
     family="robust",
     base=recipes.rloo,

@@ -10,15 +10,13 @@ a terminated one does not.
 from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims import Average, Edit, Exact, Measured, Method, probes
 from assay.methods.ppo.claims import losses_by_hand, losses_of_torques
-from assay.recipes.defaults import CONTINUOUS, EVERY, LANGUAGE
+from assay.recipes.defaults import CONTINUOUS, LANGUAGE
 
 METHOD = Method(
     paper="arXiv:1707.06347",
     recipe=recipes.ppo,
-    worlds=EVERY,
     default_task="cartpole",
     family="policy gradient",
     departures=(

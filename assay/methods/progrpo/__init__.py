@@ -14,15 +14,13 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.methods.progrpo.credit import LessWhereConfident, confidence_of
 from assay.parts.aggregations import TokenMean
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
 
@@ -63,8 +61,6 @@ def long_answer() -> Tensor:
 METHOD = Method(
     paper="arXiv:2602.05281",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=(

@@ -11,15 +11,14 @@ tokens (on grpo) and torques (on ppo). With one update a batch the ratio is 1 an
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Expect, Measured, Method
+from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.r2vpo.claims import brake, dual, loss_by_hand, losses_of_torques
 from assay.methods.r2vpo.parts import FollowVariance, RatioVariance
 from assay.parts.constraints.multiplier import Ascent
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Unclipped
-from assay.recipes.defaults import CONTINUOUS, EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.defaults import CONTINUOUS, LANGUAGE, PLACES, Defaults
 
 
 def clipped(world: Defaults = LANGUAGE) -> Recipe:
@@ -43,8 +42,6 @@ def fixed(world: Defaults = LANGUAGE, weight: float = 1.0) -> Recipe:
 METHOD = Method(
     paper="arXiv:2601.03320",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=clipped,
     variants={"r2vpo-fixed": fixed},

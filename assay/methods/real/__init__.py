@@ -13,15 +13,13 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.core.slots import LabelLoss
 from assay.methods.real.objectives import AgainstAnchor
 from assay.parts.objectives.labelled import CrossEntropy, OutcomeAsLabel
 from assay.parts.objectives.ratio import SequenceRatio
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, tau: float = 0.5, loss: LabelLoss = AgainstAnchor()) -> Recipe:
@@ -60,8 +58,6 @@ def pull(*moved: float) -> Tensor:
 METHOD = Method(
     paper="arXiv:2602.05630",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"real-bce": cross_entropy},

@@ -11,9 +11,7 @@ the KL terms of all later decisions, without discount: their gradient is that of
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.remax.claims import FLAT, PEAKED, RIGHT, WRONG, answer, gap, mean, variance
 from assay.methods.remax.credit import AgainstGreedy
@@ -21,7 +19,7 @@ from assay.parts.credit.outcome import Constant, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
 from assay.parts.rollouts.greedy import WithGreedy
-from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.defaults import LANGUAGE, PLACES, Defaults
 from assay.recipes.group import with_policy
 
 
@@ -48,8 +46,6 @@ def to_go(world: Defaults = LANGUAGE) -> Recipe:
 METHOD = Method(
     paper="arXiv:2310.10505",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.reinforce,
     variants={"remax-to-go": to_go, "none": single},

@@ -13,8 +13,7 @@ from types import SimpleNamespace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Method
+from assay.claims import Edit, Exact, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.reward_model.policy import ByScore
 from assay.parts.critics.score import BradleyTerry

@@ -10,9 +10,7 @@ never starts. Effort alone is maximised by padding: it needs the verifier beside
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Expect, Final, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier

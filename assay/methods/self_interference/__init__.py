@@ -13,9 +13,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.engine.loop import Loop
 from assay.parts.rollouts.greedy import WithGreedy
@@ -51,7 +49,6 @@ METHOD = Method(
     paper="arXiv:2510.02230",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="curriculum",
     base=recipes.grpo,
     departures=(

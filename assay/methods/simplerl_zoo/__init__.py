@@ -11,9 +11,7 @@ cut answers and the length of the others show what a longer mean length is made 
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier

@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier

@@ -14,8 +14,7 @@ from functools import partial
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Phase, Recipe
 from assay.methods.siren.claims import FIRST, SECOND, loss_by_hand, nucleus
 from assay.methods.siren.credit import AnchorEntropy
@@ -54,7 +53,6 @@ METHOD = Method(
     paper="arXiv:2509.25133",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="policy gradient",
     base=recipes.dr_grpo,
     variants={"siren-usual": usual},

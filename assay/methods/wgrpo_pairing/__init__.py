@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.methods.wgrpo_pairing.claims import wrong_rows, wrong_starts
 from assay.methods.wgrpo_pairing.pairing import Pair, Revisits
