@@ -6,6 +6,7 @@ Nothing here calls a part or an operation that it is compared with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -22,13 +23,20 @@ def outcome(data: Experience) -> Tensor:
 
 def in_groups(value_B: Tensor, data: Experience, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Returns `change` of the values of each group, [B]; rows without a decision are in no group and get 0."""
-    assert data.group is not None
-    result, present = torch.zeros_like(value_B), data.mask.any(1)
-    for label in data.group.unique():
-        rows = (data.group == label) & present
-        if rows.any():
-            result[rows] = change(value_B[rows])
+    result = torch.zeros_like(value_B)
+    for rows in rows_of_groups(data):
+        result[rows] = change(value_B[rows])
     return result
+
+
+def rows_of_groups(data: Experience) -> list[list[int]]:
+    """Returns the rows of each group; rows without a decision are in no group."""
+    assert data.group is not None
+    found: dict[int, list[int]] = {}
+    for row, label in enumerate(data.group.tolist()):
+        if data.mask[row].any():
+            found.setdefault(label, []).append(row)
+    return [found[label] for label in sorted(found)]
 
 
 def centred(data: Experience) -> Tensor:
@@ -135,6 +143,36 @@ def grpo_loss(seen: Seen, advantage_B: Tensor | None = None, low: float = 0.2, h
     data = seen.experience
     advantage = (standardised(data) if advantage_B is None else advantage_B).unsqueeze(1)
     return -mean_of_sequences(clipped(ratio(seen), advantage, low, high), data)
+
+
+def token_loss(
+    seen: Seen, advantage: Tensor, low: float = 0.2, high: float = 0.2, kept: Tensor | None = None
+) -> Tensor:
+    """Returns the loss of clipped ratios as a mean over decisions, those of the rows `kept` [B] if given; the advantage
+    is one of rows, [B], or of decisions, [B, T].
+    """
+    data = seen.experience
+    advantage = advantage.unsqueeze(1) if advantage.dim() == 1 else advantage
+    rows = data.mask if kept is None else data.mask & kept.unsqueeze(1)
+    return -clipped(ratio(seen), advantage, low, high)[rows].mean()
+
+
+def moved(seen: Seen) -> Tensor:
+    """Returns log pi(y) - log pi_old(y) of whole sequences with gradient, [B]."""
+    return torch.where(seen.experience.mask, seen.logp() - seen.experience.logp, 0.0).sum(1)
+
+
+def k3(seen: Seen) -> Tensor:
+    """Returns the estimate e^d - d - 1, d = log ref - log pi, of each decision with gradient, [B, T]."""
+    behind = torch.where(seen.experience.mask, seen.logp("reference").detach() - seen.logp(), 0.0)
+    return behind.exp() - behind - 1.0
+
+
+def with_kl(seen: Seen, weight: float) -> Seen:
+    """Returns the same with weight * (log pi_old - log ref) taken from the reward of each decision."""
+    data = seen.experience
+    kl = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0)
+    return replace(seen, experience=replace(data, reward=data.reward - weight * kl))
 
 
 def ppo_losses(seen: Seen, discount: float, gae_lambda: float, more: Tensor) -> dict[str, Tensor]:

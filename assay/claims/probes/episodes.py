@@ -157,3 +157,13 @@ def bandit_experience(
         truncated=~one,
         group=torch.arange(len(arm_B)) // size,
     )
+
+
+def outcomes(*rewards: float, members: int | None = None) -> Experience:
+    """Returns answers of one decision with these outcomes, in groups of `members`, or in one group."""
+    return bandit_experience([0] * len(rewards), rewards, torch.zeros(2), members)
+
+
+def groups_with_right(*right: int, size: int = 8) -> Experience:
+    """Returns groups of `size` answers of one decision; in each the first so many have outcome 1, the others 0."""
+    return outcomes(*(float(member < num) for num in right for member in range(size)), members=size)

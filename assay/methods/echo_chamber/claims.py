@@ -8,11 +8,7 @@ from torch import Tensor
 from assay import recipes
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
-from assay.core.slots import Scene
-from assay.core.verifier import Verifier
-from assay.parts.credit.modes import CountModes
 from assay.recipes.defaults import BIGRAMS
-from assay.tasks.language.prompts import Item
 from assay.tasks.tabular.bandit import bandit
 from assay.tasks.testbeds.language.formats import formats
 
@@ -30,9 +26,7 @@ SCORES = {"function": 1.0, "code": 1.0, "text": 3 / 6, "other": 0.0}
 
 
 def loss_with_kl(seen: probes.Seen) -> Tensor:
-    data = seen.experience
-    moved = seen.logp() - seen.logp("reference").detach()
-    return by_hand.grpo_loss(seen) + 0.01 * by_hand.mean_of_decisions((-moved).exp() - 1.0 + moved, data)
+    return by_hand.grpo_loss(seen) + 0.01 * by_hand.mean_of_decisions(by_hand.k3(seen), seen.experience)
 
 
 def distance_from_push() -> Tensor:
@@ -48,17 +42,12 @@ def distance_from_push() -> Tensor:
 
 def counted(ours: Recipe) -> tuple[float, float]:
     """Returns how far the logged shares, and the logged scores and length, are from those by hand."""
-    task = probes.listed(Item("q", "7", "7"), max_tokens=64)
-    rows = probes.completed(task, SCRIPT, [0] * len(SCRIPT), cut=[9], faults=[10])
-    scene = Scene(task)
-    found = next(part for part in ours.credit if isinstance(part, CountModes))
-    found(Verifier()(rows, scene), scene)
-    told = {name: sum(v for v, _ in pairs) / sum(n for _, n in pairs) for name, pairs in scene.metrics.items()}
-    length = sum(len(said) + 1 for said in SCRIPT[:9]) / 9
-    shares = [abs(told[f"mode/{name}"] - share) for name, share in SHARES.items()]
-    scores = [abs(told[f"mode_score/{name}"] - score) for name, score in SCORES.items()]
-    largest, stopped = abs(told["largest_mode"] - 0.6), abs(told["stopped_length"] - length)
-    return max(*shares, largest), max(*scores, stopped)
+    told = probes.logged(ours.credit[0], *probes.answered(SCRIPT, cut=[9], faults=[10]))
+    shares = {f"mode/{name}": share for name, share in SHARES.items()} | {"largest_mode": 0.6}
+    scores = {f"mode_score/{name}": score for name, score in SCORES.items()}
+    scores["stopped_length"] = sum(len(said) + 1 for said in SCRIPT[:9]) / 9
+    by_shares, by_scores = (max(abs(told[name] - one[name]) for name in one) for one in (shares, scores))
+    return by_shares, by_scores
 
 
 def distance_from_start() -> float:
