@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -101,12 +102,20 @@ def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor
 
 
 def ppo(
-    data: Experience, logp: Tensor, entropy: Tensor, value: Tensor, discount: float, gae_lambda: float
+    data: Experience,
+    logp: Tensor,
+    entropy: Tensor,
+    value: Tensor,
+    discount: float,
+    gae_lambda: float,
+    gain_of: Callable[[Tensor, Tensor], Tensor] = partial(clipped, low=0.2, high=0.2),
 ) -> dict[str, Tensor]:
-    """Returns PPO's losses of policy and value: clip 0.2, entropy bonus 0.003, half squared errors of the returns."""
+    """Returns PPO's losses of policy and value: entropy bonus 0.003, half squared errors of the returns; the gain of
+    ratio and advantage is clipped at 0.2 unless given.
+    """
     advantage = gae(data, value, discount, gae_lambda)
     ratio = torch.where(data.mask, logp - data.logp, 0.0).exp()
-    gain = clipped(ratio, whitened(advantage, data), low=0.2, high=0.2)
+    gain = gain_of(ratio, whitened(advantage, data))
     error = value - (advantage + value).detach()
     return {
         "policy": -mean_of_decisions(gain + 0.003 * entropy, data),

@@ -94,8 +94,9 @@ def reward_gap(recipe: Recipe, expected: Mapping[str, float], max_tokens: int = 
     return distance(rewarded(recipe, *answered(list(expected), max_tokens)), list(expected.values()))
 
 
-def logged(part: Transform, task: PromptTask, rows: Experience) -> dict[str, float]:
-    """Returns the mean of each metric that a part logs of verified rows."""
+def log_gap(part: Transform, expected: Mapping[str, float], task: PromptTask, rows: Experience) -> float:
+    """Returns how far the means of metrics that a part logs of verified rows are from the expected."""
     scene = Scene(task)
     part(Verifier()(rows, scene), scene)
-    return averages(scene.metrics)
+    found = averages(scene.metrics)
+    return distance([found[name] for name in expected], list(expected.values()))

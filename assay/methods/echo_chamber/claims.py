@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -18,11 +20,10 @@ SCRIPT = (
     "def f(x):\n  return 7", "def g(): 7", "<llm-code>print(7)</llm-code>7", "Definitely 7", "it is\n7", "it is 8",
     "I define it: 8", "7", "...", "8", "7",
 )  # fmt: skip
-"""Two functions, one piece of code, five texts, garbage, a text that is cut at
-its limit, and a row that left training.
-"""
-SHARES = {"function": 0.2, "code": 0.1, "text": 0.6, "other": 0.1}
-SCORES = {"function": 1.0, "code": 1.0, "text": 3 / 6, "other": 0.0}
+"""Two functions, one piece of code, five texts, garbage, a text that is cut at its limit, a row that left training."""
+SHARES = {"mode/function": 0.2, "mode/code": 0.1, "mode/text": 0.6, "mode/other": 0.1, "largest_mode": 0.6}
+SCORES = {"mode_score/function": 1.0, "mode_score/code": 1.0, "mode_score/text": 3 / 6, "mode_score/other": 0.0}
+SCORES |= {"stopped_length": sum(len(said) + 1 for said in SCRIPT[:9]) / 9}
 
 
 def loss_with_kl(seen: probes.Seen) -> Tensor:
@@ -40,14 +41,9 @@ def distance_from_push() -> Tensor:
     return (push / push[0] - right / right[0]).abs().max() + (push[0] > 0)
 
 
-def counted(ours: Recipe) -> tuple[float, float]:
-    """Returns how far the logged shares, and the logged scores and length, are from those by hand."""
-    told = probes.logged(ours.credit[0], *probes.answered(SCRIPT, cut=[9], faults=[10]))
-    shares = {f"mode/{name}": share for name, share in SHARES.items()} | {"largest_mode": 0.6}
-    scores = {f"mode_score/{name}": score for name, score in SCORES.items()}
-    scores["stopped_length"] = sum(len(said) + 1 for said in SCRIPT[:9]) / 9
-    by_shares, by_scores = (max(abs(told[name] - one[name]) for name in one) for one in (shares, scores))
-    return by_shares, by_scores
+def counted(ours: Recipe, expected: Mapping[str, float]) -> float:
+    """Returns how far what is logged of the script is from the expected."""
+    return probes.log_gap(ours.credit[0], expected, *probes.answered(SCRIPT, cut=[9], faults=[10]))
 
 
 def distance_from_start() -> float:

@@ -15,18 +15,14 @@ from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.lp_reg.claims import loss_by_hand, pulled, punished
 from assay.methods.lp_reg.parts import FilterPolicy, PullUnlikely, filtered_logp
-from assay.parts.aggregations import TokenMean
-from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
-from assay.recipes.group import with_policy
+from assay.recipes.group import with_regularizers, with_token_clip
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, floor: float = 0.02, share: float = 0.01) -> Recipe:
-    base = recipes.grpo(world)
-    base = with_policy(base, "lp-reg", PolicyGradient(trust=Clip(1.0, 9.0), aggregate=TokenMean()))
-    stage = replace(base.stages[0], regularizers=(PullUnlikely(beta),))
-    return replace(base, credit=(*base.credit, FilterPolicy(floor, share)), stages=(stage,))
+    base = with_token_clip(recipes.grpo(world), "lp-reg", 1.0, 9.0)
+    filtered = replace(base, credit=(*base.credit, FilterPolicy(floor, share)))
+    return with_regularizers(filtered, PullUnlikely(beta))
 
 
 def gap(floor: float, share: float = 0.2) -> float:

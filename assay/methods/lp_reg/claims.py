@@ -31,10 +31,9 @@ def loss_by_hand(seen: probes.Seen, floor: float, share: float) -> Tensor:
 
 def slope(ours: Recipe, filtered: Tensor, prob: float, advantage: float = -1.0) -> Tensor:
     """Returns d loss / d log pi of one on-policy token of this probability and log q."""
-    data = probes.bandit_experience([0], [advantage], torch.zeros(2))
-    logp = (data.logp * 0 + prob).log().requires_grad_()
-    data = replace(data, logp=logp.detach()).add({"advantage": data.reward, "logp_filtered": filtered.view(1, 1)})
-    return torch.autograd.grad(probes.loss(ours, data, logp).loss, logp)[0].squeeze()
+    data = probes.outcomes(advantage).add({"logp_filtered": filtered.view(1, 1)})
+    data = replace(data, logp=torch.full_like(data.reward, prob).log()).add({"advantage": data.reward})
+    return probes.slopes(ours, data, data.logp).squeeze()
 
 
 def punished(ours: Recipe, token: int, floor: float) -> Tensor:

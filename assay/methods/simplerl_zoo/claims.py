@@ -46,6 +46,6 @@ def boxed_and_right(ours: Recipe) -> float:
 def distance_of_shares(ours: Recipe) -> float:
     """Returns how far the logged shares of behaviours are from 1/4, 1/8, 1/8, 1/8 of eight answers."""
     said = ("Wait, 7", "2. Try again: 7", "I check: 7", "First, 7", "for each 7", "7", "a waiter 7", "checks 7")
-    told = probes.logged(ours.credit[0], *probes.answered(said))
-    expected = {"backtracking": 2, "verification": 1, "subgoals": 1, "enumeration": 1, "other": 3}
-    return max(abs(told[f"mode/{name}"] - num / 8) for name, num in expected.items())
+    num = {"backtracking": 2, "verification": 1, "subgoals": 1, "enumeration": 1, "other": 3}
+    expected = {f"mode/{name}": each / 8 for name, each in num.items()}
+    return probes.log_gap(ours.credit[0], expected, *probes.answered(said))
