@@ -184,6 +184,11 @@ def with_kl(seen: Seen, weight: float) -> Seen:
     return replace(seen, experience=replace(data, reward=data.reward - weight * kl))
 
 
+def ppo_of_tokens(seen: Seen) -> dict[str, Tensor]:
+    """Returns PPO's losses by stage with the settings for language: discount 1, lambda 0.95, entropy bonus 0.003."""
+    return ppo_losses(seen, 1.0, 0.95, 0.003 * entropy(seen))
+
+
 def ppo_losses(seen: Seen, discount: float, gae_lambda: float, more: Tensor) -> dict[str, Tensor]:
     """Returns PPO's losses by stage; `more` [B, T] is added to the clipped gain of each decision."""
     data, value = seen.experience, seen.value()
