@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from assay.claims.claim import Exact
 from assay.claims.probes.formulas import TABLE_SPEC, Formula, formula_gap, sequences
@@ -18,9 +18,10 @@ def same_gradient(
     data: Callable[[], Experience] = sequences,
     spec: Spec = TABLE_SPEC,
     at_most: float = 1e-9,
+    earlier: Sequence[Experience] = (),
 ) -> Exact:
     """Returns the claim that all gradients of the recipe equal those of the formula on the data; see `formula_gap`.
 
     Recipe and data are made when the claim runs, so that a mutant of their functions is seen.
     """
-    return Exact(name, lambda: formula_gap(recipe(), data(), formula, spec), at_most=at_most)
+    return Exact(name, lambda: formula_gap(recipe(), data(), formula, spec, earlier=earlier), at_most=at_most)

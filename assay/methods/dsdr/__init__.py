@@ -9,36 +9,22 @@ second term is the entropy, estimated at the sampled tokens.
 """
 
 from dataclasses import replace
+from functools import partial
 
 from assay import recipes
-from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes
+from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes, same_gradient
 from assay.core.recipe import Recipe
 from assay.methods.dsdr.claims import advantages, credited, loss_by_hand, mean_slope
 from assay.methods.dsdr.credit import Distinct, distinctness
-from assay.parts.aggregations import SequenceMean
-from assay.parts.credit.outcome import GroupDeviation, GroupMean, OutcomeCredit
-from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.objectives.trust import Clip
 from assay.parts.regularizers.entropy import MaskedEntropy, OfSample
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
-from assay.recipes.group import with_policy
+from assay.recipes.group import with_regularizers
 
 
 def recipe(world: Defaults = LANGUAGE, bonus: float = 0.001, entropy: float = 0.001) -> Recipe:
-    credit = (Distinct(bonus), OutcomeCredit(GroupMean(), GroupDeviation(1e-6)))
-    objective = PolicyGradient(trust=Clip(0.2, 0.28), aggregate=SequenceMean())
-    base = with_policy(replace(recipes.grpo(world), credit=credit), "dsdr", objective)
-    return replace(base, stages=(replace(base.stages[0], regularizers=(MaskedEntropy(entropy, OfSample(), 0.0),)),))
-
-
-def bonus_only(world: Defaults = LANGUAGE) -> Recipe:
-    """The bonus alone."""
-    return recipe(world, entropy=0.0)
-
-
-def entropy_only(world: Defaults = LANGUAGE) -> Recipe:
-    """The entropy alone."""
-    return recipe(world, bonus=0.0)
+    base = recipes.grpo(world).set("trust.high", 0.28).set("scale.epsilon", 1e-6)
+    distinct = replace(base, name="dsdr", credit=(Distinct(bonus), *base.credit))
+    return with_regularizers(distinct, MaskedEntropy(entropy, OfSample(), 0.0))
 
 
 METHOD = Method(
@@ -47,7 +33,7 @@ METHOD = Method(
     worlds=(LANGUAGE,),
     family="policy gradient",
     base=recipes.grpo,
-    variants={"dsdr-bonus": bonus_only, "dsdr-entropy": entropy_only},
+    variants={"dsdr-bonus": partial(recipe, entropy=0.0), "dsdr-entropy": partial(recipe, bonus=0.0)},
     departures=(
         "distance of token counts (cosine) instead of a sentence encoder's; whole answers instead of their formulas",
         "the bound sigma_d is not given in the paper; d is at most 1",
@@ -56,8 +42,7 @@ METHOD = Method(
         "groups weigh by their answers in the entropy term, as they do in grpo's loss",
     ),
     claims=(
-        Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), probes.verified(), loss_by_hand),
-              at_most=1e-9),
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Exact("where all are right a distinct answer has an advantage of full size",
               lambda: advantages(recipe(), [1.0, 1.0, 1.0, 1.0])[2], equals=0.863781, tolerance=1e-5),
         Exact("which does not depend on the bonus",
@@ -77,6 +62,6 @@ METHOD = Method(
         Edit("weights of all answers", Distinct.apply, "right & there", "there"),
         Edit("a penalty on entropy", Distinct.apply, "-size * share", "size * share"),
         Edit("repeated answers count", distinctness, "texts.count(one) == 1", "texts.count(one) >= 1"),
-        Edit("the deviation of grpo", recipe, "GroupDeviation(1e-6)", "GroupDeviation()"),
+        Edit("the deviation of grpo", recipe, '.set("scale.epsilon", 1e-6)', ""),
     ),
 )  # fmt: skip

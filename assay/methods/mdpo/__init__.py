@@ -32,15 +32,9 @@ def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.
 
 
 def losses_by_hand(seen: probes.Seen, step_size: float = 1.0) -> dict[str, torch.Tensor]:
-    data, value, ratio = seen.experience, seen.value(), by_hand.ratio(seen)
-    advantage = by_hand.gae(data, value, discount=0.98, gae_lambda=0.9)
-    proximity = ratio * ratio.log() - ratio
-    gain = ratio * by_hand.whitened(advantage, data) - proximity / step_size
-    error = value - (advantage + value).detach()
-    return {
-        "policy": -by_hand.mean_of_decisions(gain, data),
-        "value": by_hand.mean_of_decisions(error.square() / 2, data),
-    }
+    value = seen.value()
+    return by_hand.ppo(seen.experience, seen.logp(), torch.zeros_like(value), value, 0.98, 0.9,
+                       lambda ratio, ahead: ratio * ahead - (ratio * ratio.log() - ratio) / step_size)  # fmt: skip
 
 
 def gap_after(share: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -9,7 +11,7 @@ from assay.claims import by_hand, probes
 from assay.core.record import Experience
 from assay.ops.logits import nucleus_entropy
 
-FIRST, SECOND = probes.sequences(seed=1, num=32), probes.sequences(num=128)
+FIRST, second = (probes.sequences(seed=1, num=32),), partial(probes.sequences, num=128)
 """The batch of the anchor, and the one that is trained on."""
 
 
@@ -41,7 +43,7 @@ def loss_by_hand(
 ) -> Tensor:
     data, table = seen.experience, seen.models["actor"].body.table
     gain = by_hand.clipped(by_hand.ratio(seen), by_hand.centred(data).unsqueeze(1), 0.28, 0.28)
-    anchor = mean_by_hand(FIRST, table, mass, crossing, peak).detach()
+    anchor = mean_by_hand(FIRST[0], table, mass, crossing, peak).detach()
     square = (mean_by_hand(data, table, mass, crossing, peak) - anchor).square()
     return beta * square - by_hand.sum_in_sequences(gain, data) / 64
 
