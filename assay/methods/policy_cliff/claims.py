@@ -7,7 +7,7 @@ from torch import Tensor
 
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
-from assay.methods.policy_cliff.stability import Decisions, bandit, moved
+from assay.methods.policy_cliff.stability import Decisions, bandit, over_bound
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
@@ -22,8 +22,7 @@ def ratio(size: float, alpha: float, discount: float = 0.0) -> float:
     reward = torch.tensor([[1.0, 1.0], [1.0, -1e3], [1.0, -1e3]]).double()
     after = torch.tensor([[1, 2], [1, 1], [2, 2]])
     change = size * torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0]])
-    found = moved(Decisions(reward, after, discount), change, alpha)
-    return found.variation / found.bound
+    return over_bound(Decisions(reward, after, discount), change, alpha)
 
 
 def largest_ratio() -> float:
@@ -32,8 +31,7 @@ def largest_ratio() -> float:
     for _ in range(8):
         reward, change = (torch.randn(4, 3, generator=draw).double() for _ in range(2))
         after = torch.randint(0, 4, (4, 3), generator=draw)
-        one = moved(Decisions(reward, after, 0.5), 0.1 * change, 0.2)
-        found.append(one.variation / one.bound)
+        found.append(over_bound(Decisions(reward, after, 0.5), 0.1 * change, 0.2))
     return max(found)
 
 

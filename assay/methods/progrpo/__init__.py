@@ -48,7 +48,7 @@ def gap_between_right(alpha: float) -> Tensor:
 def long_answer() -> Tensor:
     """Returns the confidence in ten tokens of which the lowest two have 0.2 and 0.3."""
     chances = torch.tensor([[0.9, 0.95, 0.2, 0.99, 0.8, 0.5, 0.97, 0.9, 0.3, 0.85]]).double()
-    return confidence_of(replace(probes.outcomes(1.0), logp=chances.log(), mask=chances > 0), 0.2)[0]
+    return confidence_of(replace(probes.one_sequence(*[0.0] * 10), logp=chances.log()), 0.2)[0]
 
 
 METHOD = Method(

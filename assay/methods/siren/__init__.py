@@ -37,6 +37,7 @@ def started(one: Recipe) -> Recipe:
     return replace(one, before=(Phase("start", recipes.dr_grpo(BIGRAMS), 20),))
 
 
+anchored = partial(same_gradient, data=second, earlier=FIRST)
 METHOD = Method(
     paper="arXiv:2509.25133",
     recipe=recipe,
@@ -53,13 +54,10 @@ METHOD = Method(
         "the released rule leaves out the token that crosses 0.8; whether the paper does is not known (siren-usual)",
     ),
     claims=(
-        same_gradient("its gradient is the formula's, with an earlier batch's anchor", recipe, loss_by_hand, second,
-                      earlier=FIRST),
-        same_gradient("so it is with the usual nucleus", USUAL, partial(loss_by_hand, crossing=True), second,
-                      earlier=FIRST),
-        same_gradient("with all tokens and positions it is the square of the entropy",
-                      partial(recipe, of=OfNucleus(2.0), peak=0.0), partial(loss_by_hand, mass=2.0, peak=0.0), second,
-                      earlier=FIRST),
+        anchored("its gradient is the formula's, with an earlier batch's anchor", recipe, loss_by_hand),
+        anchored("so it is with the usual nucleus", USUAL, partial(loss_by_hand, crossing=True)),
+        anchored("with all tokens and positions it is the square of the entropy",
+                 partial(recipe, of=OfNucleus(2.0), peak=0.0), partial(loss_by_hand, mass=2.0, peak=0.0)),
         same_gradient("in the batch of the anchor it is dr-grpo's", recipe, partial(loss_by_hand, beta=0.0), second),
         Exact("the entropy of (.5, .25, .15, .07, .03)", lambda: nucleus()[0], equals=0.636514, tolerance=1e-6),
         Exact("its gradient: the tail has none",
