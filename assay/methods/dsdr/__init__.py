@@ -57,10 +57,8 @@ METHOD = Method(
                  recipes.grpo(BIGRAMS), Average("zero_advantage_groups"), Expect.BELOW, minutes=6.0, steps=80, looks=2),
     ),
     mutants=(
-        Edit("wrong answers too", Distinct.apply, "self.bonus * distinct * right", "self.bonus * distinct"),
         Edit("tau divides", Distinct.apply, "self.tau * distinct", "distinct / self.tau"),
         Edit("weights of all answers", Distinct.apply, "right & there", "there"),
-        Edit("a penalty on entropy", Distinct.apply, "-size * share", "size * share"),
         Edit("repeated answers count", distinctness, "texts.count(one) == 1", "texts.count(one) >= 1"),
         Edit("the deviation of grpo", recipe, '.set("scale.epsilon", 1e-6)', ""),
     ),

@@ -71,7 +71,6 @@ METHOD = Method(
                  recipe(BIGRAMS), recipes.grpo(BIGRAMS), Final("pass_rate/2-hard"), minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
-        Edit("easier more", HarderMore.__call__, "(-groups.mean(outcome_B", "(groups.mean(outcome_B"),
         Edit("all groups in the softmax", HarderMore.__call__, "torch.where(has_signal, by_group.share, 0.0)",
              "by_group.share"),
         Edit("groups without signal count in the mean", WithoutIdle.apply, "experience.mask & teaches",

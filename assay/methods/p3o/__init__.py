@@ -60,9 +60,6 @@ METHOD = Method(
                  seeds=10, minutes=6.0, steps=60, looks=2),
     ),
     mutants=(
-        Edit("no ratio of the other", PairGradient.__call__, "ahead * bounded_ratio(moved[partner].detach())",
-             "ahead"),
         Edit("rewards of its own", PairGradient.__call__, "outcome - outcome[partner]", "outcome"),
-        Edit("never clipped", PairGradient.__call__, "ratio.clamp(1.0 - self.clip, 1.0 + self.clip)", "ratio"),
     ),
 )  # fmt: skip

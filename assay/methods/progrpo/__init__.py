@@ -70,7 +70,6 @@ METHOD = Method(
                  recipes.grpo(BIGRAMS), Final("distinct@8"), seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
-        Edit("more where confident", LessWhereConfident.apply, "-self.alpha * above", "self.alpha * above"),
         Edit("unsolved groups too", LessWhereConfident.apply, "torch.where(solved,", "torch.where(solved | True,"),
         Edit("the mean of all decisions", confidence_of, "(share * mask.sum(1) + 1e-9)", "mask.sum(1)"),
     ),

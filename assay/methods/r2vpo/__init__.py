@@ -71,7 +71,6 @@ METHOD = Method(
         Edit("around the mean", RatioVariance.__call__, "bounded_ratio(moved) - 1.0",
              "bounded_ratio(moved) - bounded_ratio(moved).mean().detach()"),
         Edit("the log ratio", RatioVariance.__call__, "(bounded_ratio(moved) - 1.0).square()", "moved.square()"),
-        Edit("the clip stays", recipe, "PolicyGradient(trust=Unclipped())", "PolicyGradient()"),
         Edit("the multiplier stays", FollowVariance.updated, "if VARIANCE in metrics", "if VARIANCE not in metrics"),
         Edit("less where there is more", FollowVariance.updated, "metrics[VARIANCE] / self.target, 1.0",
              "1.0, metrics[VARIANCE] / self.target"),

@@ -84,6 +84,5 @@ METHOD = Method(
              "self.discount**(left - 1)"),
         Edit("samples instead of the greedy answer", WithGreedy.__call__, "greedy=True", "greedy=False"),
         Edit("greedy tokens are free", WithGreedy.__call__, "scene.log(DISCARDED, float(greedy.mask.sum()))", "pass"),
-        Edit("away from the reference", AgainstGreedy.apply, "- penalty) * mask})", "+ penalty) * mask})"),
     ),
 )  # fmt: skip

@@ -76,12 +76,10 @@ METHOD = Method(
                  Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
-        Edit("short answers gain", LengthEffort.apply, "-self.share", "self.share"),
         Edit("effort grows without end", SearchEffort.apply, "1.0 - self.gamma **", "self.gamma *"),
         Edit("no price for no answer", with_rewards, "closed=-0.5", "closed=0.0"),
         Edit("effort is paid for right answers alone", with_rewards, "Weighted(of, effort)",
              "Weighted(Gated(Verifier(), of), effort)"),
-        Edit("no KL", with_rewards, "KlInReward(0.05), ", ""),
         Edit("search without a verifier", search, "world, verifier, effort", "world, 0.0, effort"),
     ),
 )  # fmt: skip

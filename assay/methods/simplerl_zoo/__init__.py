@@ -79,7 +79,6 @@ METHOD = Method(
         Edit("a box is worth nothing", tables.strict, "(-0.5, 1.0)", "(-1.0, 1.0)"),
         Edit("no box costs nothing", tables.strict, "closed=-1.0", "closed=0.0"),
         Edit("a bonus for the box instead", tables.independent, "1.5", "0.1"),
-        Edit("no entropy bonus", recipe, "EntropyBonus(0.001), ", ""),
         Edit("no KL", recipe, "1e-4", "1e-9"),
     ),
 )  # fmt: skip
