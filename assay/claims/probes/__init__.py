@@ -57,7 +57,7 @@ from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
-from assay.claims.probes.tensors import Probe, credited, decision_weights, distance, loss, slopes
+from assay.claims.probes.tensors import Probe, advantages, credited, decision_weights, distance, loss, slopes
 from assay.claims.probes.training import distance_from_posterior, trained_table
 from assay.claims.probes.values import exact_values
 
@@ -78,6 +78,7 @@ __all__ = [
     "Probe",
     "Seen",
     "Witness",
+    "advantages",
     "all_games",
     "answered",
     "bandit_episodes",

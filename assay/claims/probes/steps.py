@@ -96,6 +96,14 @@ def gae_return(data: Experience, value: Tensor, discount: float, gae_lambda: flo
     return found.detach()
 
 
+def double_q(seen: Seen, discount: float) -> tuple[Tensor, Tensor]:
+    """Returns the values of all actions of discrete tasks, [B, A], and half the squared errors of double DQN, [B]."""
+    step, actor, row = step_of(seen), seen.models["actor"], torch.arange(len(seen.experience))
+    q, best = output(actor, step.now), output(actor, step.after).argmax(-1)
+    error = q[row, step.action] - step.target(discount, output(seen.models["target"], step.after)[row, best])
+    return q, error.square() / 2
+
+
 def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Returns half the squared errors of SAC's critics, with targets without entropy, and CQL's penalty of each with
     `num` proposals of each kind, [N, B] both; if `least` [B] is given the policy's proposals are worth at least that.

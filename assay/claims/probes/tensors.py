@@ -164,6 +164,11 @@ def credited(recipe: Recipe, experience: Experience) -> Experience:
     return experience
 
 
+def advantages(recipe: Recipe, experience: Experience) -> Tensor:
+    """Returns the advantage of each row's first column, [B]: that of answers of one decision."""
+    return credited(recipe, experience).column("advantage")[:, 0]
+
+
 def decision_weights(
     recipe: Recipe, experience: Experience, logp: Tensor, *, logp_ref: Tensor | None = None, value: Tensor | None = None
 ) -> Tensor:

@@ -35,8 +35,7 @@ def halved(world: Defaults = LANGUAGE) -> Recipe:
 def advantages(*right: int, size: int = 8) -> list[Tensor]:
     """Returns the advantages [right, wrong] of groups of `size` answers with these numbers of right ones."""
     data = probes.groups_with_right(*right, size=size)
-    found = probes.credited(recipe(), data).column("advantage").view(len(right), size)
-    return [group[[0, size - 1]] for group in found]
+    return [group[[0, size - 1]] for group in probes.advantages(recipe(), data).view(len(right), size)]
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:

@@ -14,11 +14,8 @@ from assay.recipes.defaults import Defaults
 
 def discrete_by_hand(seen: probes.Seen) -> torch.Tensor:
     """Returns double DQN's loss and the penalty by a plain sum over actions."""
-    step, out = steps.step_of(seen), steps.output
-    row, q = torch.arange(len(step.reward)), out(seen.models["actor"], step.now)
-    best = out(seen.models["actor"], step.after).argmax(-1)
-    error = q[row, step.action] - step.target(0.99, out(seen.models["target"], step.after)[row, best])
-    return step.mean(error.square() / 2 + q.exp().sum(-1).log() - q[row, step.action])
+    step, (q, squares) = steps.step_of(seen), steps.double_q(seen, 0.99)
+    return step.mean(squares + q.exp().sum(-1).log() - q[torch.arange(len(q)), step.action])
 
 
 def continuous_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:

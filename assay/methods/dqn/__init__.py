@@ -15,11 +15,7 @@ from assay.recipes.defaults import CONTROL
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    step, q = steps.step_of(seen), steps.output
-    row = torch.arange(len(step.reward))
-    best = q(seen.models["actor"], step.after).argmax(-1)
-    target = step.target(0.99, q(seen.models["target"], step.after)[row, best])
-    return step.mean((q(seen.models["actor"], step.now)[row, step.action] - target).square()) / 2
+    return steps.step_of(seen).mean(steps.double_q(seen, 0.99)[1])
 
 
 def schedule_gap() -> float:

@@ -14,7 +14,7 @@ from functools import partial
 from assay import recipes
 from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes, same_gradient
 from assay.core.recipe import Recipe
-from assay.methods.dsdr.claims import advantages, credited, loss_by_hand, mean_slope
+from assay.methods.dsdr.claims import four, loss_by_hand, mean_slope
 from assay.methods.dsdr.credit import Distinct, distinctness
 from assay.parts.regularizers.entropy import MaskedEntropy, OfSample
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
@@ -44,13 +44,14 @@ METHOD = Method(
     claims=(
         same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Exact("where all are right a distinct answer has an advantage of full size",
-              lambda: advantages(recipe(), [1.0, 1.0, 1.0, 1.0])[2], equals=0.863781, tolerance=1e-5),
+              lambda: probes.advantages(recipe(), four(1, 1, 1, 1))[2], equals=0.863781, tolerance=1e-5),
         Exact("which does not depend on the bonus",
-              lambda: advantages(recipe(bonus=0.1), [1.0] * 4)[2], equals=0.866003, tolerance=1e-5),
-        Exact("the wrong answer stays last", lambda: advantages(recipe(), [1.0, 0.0, 1.0, 1.0]).argmin(), equals=1.0),
+              lambda: probes.advantages(recipe(bonus=0.1), four(1, 1, 1, 1))[2], equals=0.866003, tolerance=1e-5),
+        Exact("the wrong answer stays last",
+              lambda: probes.advantages(recipe(), four(1, 0, 1, 1)).argmin(), equals=1.0),
         Exact("the weight of a distinct right answer beside a common one",
-              lambda: -credited(recipe(), [1.0, 0.0, 1.0, 0.0]).column("entropy_weight")[2] / 4,
-              equals=0.965555, tolerance=1e-5),
+              lambda: -probes.credited(recipe(), four(1, 0, 1, 0)).column("entropy_weight")[2] / 4, equals=0.965555,
+              tolerance=1e-5),
         Exact("the mean of the entropy term's gradient is that of the entropy",
               lambda: mean_slope(recipe(entropy=1.0)), at_most=1e-5),
         Measured("fewer groups are without advantage than in grpo, mean over the run", "many-ways", recipe(BIGRAMS),

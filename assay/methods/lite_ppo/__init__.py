@@ -35,7 +35,7 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
 def advantages(*right: int, size: int = 8) -> Tensor:
     """Returns the largest |advantage| of each group of `size` answers with these numbers of right ones."""
     data = probes.groups_with_right(*right, size=size)
-    return probes.credited(recipe(), data).column("advantage").view(len(right), size).abs().amax(1)
+    return probes.advantages(recipe(), data).view(len(right), size).abs().amax(1)
 
 
 METHOD = Method(

@@ -13,7 +13,7 @@ from dataclasses import replace
 from assay import recipes
 from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Recipe
-from assay.methods.lp_reg.claims import loss_by_hand, pulled, punished
+from assay.methods.lp_reg.claims import Q, loss_by_hand, punished, slope
 from assay.methods.lp_reg.parts import FilterPolicy, PullUnlikely, filtered_logp
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.recipes.group import with_regularizers, with_token_clip
@@ -50,9 +50,9 @@ METHOD = Method(
         Exact("a kept token is punished by 0.8 % less", lambda: punished(recipe(), 3, 0.019), equals=0.991935),
         Exact("a dropped one in full", lambda: punished(recipe(), 3, 0.06), equals=1.0),
         Exact("one beside more noise by 5 % less", lambda: punished(recipe(), 2, 0.06), equals=0.947368),
-        Exact("the pull at a third of q", lambda: pulled(recipe(), 0.01), equals=-2.02),
-        Exact("at a tenth", lambda: pulled(recipe(), 0.003), equals=-9.066667),
-        Exact("and none at a fifteenth", lambda: pulled(recipe(), 0.002), equals=0.0),
+        Exact("the pull at a third of q", lambda: slope(recipe(), Q, 0.01, advantage=0.0), equals=-2.02),
+        Exact("at a tenth", lambda: slope(recipe(), Q, 0.003, advantage=0.0), equals=-9.066667),
+        Exact("and none at a fifteenth", lambda: slope(recipe(), Q, 0.002, advantage=0.0), equals=0.0),
         Measured("with four passes over a batch it finds more different right answers in 64 samples than without the "
                  "pull", "many-ways", recipe(BIGRAMS).set("epochs", 4), recipe(BIGRAMS, beta=0.0).set("epochs", 4),
                  Final("distinct@64"), seeds=10, minutes=6.0, steps=60),

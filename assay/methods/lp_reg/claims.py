@@ -13,6 +13,9 @@ from assay.methods.lp_reg.parts import filtered_logp
 
 P = torch.tensor([0.60, 0.25, 0.10, 0.03, 0.012, 0.008], dtype=torch.float64)
 
+Q = torch.tensor(0.0302).double().log()
+"""log q of a token that has fallen; without an advantage its slope is the pull."""
+
 
 def loss_by_hand(seen: probes.Seen, floor: float, share: float) -> Tensor:
     data, logp = seen.experience, seen.logp()
@@ -40,7 +43,3 @@ def punished(ours: Recipe, token: int, floor: float) -> Tensor:
     """Returns the slope of a token of P with advantage -1."""
     return slope(ours, filtered_logp(P.log().unsqueeze(0), torch.tensor([token]), floor), float(P[token]))
 
-
-def pulled(ours: Recipe, prob: float) -> Tensor:
-    """Returns the pull alone on a token that has fallen from q = 0.0302 to `prob`."""
-    return slope(ours, torch.tensor(0.0302).double().log(), prob, advantage=0.0)

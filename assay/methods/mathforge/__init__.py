@@ -41,7 +41,7 @@ def loss_by_hand(seen: probes.Seen) -> Tensor:
 
 def total_weight(right: int) -> Tensor:
     """Returns the sum of |A| of eight answers of which some are right, in a batch of this group alone."""
-    return probes.credited(recipe(), probes.groups_with_right(right)).column("advantage").abs().sum()
+    return probes.advantages(recipe(), probes.groups_with_right(right)).abs().sum()
 
 
 def weights(*right: int) -> Tensor:
