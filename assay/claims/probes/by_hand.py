@@ -101,6 +101,10 @@ def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor
     return torch.where(gained, ratio.detach(), ratio) * advantage
 
 
+Gain = Callable[[Tensor, Tensor], Tensor]
+"""What a policy gains at each decision, [B, T], given its ratio and its advantage."""
+
+
 def ppo(
     data: Experience,
     logp: Tensor,
@@ -108,7 +112,7 @@ def ppo(
     value: Tensor,
     discount: float,
     gae_lambda: float,
-    gain_of: Callable[[Tensor, Tensor], Tensor] = partial(clipped, low=0.2, high=0.2),
+    gain_of: Gain = partial(clipped, low=0.2, high=0.2),
 ) -> dict[str, Tensor]:
     """Returns PPO's losses of policy and value: entropy bonus 0.003, half squared errors of the returns; the gain of
     ratio and advantage is clipped at 0.2 unless given.
@@ -154,6 +158,12 @@ def grpo_loss(seen: Seen, advantage_B: Tensor | None = None, low: float = 0.2, h
     return -mean_of_sequences(clipped(ratio(seen), advantage, low, high), data)
 
 
+def dr_grpo_loss(seen: Seen, low: float = 0.2, high: float = 0.2) -> Tensor:
+    """Returns Dr. GRPO's loss: clipped ratios with the centred outcome, the mean over sequences of sums over 64."""
+    gain = clipped(ratio(seen), centred(seen.experience).unsqueeze(1), low, high)
+    return -sum_in_sequences(gain, seen.experience) / 64
+
+
 def token_loss(
     seen: Seen, advantage: Tensor, low: float = 0.2, high: float = 0.2, kept: Tensor | None = None
 ) -> Tensor:
@@ -182,6 +192,15 @@ def with_kl(seen: Seen, weight: float) -> Seen:
     data = seen.experience
     kl = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0)
     return replace(seen, experience=replace(data, reward=data.reward - weight * kl))
+
+
+def ppo_of_torques(seen: Seen, gain_of: Gain = partial(clipped, low=0.2, high=0.2)) -> dict[str, Tensor]:
+    """Returns PPO's losses of Gaussian networks with the settings for continuous actions: discount, lambda 0.95."""
+    data, actor = seen.experience, seen.models["actor"]
+    density = torch.distributions.Normal(actor.body(data.context), actor.log_std.exp())
+    logp, entropy = density.log_prob(data.action).sum(-1), density.entropy().sum(-1)
+    value = seen.models["value"].body(data.context).squeeze(-1)
+    return ppo(data, logp, entropy, value, 0.95, 0.95, gain_of)
 
 
 def ppo_of_tokens(seen: Seen) -> dict[str, Tensor]:

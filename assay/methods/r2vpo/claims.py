@@ -22,11 +22,7 @@ def loss_by_hand(seen: probes.Seen, weight: float = 1.0) -> Tensor:
 
 def losses_of_torques(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns the losses of networks on continuous actions: Gaussian policy, value."""
-    data, actor = seen.experience, seen.models["actor"]
-    density = torch.distributions.Normal(actor.body(data.context), actor.log_std.exp())
-    logp, entropy = density.log_prob(data.action).sum(-1), density.entropy().sum(-1)
-    value = seen.models["value"].body(data.context).squeeze(-1)
-    return by_hand.ppo(data, logp, entropy, value, 0.95, 0.95, lambda ratio, ahead: ratio * ahead - (ratio - 1) ** 2)
+    return by_hand.ppo_of_torques(seen, lambda ratio, ahead: ratio * ahead - (ratio - 1) ** 2)
 
 
 def brake(ours: Recipe, ratio: float, advantage: float) -> Tensor:

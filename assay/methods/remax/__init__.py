@@ -41,7 +41,6 @@ def recipe(world: Defaults = LANGUAGE, credit: AgainstGreedy = AgainstGreedy()) 
 
 
 TO_GO = partial(recipe, credit=AgainstGreedy(discount=1.0, to_go=True))
-"""Rewards and KL terms of all later decisions, without discount and clip."""
 
 
 METHOD = Method(

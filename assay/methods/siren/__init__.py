@@ -29,7 +29,6 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 0.005, of: OfNucleus = OfNu
 
 
 USUAL = partial(recipe, of=OfNucleus(crossing=True))
-"""With the token that crosses 0.8 in the nucleus, as in top-p sampling."""
 
 
 def started(one: Recipe) -> Recipe:
@@ -55,9 +54,9 @@ METHOD = Method(
     ),
     claims=(
         anchored("its gradient is the formula's, with an earlier batch's anchor", recipe, loss_by_hand),
-        anchored("so it is with the usual nucleus", USUAL, partial(loss_by_hand, crossing=True)),
+        anchored("so it is with the usual nucleus", USUAL, partial(loss_by_hand, of=OfNucleus(crossing=True))),
         anchored("with all tokens and positions it is the square of the entropy",
-                 partial(recipe, of=OfNucleus(2.0), peak=0.0), partial(loss_by_hand, mass=2.0, peak=0.0)),
+                 partial(recipe, of=OfNucleus(2.0), peak=0.0), partial(loss_by_hand, of=OfNucleus(2.0), peak=0.0)),
         same_gradient("in the batch of the anchor it is dr-grpo's", recipe, partial(loss_by_hand, beta=0.0), second),
         Exact("the entropy of (.5, .25, .15, .07, .03)", lambda: nucleus()[0], equals=0.636514, tolerance=1e-6),
         Exact("its gradient: the tail has none",
