@@ -4,10 +4,10 @@ python -m benchmarks.objectives --seeds 10 --jobs 16 --out runs/objectives
 python -m benchmarks.objectives --list                 the methods, and why others are left out
 assay report runs/objectives                           the page again, from the run folders
 
-A method is every one of the catalogue whose family is policy gradient and that plans on all three tasks as it is. Every
-run is read up to the same number of answers, those that a method drops and samples again included. The score of a run
-is the mean of its exact pass rate over these answers (area), so that no choice of the last step enters; `end` is its
-value there. Runs that are finished are read again, so that an interrupted command goes on where it stopped.
+A method is every one of the catalogue whose family learns from sampled answers and that plans on all three tasks as it
+is. Every run is read up to the same number of answers, those that a method drops and samples again included. The score
+of a run is the mean of its exact pass rate over these answers (area), so that no choice of the last step enters; `end`
+is its value there. Runs that are finished are read again, so that an interrupted command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rich.table import Table
 from assay.app.report import comparison as comparison_page
 from assay.claims.claim import Curves
 from assay.core.errors import AssayError
+from assay.engine.loop import Loop
 from assay.engine.machine import describe_machine
 from assay.engine.memory import ROWS, parts_below, whole_numbers
 from assay.evidence.intervals import Estimate, mean_interval
@@ -35,10 +36,21 @@ from assay.runs import catalogue, comparison
 TASKS = ("levels", "many-ways", "stale")
 TOKENS, ANSWERS = 2, 25_600
 """Tokens of an answer on all three, and answers of a run: 100 steps of grpo."""
-FAMILY = "policy gradient"
+FAMILIES = ("policy gradient", "credit assignment", "preference", "curriculum")
+"""Families of methods that learn from their own answers and a verifier alone, no demonstrations."""
 METRIC = "pass_rate"
-SAME = {"limit-of-rlvr": "trains as grpo does", "echo-chamber": "trains as grpo does"}
-"""Methods that are measurements of another one, which is in the table."""
+EXCLUDED = {
+    "archer": "130 seconds a run, fifty times those of grpo",
+    "arenarl": "learns from a judge, not from the verifier",
+    "echo-chamber": "trains as grpo does",
+    "limit-of-rlvr": "trains as grpo does",
+    "dpo-q-function": "acts by beam search, which has no probabilities to evaluate exactly",
+    "mpo-meta": "learns from a judge, not from the verifier",
+    "open-rs": "answers of these tasks end at their limit, which it counts as wrong",
+    "rlpr": "needs a mark between reasoning and answer, which these tasks have not",
+    "spct-grm": "trains the judge itself",
+}
+"""Methods that plan on the tasks and do not belong into the table, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -55,10 +67,15 @@ class Row:
 
 
 def answers_a_step(key: str) -> int:
-    """Returns the answers that one round of a method's rollout samples; a task does not change it."""
-    recipe = catalogue.recipe_for(key, catalogue.find_task(TASKS[0]), {})
+    """Returns the answers that a step of a method samples at least: those of its first step, or of one round of its
+    rollout if that samples again; a task does not change it.
+    """
+    task = catalogue.find_task(TASKS[0])
+    recipe = catalogue.recipe_for(key, task, {})
     sizes = (whole_numbers(part, ROWS) for _, part in parts_below(recipe.rollout, "rollout"))
-    return math.prod(size for found in sizes for size in found.values())
+    loop = Loop(recipe, task, seed=0, num_steps=1)
+    loop.step()
+    return min(math.prod(size for found in sizes for size in found.values()), loop.progress.decisions // TOKENS)
 
 
 def setup_of(keys: Sequence[str], options: argparse.Namespace) -> comparison.Setup:
@@ -72,10 +89,10 @@ def found_methods(options: argparse.Namespace) -> tuple[list[str], dict[str, str
     """Returns the methods that run on all tasks, and the reason for each of the others."""
     taken, left = list[str](), dict[str, str]()
     for key, method in sorted(catalogue.methods().items()):
-        if method.family != FAMILY:
+        if method.family not in FAMILIES:
             continue
-        if key in SAME:
-            left[key] = SAME[key]
+        if key in EXCLUDED:
+            left[key] = EXCLUDED[key]
             continue
         try:
             setup_of([key], options).check()
@@ -111,12 +128,15 @@ def over_tasks(found: Mapping[str, Mapping[int, float]]) -> Estimate | None:
 
 
 def rows_of(outcome: comparison.Outcome, answers: int) -> Iterator[Row]:
-    """Returns the methods from the best to the worst mean area; those with fewer than two seeds are left out."""
+    """Returns the methods from the best to the worst mean area; those with fewer than two seeds are left out, and those
+    whose runs sampled fewer answers than are read.
+    """
     kept = []
     for arm in outcome.setup.arms:
         areas, ends = (by_seed(outcome, arm.name, answers, place) for place in (0, 1))
         area, end = over_tasks(areas), over_tasks(ends)
-        if area is not None and end is not None:
+        enough = all(one.decisions >= TOKENS * answers for one in outcome.of(arm.name))
+        if area is not None and end is not None and enough:
             each = {task: mean_interval(np.array(list(areas[task].values()))) for task in TASKS}
             sampled = float(np.mean([one.decisions for one in outcome.of(arm.name)])) / TOKENS
             kept.append(Row(0, arm.name, area, end, each, sampled))
