@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,7 @@ class BreakSymmetry(CreditWeight):
     """
 
     alpha: float = 1.0
+    reads_shares: ClassVar[bool] = True
 
     @property
     def breaks(self) -> dict[str, str]:
