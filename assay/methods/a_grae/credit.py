@@ -24,11 +24,7 @@ class BreakSymmetry(CreditWeight):
 
     alpha: float = 1.0
     reads_shares: ClassVar[bool] = True
-
-    @property
-    def breaks(self) -> dict[str, str]:
-        """Groups depend on each other."""
-        return {"groups_apart": "the weights depend on the share of right answers in the whole batch"}
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the weights depend on the right answers of the whole batch"}
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
         """Returns the weight of each decision, [B, T]."""
