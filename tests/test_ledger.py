@@ -39,6 +39,8 @@ class Driver:
         worker = self.draw.choice(WORKERS)
         work = self.ledger.take(worker)
         if work is not None:
+            assert work.step >= self.ledger.step, "work of a trained step was handed out"
+            assert not self.kept.keys() & set(work.ordinals), "work that is there was handed out"
             fetched = self.draw.randint(work.least, self.ledger.version)
             if work.least > 0 and self.losses < ATTEMPTS - 1 and self.draw.random() < 0.2:
                 self.losses += 1  # an update of the weights was missed
@@ -53,6 +55,7 @@ class Driver:
         worker, work, version = self.sent[at]
         answer = self.ledger.deliver(worker, work, version)
         if answer is Answer.ACCEPTED:
+            assert work.incarnation == self.starts, "work of an earlier process was accepted"
             for ordinal in work.ordinals:
                 assert ordinal not in self.kept, "a sequence was accepted twice"
                 self.kept[ordinal] = version
@@ -69,10 +72,14 @@ class Driver:
         if batch is not None:
             self.seen += [self.ledger.step - self.kept.pop(ordinal) for ordinal in batch]
             self.trained += batch
+            later = {piece: count for piece, count in self.ledger.attempts.items() if piece[0] > self.ledger.step}
             self.ledger.trained()
+            assert self.ledger.attempts == later, "only losses of steps to come are remembered"
 
     def publish(self) -> None:
         self.ledger.published(self.ledger.step)
+        self.ledger.published(self.draw.randint(0, self.ledger.step))
+        assert self.ledger.version == self.ledger.step, "an older version was published over a newer one"
 
     def save(self) -> None:
         self.saved = json.dumps(self.ledger.state())
@@ -107,6 +114,14 @@ def check(schedule: Schedule, seed: int, moves: int) -> None:
     assert max(driver.seen) <= schedule.lag
     assert not driver.kept, "what is accepted is trained"
     assert all(0 <= lag <= schedule.lag for lag in driver.ledger.staleness)
+    if driver.starts == 0:
+        sequences = schedule.steps * schedule.starts * schedule.members
+        assert sum(driver.ledger.staleness.values()) == sequences, "each sequence is counted once"
+
+
+def drawn(draw: random.Random) -> Schedule:
+    sizes = {"steps": draw.randint(1, 5), "starts": draw.randint(1, 5), "members": draw.randint(1, 2)}
+    return Schedule(**sizes, lag=draw.randint(0, 4), piece=draw.randint(1, 3))
 
 
 @settings(max_examples=300)
@@ -118,8 +133,7 @@ def test_any_schedule_keeps_the_staleness_and_the_plan(schedule: Schedule, seed:
 def test_random_schedules_keep_the_staleness_and_the_plan(request: pytest.FixtureRequest) -> None:
     for seed in range(100_000 if request.config.getoption("--all-cases") else 5_000):
         draw = random.Random(seed)
-        sizes = {"steps": draw.randint(1, 5), "starts": draw.randint(1, 5), "members": draw.randint(1, 2)}
-        schedule = Schedule(**sizes, lag=draw.randint(0, 4), piece=draw.randint(1, 3))
+        schedule = drawn(draw)
         try:
             check(schedule, seed, draw.randint(0, 60))
         except AssertionError as error:
@@ -133,6 +147,10 @@ def handed(ledger: Ledger, count: int) -> list[Work]:
 
 @given(SCHEDULES, st.randoms(use_true_random=False))
 def test_the_order_of_deliveries_and_repeated_ones_change_nothing(schedule: Schedule, draw: random.Random) -> None:
+    deliveries(schedule, draw)
+
+
+def deliveries(schedule: Schedule, draw: random.Random) -> None:
     first, second = Ledger(schedule), Ledger(schedule)
     works = handed(first, schedule.pieces)
     assert handed(second, schedule.pieces) == works
@@ -183,6 +201,25 @@ def test_lost_work_comes_first_and_a_late_delivery_counts() -> None:
     assert ledger.deliver("a", first, 0) is Answer.ACCEPTED
     assert ledger.deliver("b", again, 0) is Answer.KNOWN
     assert ledger.staleness == {0: 1}
+    assert ledger.lost("a") == ledger.lost("b") == 0, "what was delivered is not held"
+
+
+def test_a_checkpoint_keeps_the_losses_and_its_weights_are_published() -> None:
+    schedule = Schedule(steps=3, starts=2, piece=2)
+    ledger = Ledger(schedule)
+    work = ledger.take("a")
+    assert work is not None
+    ledger.deliver("a", work, 0)
+    ledger.trained()
+    ledger.published(1)
+    handed(ledger, 1)
+    assert ledger.lost("a") == 1
+    saved = json.loads(json.dumps(ledger.state()))
+    after = Ledger.of(schedule, saved, 1)
+    assert after.version == 1
+    assert [(work.step, work.attempt) for work in handed(after, 2)] == [(1, 1)]
+    others = handed(Ledger.of(replace(schedule, piece=1), saved, 1), 3)
+    assert [(work.step, work.attempt) for work in others] == [(1, 0)] * 2, "other pieces were not lost"
 
 
 def test_work_of_an_earlier_process_or_of_another_plan_is_refused() -> None:

@@ -78,6 +78,10 @@ DIALS = (
     Dial("judge, ties", "judge", "tie", (0, 1), ("end:true_score", "mean:zero_advantage_groups"), steps=60),
     Dial("hackable", "hackable", "hack", (0, 0.9, 1.1, 2), ("end:true_score", "end:nines"), steps=60),
     Dial("redo", "redo", "planted", (0.25, 0.5, 0.75), ("end:pass_rate/clean", "end:pass_rate/planted"), steps=100),
+    Dial("formats", "formats", "cost", (0, 0.1, 0.3), ("start:cheapest_share", "end:cheapest_share", "end:own_share",
+         "end:pass_rate"), steps=100),
+    Dial("formats, accuracy", "formats:shares=55", "right", (55, 64, 82), ("start:share/0", "end:share/0",
+         "end:own_share"), steps=100),
     Dial("register-walk", "register-walk", "tail", (100, 1), ("idle", "end:pass_rate"), steps=30, warmup=500),
 )  # fmt: skip
 

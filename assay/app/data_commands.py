@@ -19,6 +19,7 @@ from assay.core.spaces import Box
 from assay.datasets import files, made
 from assay.recipes.defaults import Defaults
 from assay.runs import catalogue
+from assay.runs.checks import checked_seed
 
 WITH_AGENT: Mapping[str, Callable[[made.Agent, int], made.Made]] = {
     "medium": made.Medium,
@@ -70,6 +71,7 @@ def make(options: argparse.Namespace) -> int:
         raise AssayError(f"--steps is {options.steps}. Use 0 (the recipe's) or a number of steps.")
     if not 0 <= options.noise <= 1:
         raise AssayError(f"--noise is {options.noise:g}. Use a share from 0 to 1.")
+    checked_seed(options.seed)
     task = catalogue.find_task(options.task)
     kinds = [kind_of(name, task, options) for name in options.kinds]
     paths = []

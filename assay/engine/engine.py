@@ -308,13 +308,13 @@ class Engine:
         return "actor" in stage.trains and not self.shared.isdisjoint(stage.trains)
 
     def apply(self, stage: Stage, gradients: list[Tensor], result: Update, fits: Sequence[Fit] = ()) -> None:
-        """Clips and steps with one flat gradient per model. A gradient that is not finite becomes NaN everywhere,
-        which a steady optimizer ignores; other optimizers are not called with it.
+        """Clips and steps with one flat gradient per model. A gradient that is not finite, or of a batch without any
+        decision, becomes NaN everywhere, which a steady optimizer ignores; other optimizers are not called with it.
         """
         self.clip(stage, [*gradients, *(fit.gradient for fit in fits)], result)
         if fits or not isinstance(stage.optimizer, Steady):
             result.settle()  # the host waits: these optimizers may not see NaN
-            if result.fault:
+            if result.is_skipped:
                 return
         with torch.no_grad():
             state = self.optimizers[stage.name]
@@ -326,6 +326,9 @@ class Engine:
     def clip(self, stage: Stage, gradients: list[Tensor], result: Update) -> None:
         """Scales the gradients down to a global norm of `clip_norm`, in place, and records the norm before clipping."""
         norm = torch.stack([g.norm() for g in gradients]).norm() if len(gradients) > 1 else gradients[0].norm()
+        if result.batch is not None:
+            # 0 / 0 is NaN: momentum and weight decay must not move weights without a decision. Nothing waits for it.
+            norm = norm / result.batch.mask.any()
         result.sums[f"gradient_norm/{stage.name}"] = [(norm, ONE)]
         scale = clip_scale(norm, stage.optimizer.clip_norm)
         for gradient in gradients:
@@ -333,7 +336,10 @@ class Engine:
 
     @torch.no_grad()
     def follow(self, copies: Mapping[str, Copy]) -> Sums:
-        """Updates the target networks that are due and counts the update; logs how much of a gated one was updated."""
+        """Updates the target networks that are due and counts the update; logs how much of a gated one was updated.
+
+        An update that was skipped counts too: `every` and random numbers go by batches, whatever is in them.
+        """
         sums: Sums = {}
         for name, copy in copies.items():
             if copy.rate and self.updates % copy.every == 0:

@@ -22,6 +22,7 @@ class Update:
     batch: Experience | None = None
     sums: Sums = field(default_factory=dict)
     fault: str = ""
+    is_skipped: bool = False
     leaks: list[str] = field(default_factory=list)
 
     def settle(self) -> None:
@@ -30,7 +31,10 @@ class Update:
         self.batch = None  # settled once; and the batch's memory is free
         if batch is not None and name in self.sums and not bool(torch.isfinite(self.sums[name][0][0])):
             del self.sums[name]
-            self.fault = f"the gradient of stage '{self.stage}' is not finite{origin_of_fault(batch, self.sums)}"
+            self.is_skipped = True
+            if bool(batch.mask.any()):
+                where = origin_of_fault(batch, self.sums)
+                self.fault = f"the gradient of stage '{self.stage}' is not finite{where}"
 
 
 def origin_of_fault(batch: Experience, sums: Sums) -> str:

@@ -59,6 +59,8 @@ MOST_STEPS = 10**9
 """Largest number of training steps: more is a slip of the hand."""
 MOST_RATE = 1e4
 """Largest learning rate, for the same reason."""
+LARGEST_SEED = 2**63 - 1
+"""The largest seed of a run."""
 MOST_SEEDS = 10_000
 """Largest number of seeds of one command."""
 
@@ -83,6 +85,15 @@ def checked_steps(steps: int) -> int:
     if not 1 <= steps <= MOST_STEPS:
         raise AssayError(f"steps is {steps}. Use {'at least 1' if steps < 1 else f'at most {MOST_STEPS:,}'}.")
     return steps
+
+
+def checked_seed(seed: int) -> int:
+    """Returns a seed; AssayError if it is not a whole number from 0 to `LARGEST_SEED`: others repeat one of these."""
+    if type(seed) is not int:
+        raise AssayError(f"seed is {seed!r}. Use a whole number.")
+    if not 0 <= seed <= LARGEST_SEED:
+        raise AssayError(f"seed is {seed}. Use {'at least 0' if seed < 0 else f'at most {LARGEST_SEED:,}'}.")
+    return seed
 
 
 def checked_seeds(seeds: int, name: str = "--seeds", *, more: str = "") -> int:

@@ -108,7 +108,8 @@ class Setup:
             raise AssayError("--seeds auto needs several arms. Name at least two methods, or give a number of seeds.")
         for arm in self.arms:
             for task in self.tasks:
-                try_rewards(self.job(arm, task, 0).plan().task)
+                plan = self.job(arm, task, 0).plan()
+                try_rewards(plan.task, plan.recipe)
 
     def job(self, arm: Arm, task: str, seed: int) -> Job:
         """Returns the job of one run."""

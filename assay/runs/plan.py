@@ -26,7 +26,7 @@ from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
-from assay.runs.checks import check_placement, check_rows, check_values, checked_steps, checked_warmup
+from assay.runs.checks import check_placement, check_rows, check_values, checked_seed, checked_steps, checked_warmup
 from assay.runs.config import MORE, precision_of, read_config
 from assay.runs.options import RunOptions, run_options
 from assay.runs.options.cadence import spacing
@@ -205,7 +205,7 @@ def make_plan(
     needed = untrained and bool(recipe.rollout or recipe.copies) and has_demonstrations(found)
     warmup = checked_warmup(warmup, found, defaults_of(found, preset).warmup if needed else 0)
     budget = checked_steps(recipe.steps if steps is None else steps)
-    numbers = (seed, budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
+    numbers = (checked_seed(seed), budget, name, address, changes, warmup, 0, spacing(options.cadence.save_every)[0])
     recipe = with_statistics(recipe, found, seed)
     plan = Plan(recipe, found, *numbers, placement, model, files, preset or CLASSIC, options, start)
     started, accepted = (code, {}) if consent is None else (consent.started, code if changed else {})

@@ -81,7 +81,7 @@ class Worker:
 
     def begin(self) -> None:
         """Creates a new folder, after own rewards were tried."""
-        try_rewards(self.plan.task)
+        try_rewards(self.plan.task, self.plan.recipe)
         machine = {"machine": describe_machine()}
         store.write_json(self.folder / "config.json", self.config | machine | base_files(self.plan, self.loop.engine))
         self.journal.truncate({})

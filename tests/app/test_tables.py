@@ -11,6 +11,7 @@ import pytest
 from assay.app import cli
 from assay.app.report import claims, methods, tables
 from assay.app.report.units import effect_unit, effect_words
+from assay.core.settings import describe
 from assay.evidence.intervals import Estimate, mean_interval
 from assay.runs import catalogue
 
@@ -81,3 +82,16 @@ def test_a_console_that_is_no_terminal_is_as_wide_as_columns_says(monkeypatch: p
     for columns, width in (("100", 100), ("", 120), ("x", 120)):
         monkeypatch.setenv("COLUMNS", columns)
         assert tables.console().width == width
+
+
+def test_every_measured_claim_names_its_metric() -> None:
+    for key, method in catalogue.methods().items():
+        for claim in (one for one in method.measured if one.task):
+            told = claims.metric_words(describe(claim.metric))
+            assert told, key
+            assert "None" not in told, key
+    assert claims.metric_words({"part": "WithinBudget", "budget": 10.0}) == "within budget"
+    assert claims.metric_words({"part": "PassAt", "k": 8}) == "pass@8"
+    rule = {"metric": {"part": "Separation", "prompts": 512}, "task": "sorting-3"}
+    claim = {"kind": "measured", "decided_by": rule, "expect": "d > margin", "margin": 0.0}
+    assert claims.expected(claim) == "separation: ours - theirs > 0 points"

@@ -16,10 +16,11 @@ from torch import Tensor
 from assay import recipes
 from assay.core import store
 from assay.core.errors import AssayError
+from assay.core.optimizers import Adam
 from assay.core.recipe import Recipe
-from assay.core.record import Draw, Experience, Progress, State
+from assay.core.record import Draw, Experience, Progress, State, Sums
 from assay.core.schedules import Linear
-from assay.core.slots import Curriculum, Scene, Select
+from assay.core.slots import Curriculum, Optimizer, Scene, Select
 from assay.engine.loop import Loop, Step, frozen, means, thawed
 from assay.models.bodies.transformer import Transformer
 from assay.models.model import Policy
@@ -345,3 +346,41 @@ def test_a_source_of_fresh_data_without_a_rollout_says_what_is_missing() -> None
     recipe = replace(catalogue.recipe_for("rloo", task, {}), rollout=None)
     with pytest.raises(AssayError, match="no rollout"):
         Loop(recipe, task, seed=0, num_steps=1).step()
+
+
+@dataclass(frozen=True)
+class Around(Optimizer):
+    """An optimizer that is called with finite gradients only."""
+
+    inner: Adam
+    clip_norm = 0.0
+
+    def step(self, values: Sequence[Tensor], gradients: Sequence[Tensor], sums: Sums, state: State) -> None:
+        """Steps the inner one."""
+        self.inner.step(values, gradients, sums, state)
+
+
+@pytest.mark.parametrize("is_steady", [True, False])
+def test_an_update_without_any_decision_changes_nothing_but_the_count(is_steady: bool) -> None:
+    """Momentum and weight decay alone would move the weights."""
+    task = catalogue.find_task("bandit")
+    loop = Loop(catalogue.recipe_for("grpo", task, {}), task, seed=0, num_steps=4)
+    fresh = loop.step().fresh
+    assert fresh is not None
+    adam = Adam(learning_rate=0.1, weight_decay=0.1)
+    stage = replace(loop.recipe.stages[0], optimizer=adam if is_steady else Around(adam))
+    batch = loop.engine.annotate(fresh, loop.recipe.needs)
+    empty = replace(batch, mask=torch.zeros_like(batch.mask))
+
+    def state() -> list[torch.Tensor]:
+        kept = loop.engine.optimizers[stage.name]
+        return [one.clone() for one in (*loop.engine.pieces(stage), *kept["first"], *kept["second"], kept["steps"])]
+
+    before, updates = state(), loop.engine.updates
+    done = loop.engine.update(stage, empty)
+    loop.engine.follow({})
+    assert (done.fault, done.is_skipped) == ("", True)
+    assert all(torch.equal(now, then) for now, then in zip(state(), before, strict=True))
+    assert loop.engine.updates == updates + 1
+    assert not loop.engine.update(stage, batch).is_skipped
+    assert not any(torch.equal(now, then) for now, then in zip(state(), before, strict=True))

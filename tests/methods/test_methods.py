@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import json
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -152,6 +154,23 @@ def test_recipes_of_measured_claims_can_work(name: str) -> None:
 
 def test_every_method_states_an_exact_claim() -> None:
     assert [name for name in METHODS if not catalogue.methods()[name].exact] == []
+
+
+def test_recipes_beside_the_claims_have_names_of_their_own() -> None:
+    """`assay check FILE.py` finds recipes by their names; in a collection they would escape the laws."""
+    modules = {name: import_module(method.recipe.__module__) for name, method in catalogue.methods().items()}
+    hidden = [
+        f"{name}: {key}"
+        for name, module in modules.items()
+        for key, value in vars(module).items()
+        if isinstance(value, tuple | list | dict) and holds_recipe(value)
+    ]
+    assert hidden == []
+
+
+def holds_recipe(value: Any) -> bool:
+    """Returns whether a recipe is in a collection."""
+    return any(isinstance(one, Recipe) for one in (value.values() if isinstance(value, dict) else value))
 
 
 def test_bodies_of_base_recipes_are_short() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection, Mapping, Sequence
 from types import TracebackType
@@ -120,7 +121,9 @@ def metric_words(metric: Any) -> str:
     """Returns a metric of runs in words, from its description."""
     if not isinstance(metric, Mapping):
         return str(metric)
-    name = {"evaluation": "held-out score"}.get(str(metric.get("metric")), str(metric.get("metric")))
+    # A metric without one of curves is of a policy: its class is its name (WithinBudget: within budget).
+    found = str(metric.get("metric") or re.sub(r"(?<=[a-z])(?=[A-Z])", " ", metric["part"]).lower())
+    name = {"evaluation": "held-out score"}.get(found, found)
     if metric["part"] == "Average":
         share = metric.get("share", 1.0)
         return f"mean {name}" if share == 1.0 else f"mean {name} of the last {100 * share:g} %"

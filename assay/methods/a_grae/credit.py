@@ -23,6 +23,7 @@ class BreakSymmetry(CreditWeight):
     """
 
     alpha: float = 1.0
+    reads_shares: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "the weights depend on the right answers of the whole batch"}
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:

@@ -19,6 +19,7 @@ class AsProbability(Prepare):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
+    reads_shares: ClassVar[bool] = True
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -45,6 +45,7 @@ class Remembered(Source):
 
     tries: int = 4
     least: float = 1.0
+    reads_shares: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {"yields": "it stores rows for a later phase"}
 
     def init(self, scene: Scene) -> State:

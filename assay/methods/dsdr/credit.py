@@ -41,6 +41,7 @@ class Distinct(Prepare):
     bonus: float = 0.001
     tau: float = 5.0
     writes: ClassVar[tuple[str, ...]] = ("entropy_weight",)
+    reads_shares: ClassVar[bool] = True
 
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:

@@ -32,7 +32,8 @@ def recipe(world: Defaults = LANGUAGE, kl: float = 0.0, modes: Mapping[str, str]
 ANCHORED = partial(recipe, kl=0.01)
 SMALL = {"direct": "[0-4].", "steps": "[5-7].", "code": "[89]."}
 """The formats of the testbed."""
-ARMS = tuple(recipe(BIGRAMS, kl, SMALL) for kl in (0.0, 0.1))
+ALONE = recipe(BIGRAMS, modes=SMALL)
+WITH_KL = recipe(BIGRAMS, 0.1, SMALL)
 
 METHOD = Method(
     paper="arXiv:2504.07912",
@@ -59,9 +60,9 @@ METHOD = Method(
         Exact("scores of each class, and lengths", lambda: claims.counted(recipe(), claims.SCORES), at_most=1e-9),
         Exact("a task without text is refused", lambda: probes.is_refused(recipe(), claims.BANDIT), equals=1.0),
         Exact("the testbed starts at shares 0.5, 0.3, 0.2", claims.distance_from_start, at_most=1e-6),
-        Measured("each prompt ends with 0.8 of its answers in one format", "formats", ARMS[0], 0.8, Final("own_share"),
+        Measured("each prompt ends with 0.8 of its answers in one format", "formats", ALONE, 0.8, Final("own_share"),
                  seeds=10, minutes=4.0, steps=100, looks=2),
-        Measured("the KL to the start leaves more of the mixture", "formats", ARMS[0], ARMS[1], Final("own_share"),
+        Measured("the KL to the start leaves more of the mixture", "formats", ALONE, WITH_KL, Final("own_share"),
                  seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(

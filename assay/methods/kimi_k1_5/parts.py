@@ -27,6 +27,7 @@ class LengthReward(Rescored):
 
     reward: Reward = Verifier()
     compares_group: ClassVar[bool] = True
+    reads_shares: ClassVar[bool] = True
 
     def rescored(self, total_B: Tensor, rewarded: Experience, scene: Scene) -> Tensor:
         """Returns the reward of each row's length."""

@@ -56,6 +56,7 @@ class Balanced(Prepare):
     """Writes `balance` [B] of the whole batch, so that right and wrong answers count equally."""
 
     writes: ClassVar[tuple[str, ...]] = ("balance",)
+    reads_shares: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {"groups_apart": "classes are balanced over the batch"}
 
     @torch.no_grad()

@@ -22,8 +22,10 @@ def recipe(world: Defaults = LANGUAGE) -> Recipe:
     return replace(recipes.grpo(world), name="limit-of-rlvr")
 
 
-ARMS = tuple(recipe(BIGRAMS).set("actor.rank", rank) for rank in (4, 0))
-"""Policies whose prompts share four features, and with a row of logits for each prompt."""
+SHARED = recipe(BIGRAMS).set("actor.rank", 4)
+"""A policy whose prompts share four features."""
+SEPARATE = recipe(BIGRAMS).set("actor.rank", 0)
+"""A policy with a row of logits for each prompt."""
 START = {"pass_rate": 0.085, "pass@64": 0.737}
 """Of the uniform start of many-ways: eight prompts with one right answer of 100, eight with sixteen."""
 SMALL = Boundary(4, (2, 1, 0), (4, 0, 0))
@@ -39,7 +41,7 @@ def from_start() -> float:
 
 def crossing(seed: int) -> float:
     """Returns the crossover after 150 steps, 257 if the start never overtakes in 256 samples."""
-    found = boundary(ARMS[0], many_ways(), seed, steps=150, prompts=16, samples=256)
+    found = boundary(SHARED, many_ways(), seed, steps=150, prompts=16, samples=256)
     return float(found.crossover or 257)
 
 
@@ -64,13 +66,13 @@ METHOD = Method(
         Exact("one prompt is solved by the start alone", lambda: len(SMALL.only_start()), equals=1.0),
         Exact("the start of the testbed has the numbers that claims compare with", from_start, at_most=1e-3),
         Exact("an untrained policy has the boundary of its start", lambda: boundary(
-              ARMS[0], many_ways(), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
-        Measured("where prompts share parameters pass@64 ends below the start's", "many-ways", ARMS[0],
+              SHARED, many_ways(), 0, steps=0, prompts=16, samples=8).moved, equals=0.0),
+        Measured("where prompts share parameters pass@64 ends below the start's", "many-ways", SHARED,
                  START["pass@64"], Final("pass@64"), Expect.BELOW, seeds=10, minutes=4.0, steps=150, looks=2),
-        Measured("and pass@1 above it", "many-ways", ARMS[0], START["pass_rate"], Final("pass_rate"), seeds=10,
+        Measured("and pass@1 above it", "many-ways", SHARED, START["pass_rate"], Final("pass_rate"), seeds=10,
                  minutes=4.0, steps=150, looks=2),
         Measured("the start overtakes before k = 64", "", crossing, 64.0, expect=Expect.BELOW, seeds=10, minutes=4.0),
-        Measured("control: with a row for each prompt pass@64 ends above the start's", "many-ways", ARMS[1],
+        Measured("control: with a row for each prompt pass@64 ends above the start's", "many-ways", SEPARATE,
                  START["pass@64"], Final("pass@64"), seeds=10, minutes=4.0, steps=150, looks=2),
     ),
     mutants=(

@@ -34,6 +34,7 @@ class TokenWeights(CreditWeight):
 
     wrong: float = 0.5
     needs: ClassVar[frozenset[Need]] = frozenset({Need.VALUE})
+    reads_shares: ClassVar[bool] = True
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
         """Returns the weight of each decision, [B, T]."""

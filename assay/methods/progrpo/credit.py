@@ -31,6 +31,7 @@ class LessWhereConfident(Credit):
 
     alpha: float = 1.0
     lowest: float = 0.2
+    reads_shares: ClassVar[bool] = True
     reads: ClassVar[tuple[str, ...]] = ("advantage",)
     writes: ClassVar[tuple[str, ...]] = ("advantage",)
     breaks: ClassVar[dict[str, str]] = {"episodes": "the lowest log-probabilities are those of a row"}

@@ -42,8 +42,10 @@ def gap(variant: str = "", formula: probes.Formula = loss_by_hand) -> float:
     return probes.formula_gap(ours, probes.sequences(num=128), formula)
 
 
-VARIANTS = (recipe(STALE), recipe(STALE, weight=Importance()), recipe(STALE, keeps=EveryDecision()))
-OURS, WEIGHED, BARE = (one.set("rollout.delay", 40) for one in VARIANTS)
+OURS, WEIGHED, BARE = (
+    one.set("rollout.delay", 40)
+    for one in (recipe(STALE), recipe(STALE, weight=Importance()), recipe(STALE, keeps=EveryDecision()))
+)
 
 METHOD = Method(
     paper="arXiv:2509.24203",

@@ -76,6 +76,7 @@ class Elliptical(Prepare):
     beta: float = 0.01
     ridge: float = 0.01
     sketch: Annotation = Sketch()
+    reads_shares: ClassVar[bool] = True
     fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"sketch": some_sketch}
 
     @property

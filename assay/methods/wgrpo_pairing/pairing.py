@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Pair(Curriculum):
     first: float = 0.0
     second: float = 1.0
     once: bool = False
+    reads_shares: ClassVar[bool] = True
 
     def init(self, scene: Scene) -> State:
         """Returns an empty table of rates."""

@@ -85,7 +85,8 @@ class TokenTable(Body):
     `choices`: how many tokens can be chosen, those after the end token: answers end at the task's limit or with a stop
     string, never with the end token. `rank` > 0 makes the numbers linear in
     that many fixed random features of the context, so that contexts share parameters; 0 is a separate row for each.
-    Assumes prompts of one token after bos: longer ones are told apart by their first token only.
+    Assumes prompts of one token after bos: longer ones are told apart by their first token only, and decoding refuses
+    a prompt of bos alone.
     """
 
     window: int = 0

@@ -105,13 +105,18 @@ class TablePolicy(nn.Module):
 
 
 class TableDecoder:
-    """Decodes token by token from a table: the context of each row is its prompt, its place and its last tokens."""
+    """Decodes token by token from a table: the context of each row is its prompt, its place and its last tokens.
+
+    AssayError for a prompt of bos alone: when it is scored, the first token after bos would be one of the answer.
+    """
 
     def __init__(self, actor: TablePolicy, prompts: Sequence[Sequence[int]], repeats: Sequence[int]) -> None:
+        if any(len(prompt) < 2 for prompt in prompts):
+            raise AssayError("a prompt has no token after bos, by which a table tells prompts apart. Use Transformer()")
         self.actor, window, device = actor, actor.table.window, actor.table.table.device
         row = torch.repeat_interleave(torch.arange(len(prompts)), torch.tensor(repeats)).to(device)
         newest = [(list(prompt)[::-1] + [0] * window)[:window] for prompt in prompts]
-        self.prompt = torch.tensor([prompt[min(1, len(prompt) - 1)] for prompt in prompts], device=device)[row]
+        self.prompt = torch.tensor([prompt[1] for prompt in prompts], device=device)[row]
         self.place = torch.tensor([len(prompt) for prompt in prompts], device=device)[row]
         self.last = torch.tensor(newest, device=device, dtype=torch.int64).view(len(prompts), window)[row]
 

@@ -59,6 +59,7 @@ class OutcomeAsLabel(Objective):
     loss: LabelLoss = CrossEntropy()
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     together: ClassVar[str | None] = "group"
+    reads_shares: ClassVar[bool] = True
     breaks: ClassVar[dict[str, str]] = {"zero_credit": "the outcome is a label; the column `advantage` is not read"}
 
     def count(self, batch: Experience) -> Tensor:

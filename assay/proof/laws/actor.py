@@ -105,7 +105,7 @@ def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
     """Returns decisions of the actor, recorded as it acts, and the actor."""
     actor, batch = case.actor(part), case.batch
     if case.is_text:
-        prompts = [[1, 3], [1, 4, 5], [1, 3], [1]]
+        prompts = [[1, 3], [1, 4, 5], [1, 3], [1] if continues(actor, [1]) else [1, 5]]
         assert isinstance(case.spec.action, Vocabulary)
         starts, samples = np.array([0, 1, 0, 2]), np.array([0, 0, 1, 0])
         return complete(
@@ -120,6 +120,15 @@ def played(part: Any, case: ActorCase) -> tuple[Experience, Any]:
     everywhere = torch.ones_like(batch.mask)
     batch = case.scorable(actor)  # a path actor walks here with the same uniform numbers
     return replace(batch, action=action.view(*shape, *action.shape[1:]), logp=logp.view(shape), mask=everywhere), actor
+
+
+def continues(actor: Any, prompt: list[int]) -> bool:
+    """Returns whether the actor accepts a prompt; one that needs a token after bos refuses a prompt without."""
+    try:
+        actor.decoder([prompt], [1], 1)
+    except AssayError:
+        return False
+    return True
 
 
 def scores(actor: Any, batch: Experience) -> Tensor:

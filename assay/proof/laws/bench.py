@@ -50,6 +50,8 @@ GIVEN_IF_NEEDED = {"value": Need.VALUE, "logp_ref": Need.REFERENCE}
 """Columns that the engine adds only if a part declares that it needs them."""
 ESTIMATES = ("value", "logp_ref", "advantage", "return")
 """Added columns through which gradient could leak into what was fixed before the update."""
+LEAST_LOGP = -50.0
+"""The lowest log-probability of the actor and the reference on the laws' decisions."""
 SMALL = {"hidden": (8,), "width": 8, "layers": 1, "heads": 2}
 """Small sizes, for fast checks."""
 
@@ -185,6 +187,8 @@ def scored_batch(bench: Bench, place: int, needs: frozenset[Need | Annotation]) 
         batch = batch.add(noted if Need.CANDIDATES not in needs else noted | {"candidates": two_actions(batch)})
         scored: Scored = bench.model("actor").score(batch, needs)  # type: ignore[operator]
         reference: Scored = bench.model("reference").score(batch, needs)  # type: ignore[operator]
+    # A token that the actor forbids has a log-probability of -1e9, to which float32 cannot add what moved.
+    scored, reference = (replace(one, logp=one.logp.clamp(min=LEAST_LOGP)) for one in (scored, reference))
     outputs = {f"scored.{f.name}": value for f in fields(Scored) if (value := getattr(scored, f.name)) is not None}
     recorded = (scored.logp + 0.3 * normal(layout.name + "moved", scored.logp.shape)) * batch.mask
     return replace(batch, logp=recorded).add({**outputs, "logp_ref": reference.logp})

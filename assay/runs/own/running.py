@@ -11,7 +11,9 @@ from pathlib import Path
 from assay.core import store
 from assay.core.calls import OwnCodeError
 from assay.core.errors import AssayError
+from assay.core.recipe import Recipe
 from assay.core.slots import Task
+from assay.runs.checks import walked
 from assay.runs.config import read_config
 from assay.runs.own.consent import Code
 from assay.runs.own.rewards import VERIFIER, OwnRewards
@@ -37,11 +39,21 @@ def own_code(accepted: Code, folder: Path) -> Iterator[None]:
         raise AssayError(f"{str(error).rstrip('.')}. After fixing it, resume with: {again}") from error
 
 
-def try_rewards(task: Task) -> None:
-    """Scores a few demonstrations before anything is spent, and warns if the task's verifier is left out."""
+def try_rewards(task: Task, recipe: Recipe) -> None:
+    """Scores a few demonstrations before anything is spent, and warns if the task's verifier is left out.
+
+    AssayError if a score is not from 0 to 1 and a part of the recipe reads outcomes as right (above 1/2) or wrong, or
+    as shares of right answers: it states `reads_shares = True`.
+    """
     if not isinstance(task, PromptTask | DialogueTask) or task.scorer is None:
         return
-    check_scored(task)
+    outside = [score for score in check_scored(task) if not 0.0 <= score <= 1.0]
+    readers = [type(part).__name__ for part in walked(recipe) if getattr(part, "reads_shares", False)]
+    if outside and readers:
+        raise AssayError(
+            f"the reward of a demonstration is {outside[0]:g}, but {readers[0]} of '{recipe.name}' reads rewards as "
+            "right or wrong. Return rewards from 0 to 1, weigh them so (--reward FILE.py:NAME=WEIGHT), or use grpo."
+        )
     if isinstance(task.scorer, OwnRewards) and VERIFIER not in task.scorer.weights:
         names = ", ".join(task.scorer.weights)
         warnings.warn(

@@ -63,14 +63,17 @@ def components(one: Experience) -> dict[str, float]:
     return {f"reward/{name}": round(value, 6) for name, value in found.items() if not math.isnan(value)}
 
 
-def check_scored(task: Any, num: int = 4) -> None:
-    """Scores the demonstrations of the first training prompts, so that a broken scorer fails before a run begins."""
+def check_scored(task: Any, num: int = 4) -> list[float]:
+    """Returns the scores of the demonstrations of the first training prompts, none without a scorer. A broken scorer
+    fails here, before a run begins.
+    """
     scorer: Scorer | None = task.scorer
     if scorer is None:
-        return
+        return []
     items = task.items_of(torch.arange(num), 0)
     rows = [{**item.facts, "prompt": item.prompt, "completion": item.demonstration, "answer": item.answer, "cut": False}
             for item in items]  # fmt: skip
     outcomes, _ = scorer(rows, lambda: [Score(1.0)] * len(rows))
     if len(outcomes) != len(rows):
         raise AssayError(f"{type(scorer).__name__} returned {len(outcomes)} outcomes for {len(rows)} rows.")
+    return [outcome.value for outcome in outcomes if isinstance(outcome, Score)]

@@ -1,0 +1,73 @@
+"""Methods on a user's own file: each trains, or is refused before anything is spent, naming what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assay.app.cli import main
+from assay.runs import catalogue
+from assay.runs.checks import walked
+
+METHODS = [
+    "lite-ppo", "nsr", "ace", "a-grae", "progrpo", "mathforge", "etr", "pacs", "real", "oreal", "kimi-k1.5",
+    "direct-advantage-po", "p3o", "r2vpo", "dph-rl", "self-interference", "siren", "dsdr", "lp-reg", "prerl-dsrl",
+    "repexp", "laser", "lhrm-hgpo", "wgrpo-pairing", "remax", "policy-cliff", "rlsp", "echo-chamber",
+    "simplerl-zoo",
+]  # fmt: skip
+CLASSES = [
+    "a-grae", "progrpo", "pacs", "real", "oreal", "kimi-k1.5", "direct-advantage-po", "dph-rl", "dsdr", "repexp",
+    "laser", "wgrpo-pairing",
+]  # fmt: skip
+"""Those that read an outcome as right or wrong, or as a share of right answers."""
+FIRST = {"oreal": "tokens", "direct-advantage-po": "critic", "dph-rl": "start"}
+"""Phases before a method's own, which get one step here."""
+SMALL = ["actor.width=8", "actor.layers=1", "actor.heads=2"]
+REWARDS = """
+def graded(completions, **columns):
+    return [(sum(map(ord, one)) % 5) / 4 for one in completions]
+
+def wide(completions, **columns):
+    return [3.0 + len(one) for one in completions]
+"""
+
+
+@pytest.fixture
+def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The working directory: prompts with answers, prompts alone, and rewards."""
+    rows = [{"prompt": f"pick {chr(97 + k % 20)}{chr(97 + k // 20)}", "answer": str(k % 7)} for k in range(40)]
+    for name, kept in {"answers": rows, "bare": [{"prompt": row["prompt"]} for row in rows]}.items():
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, kept)))
+    (tmp_path / "rewards.py").write_text(REWARDS)
+    monkeypatch.chdir(tmp_path)
+
+
+def trained(method: str, task: str, *words: str) -> int:
+    """Returns the exit status of one short training."""
+    first = [f"before.{FIRST[method]}.steps=1"] if method in FIRST else []
+    small = [f"--set={one}" for one in (*SMALL, *first)]
+    sizes = ["--steps", "1", "--warmup", "0", "--max-tokens", "4", "--prompts", "2", "--eval-prompts", "4"]
+    return main(["train", method, "--task", task, *words, *sizes, *small, "--out", "run", "--json"])
+
+
+@pytest.mark.usefixtures("_files")
+@pytest.mark.filterwarnings("ignore:rewards and held-out scores")
+@pytest.mark.parametrize("method", METHODS)
+def test_graded_rewards_train_and_what_is_missing_or_unbounded_is_named(
+    method: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert trained(method, "bare.jsonl") == 2
+    assert "line 1 has no field 'answer'" in capsys.readouterr().err
+    if method in CLASSES:
+        assert trained(method, "answers.jsonl", "--reward", "rewards.py:wide") == 2
+        assert "the reward of a demonstration is 4, but " in capsys.readouterr().err
+        assert not Path("run/config.json").exists()
+    assert trained(method, "bare.jsonl", "--reward", "rewards.py:graded") == 0, capsys.readouterr().err
+
+
+def test_the_methods_that_read_classes_are_known() -> None:
+    for name in METHODS:
+        recipe = catalogue.recipe_for(name, catalogue.find_task("addition-1"), {})
+        assert any(getattr(part, "reads_shares", False) for part in walked(recipe)) == (name in CLASSES), name
