@@ -14,7 +14,7 @@ from functools import partial
 from assay import recipes
 from assay.claims import Average, Edit, Exact, Expect, Measured, Method, probes, same_gradient
 from assay.core.recipe import Recipe
-from assay.methods.r2vpo.claims import brake, dual, loss_by_hand, losses_of_torques
+from assay.methods.r2vpo.claims import brake, dual, followed_gap, loss_by_hand, losses_of_torques, moved
 from assay.methods.r2vpo.parts import FollowVariance, RatioVariance
 from assay.parts.constraints.multiplier import Ascent
 from assay.parts.objectives.policy import PolicyGradient
@@ -61,6 +61,10 @@ METHOD = Method(
         Exact("it pulls back a decision that moved against its advantage: ratio 1/2",
               lambda: brake(FIXED(start=0.5), 0.5, 1.0), equals=0.75),
         Exact("at ratio 1 it is the policy gradient", lambda: brake(recipe(), 1.0, 1.0), equals=1.0),
+        Exact("the multiplier 1 becomes 3 after a step with five times the target, at the shipped rate",
+              lambda: moved(recipe(), 0.05), equals=3.0),
+        Exact("the variance that is followed is the mean square of ratio - 1 over decisions",
+              lambda: followed_gap(recipe(), SPREAD()), at_most=1e-6),
         Exact("the multiplier converges to sd(A) / (2 sqrt(target))", lambda: dual(
               FollowVariance(0.04, Ascent(0.5), 0.1)), equals=2.724312, tolerance=1e-5),
         Measured("with eight passes over a batch the variance is held within a fifth of a target of 0.002, mean over "

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
+from assay.core.record import Experience
 from assay.core.slots.scene import ALONE
 from assay.methods.r2vpo.parts import VARIANCE, FollowVariance
 
@@ -42,3 +43,21 @@ def dual(part: FollowVariance, steps: int = 1500) -> float:
         above = (advantage - prob @ advantage) / (2.0 * state["multiplier"])
         part.updated({VARIANCE: float(prob @ above.square())}, state)
     return float(state["multiplier"])
+
+
+def moved(ours: Recipe, variance: float) -> float:
+    """Returns the multiplier after the first step, in which the ratios had this variance."""
+    part = ours.credit[-1]
+    assert isinstance(part, FollowVariance)
+    state = part.init(ALONE)
+    part.updated({VARIANCE: variance}, state)
+    return float(state["multiplier"])
+
+
+def followed_gap(ours: Recipe, data: Experience) -> float:
+    """Returns how far the logged variance is from its formula where log-probabilities moved by up to 0.3."""
+    data = ours.credit[-1](data.add({"advantage": data.reward}))
+    logp = data.logp + 0.3 * torch.sin(torch.arange(data.logp.numel())).reshape(data.logp.shape)
+    total, count = probes.loss(ours, data, logp).metrics[VARIANCE]
+    expected = ((logp - data.logp).exp() - 1.0).square()[data.mask].mean()
+    return abs(float(total / count - expected))

@@ -28,12 +28,15 @@ def recipe(world: Defaults = PREFERENCES) -> Recipe:
 
 
 def loss_of(scores_B: torch.Tensor) -> torch.Tensor:
-    """Returns the recipe's mean loss where the row pairs (0, 1), (2, 3), ... have these scores at their ends."""
+    """Returns the recipe's mean loss where the row pairs (0, 1), (2, 3), ... have these scores at their last decisions
+    and other numbers elsewhere; answers end at different columns.
+    """
     data = probes.sequences(num=len(scores_B))
-    pairs = torch.arange(len(data)) // 2
-    chosen = torch.where(torch.arange(len(data)) % 2 == 0, 1, -1)
-    batch = replace(data, group=pairs, mask=torch.ones_like(data.mask)).add({"chosen": chosen})
-    values_BT = scores_B[: len(data)].unsqueeze(1).expand(data.mask.shape)
+    rows, columns = torch.arange(len(data)), torch.arange(data.num_columns)
+    last = columns[-1] - rows % 3
+    mask = (columns > 0) & (columns <= last.unsqueeze(1))
+    batch = replace(data, group=rows // 2, mask=mask).add({"chosen": torch.where(rows % 2 == 0, 1, -1)})
+    values_BT = torch.where(columns == last.unsqueeze(1), scores_B.unsqueeze(1), 0.3 * columns - 1.0)
     (term,) = recipe().stages[0].critic
     assert isinstance(term, BradleyTerry)
     loss = term(batch, SimpleNamespace(model=lambda name: lambda context: values_BT))
@@ -62,6 +65,7 @@ METHOD = Method(
     claims=(
         Exact("its gradient is that of the formula", gap_to_formula, at_most=1e-6),
         Exact("equal scores cost log 2", lambda: loss_of(torch.zeros(6)) - torch.tensor(2.0).log(), equals=0.0),
+        Exact("no copy of the model is kept: there is no reference", lambda: len(recipe().copies), equals=0.0),
     ),
     mutants=(Edit("the rejected one is to win", BradleyTerry.__call__, "logsigmoid(margin)", "logsigmoid(-margin)"),),
 )
