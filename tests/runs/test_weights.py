@@ -1,0 +1,63 @@
+"""Weights between processes: fetched as published, torn files refused and read again, old versions removed."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay.core.trees import difference
+from assay.runs.weights import SameMemory, WeightFiles, Weights, WeightsMissing
+
+
+def tree(number: float) -> dict[str, object]:
+    weights = torch.full((3, 2), number)
+    return {"actor": {"weight": weights, "half": weights.bfloat16(), "growth": [weights.double(), 7, "text"]}}
+
+
+@pytest.fixture(params=["memory", "files"])
+def weights(request: pytest.FixtureRequest, tmp_path: Path) -> Weights:
+    return SameMemory(keep=2) if request.param == "memory" else WeightFiles(tmp_path / "w", keep=2, patience=0.2)
+
+
+def test_what_is_fetched_is_what_was_published(weights: Weights) -> None:
+    live = tree(0.1)
+    weights.publish(4, live)
+    live["actor"]["weight"].zero_()  # type: ignore[index]
+    assert not difference(weights.fetch(4), tree(0.1))
+    weights.publish(4, tree(0.1))
+    assert not difference(weights.fetch(4), tree(0.1))
+
+
+def test_old_versions_are_removed(weights: Weights) -> None:
+    for version in range(9, 12):
+        weights.publish(version, tree(version))
+    assert not difference([weights.fetch(10), weights.fetch(11)], [tree(10), tree(11)])
+    with pytest.raises(WeightsMissing, match="version 9 of the weights"):
+        weights.fetch(9)
+
+
+@pytest.mark.parametrize("cut", [0, 8, 100, -1])
+def test_a_torn_file_is_refused_and_read_again(tmp_path: Path, cut: int) -> None:
+    files = WeightFiles(tmp_path, patience=0.1)
+    files.publish(3, tree(0.3))
+    (path,) = tmp_path.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(whole[:cut])
+    with pytest.raises(WeightsMissing, match="does not have the digest"):
+        files.fetch(3)
+    threading.Timer(0.2, path.write_bytes, [whole]).start()
+    assert not difference(WeightFiles(tmp_path, patience=20.0).fetch(3), tree(0.3))
+
+
+def test_one_wrong_bit_is_refused(tmp_path: Path) -> None:
+    files = WeightFiles(tmp_path, patience=0.1)
+    files.publish(0, tree(0.3))
+    (path,) = tmp_path.iterdir()
+    wrong = bytearray(path.read_bytes())
+    wrong[-1] ^= 1
+    path.write_bytes(wrong)
+    with pytest.raises(WeightsMissing, match="does not have the digest"):
+        files.fetch(0)
