@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -33,14 +32,15 @@ class WeightsMissing(AssayError):
 
 
 class Weights(ABC):
-    """Versions of a run's weights, of which the newest `keep` can be fetched.
+    """Versions of a run's weights.
 
-    Laws: what is fetched is what was published under this number, bit by bit; publishing again changes nothing.
+    Laws: what is fetched is what was published under this number, bit by bit, until the learner changes it or newer
+    versions take its place; publishing again changes nothing.
     """
 
     @abstractmethod
     def publish(self, version: int, tree: State) -> None:
-        """Makes the weights of a version available; they may change afterwards without changing what is fetched."""
+        """Makes the weights of a version available."""
 
     @abstractmethod
     def fetch(self, version: int) -> State:
@@ -49,27 +49,27 @@ class Weights(ABC):
 
 @dataclass(eq=False)
 class SameMemory(Weights):
-    """Weights for samplers in this process."""
+    """Weights for samplers in the learner's process, which use its own tensors: the newest version alone is there."""
 
-    keep: int = 1
-    trees: dict[int, State] = field(default_factory=dict)
+    newest: int = -1
+    tree: State = field(default_factory=dict)
 
     def publish(self, version: int, tree: State) -> None:
-        """Keeps a copy."""
-        self.trees[version] = copied(tree)
-        for old in sorted(self.trees)[: -self.keep]:
-            del self.trees[old]
+        """Keeps the tensors themselves."""
+        self.newest, self.tree = version, tree
 
     def fetch(self, version: int) -> State:
-        """Returns the copy."""
-        if version not in self.trees:
-            raise WeightsMissing(f"version {version} of the weights is not published. Publish it first.")
-        return self.trees[version]
+        """Returns the tensors."""
+        if version != self.newest:
+            raise WeightsMissing(
+                f"version {version} of the weights is not there, only {self.newest}. Publish it first."
+            )
+        return self.tree
 
 
 @dataclass(frozen=True)
 class WeightFiles(Weights):
-    """Weights as safetensors files in a folder that all processes see: VERSION-SHA256.safetensors.
+    """Weights as safetensors files in a folder that all processes see, VERSION-SHA256.safetensors; the newest `keep`.
 
     A file whose digest is not that of its name is torn (a shared folder shows it before it is whole) and is read again,
     for at most `patience` seconds.
@@ -125,12 +125,3 @@ def decoded(tensors: Mapping[str, torch.Tensor]) -> State:
     """Returns the tree of a file's tensors."""
     tree: State = decode(json.loads(tensors[TREE].numpy().tobytes()), tensors)
     return tree
-
-
-def copied(node: Any) -> Any:
-    """Returns a tree with copies of its tensors."""
-    if isinstance(node, Mapping):
-        return {name: copied(item) for name, item in node.items()}
-    if isinstance(node, list | tuple):
-        return [copied(item) for item in node]
-    return node.detach().clone() if isinstance(node, torch.Tensor) else node

@@ -17,25 +17,26 @@ def tree(number: float) -> dict[str, object]:
     return {"actor": {"weight": weights, "half": weights.bfloat16(), "growth": [weights.double(), 7, "text"]}}
 
 
-@pytest.fixture(params=["memory", "files"])
-def weights(request: pytest.FixtureRequest, tmp_path: Path) -> Weights:
-    return SameMemory(keep=2) if request.param == "memory" else WeightFiles(tmp_path / "w", keep=2, patience=0.2)
+@pytest.mark.parametrize("kind", ["memory", "files"])
+def test_what_is_fetched_is_what_was_published(kind: str, tmp_path: Path) -> None:
+    weights: Weights = SameMemory() if kind == "memory" else WeightFiles(tmp_path / "w", patience=0.2)
+    for _ in range(2):
+        weights.publish(4, tree(0.1))
+        assert not difference(weights.fetch(4), tree(0.1))
+    weights.publish(5, tree(0.2))
+    assert not difference(weights.fetch(5), tree(0.2))
+    with pytest.raises(WeightsMissing, match="version 4 of the weights"):
+        weights.fetch(4)
 
 
-def test_what_is_fetched_is_what_was_published(weights: Weights) -> None:
-    live = tree(0.1)
-    weights.publish(4, live)
-    live["actor"]["weight"].zero_()  # type: ignore[index]
-    assert not difference(weights.fetch(4), tree(0.1))
-    weights.publish(4, tree(0.1))
-    assert not difference(weights.fetch(4), tree(0.1))
-
-
-def test_old_versions_are_removed(weights: Weights) -> None:
+def test_files_do_not_change_with_the_learner_and_old_ones_are_removed(tmp_path: Path) -> None:
+    weights, live = WeightFiles(tmp_path, keep=2, patience=0.1), tree(0.1)
     for version in range(9, 12):
-        weights.publish(version, tree(version))
-    assert not difference([weights.fetch(10), weights.fetch(11)], [tree(10), tree(11)])
-    with pytest.raises(WeightsMissing, match="version 9 of the weights"):
+        live["actor"]["weight"].fill_(version)  # type: ignore[index]
+        weights.publish(version, live)
+    found = [weights.fetch(version)["actor"]["weight"][0, 0].item() for version in (10, 11)]
+    assert found == [10.0, 11.0]
+    with pytest.raises(WeightsMissing, match="version 9 of the weights is not there"):
         weights.fetch(9)
 
 
