@@ -22,14 +22,12 @@ from assay.core.slots import Sampled, Scene, Task, Transform
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
+from assay.engine.gathering import ApplyRewards, Gatherers, gathered, rewarded
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
 from assay.engine.updates import Update
 from assay.ops import groups
-
-REWARDED = "rewarded"
-"""Column [B]: the recipe's rewards were applied to the row."""
 
 
 @dataclass
@@ -68,6 +66,7 @@ class Loop:
         self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
         self.states: State = {}
+        self.gatherers: Gatherers | None = None
         self.begin({})
 
     def begin(self, handed: Mapping[str, Any]) -> None:
@@ -159,17 +158,9 @@ class Loop:
         kept: list[Experience] = []
         asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
-            starts = NO_STARTS
-            if recipe.curriculum is not None:
-                starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
             reward = partial(self.reward, recipe, scene, step)
-            # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-            peeks: list[int] = []
-            marking = partial(marked, reward, peeks)
-            here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=marking)
-            with step.timed("sample"):
-                fresh = recipe.rollout(here, self.states["rollout"])
-            fresh = unmarked(fresh) if peeks else reward(fresh)
+            fresh, is_rewarded = self.rows(recipe, scene.given(num_starts=asked), step, reward)
+            fresh = fresh if is_rewarded else reward(fresh)
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):
                 step.alarms += guard.gathered(moment, state)
@@ -189,6 +180,16 @@ class Loop:
             if not missing:
                 break
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
+
+    def rows(self, recipe: Recipe, scene: Scene, step: Step, reward: ApplyRewards) -> tuple[Experience, bool]:
+        """Returns the rows of the curriculum's next starts, and whether they are rewarded already."""
+        if self.gatherers is not None:
+            with step.timed("sample"):
+                return self.gatherers(scene, self.states)
+        starts = NO_STARTS if recipe.curriculum is None else recipe.curriculum(scene, self.states["curriculum"])
+        here = scene.given(actor=self.engine.models[recipe.behaviour], starts=starts)
+        with step.timed("sample"):
+            return gathered(recipe, here, self.states["rollout"], reward)
 
     def rescored(self, recipe: Recipe, fresh: Experience, scene: Scene) -> Experience:
         """Returns log-probabilities as training computes them if it computes in another precision than sampling.
@@ -212,9 +213,7 @@ class Loop:
     def reward(self, recipe: Recipe, scene: Scene, step: Step, fresh: Experience) -> Experience:
         """Applies the recipe's rewards in order."""
         with step.timed("reward"):
-            for place, (part, state) in enumerate(zip(recipe.rewards, self.states["rewards"], strict=True)):
-                fresh = part(fresh, scene.given(draw=scene.draw.at(10, place)), state)
-        return fresh
+            return rewarded(recipe, scene, self.states["rewards"], fresh)
 
     def prepare(self, recipe: Recipe, fresh: Experience, scene: Scene, step: Step) -> Experience:
         """Adds the columns that parts need, then applies shaping, credit and constraints in order; last, the
@@ -241,6 +240,7 @@ class Loop:
             "states": frozen(self.states),
             "progress": dict(vars(self.progress)),
             "seed": self.seed,
+            **({} if self.gatherers is None else {"gatherers": self.gatherers.snapshot()}),
         }
 
     def restore(self, state: State) -> None:
@@ -250,6 +250,8 @@ class Loop:
         self.engine.restore(state["engine"])
         self.states = thawed(self.states, state["states"])
         self.progress = replace(Progress(**state["progress"]), num_steps=self.progress.num_steps)
+        if self.gatherers is not None and "gatherers" in state:
+            self.gatherers.restore(state["gatherers"])
 
 
 def learn(
@@ -304,21 +306,6 @@ def sampled_decisions(fresh: Experience) -> int:
         return int(fresh.mask.sum())
     ours = (fresh.source == int(Origin.POLICY)) | (fresh.source == int(Origin.HINTED))
     return int(fresh.mask[ours].sum())
-
-
-# ---------------------------------------------------------------------------------------------------- rewarded rows
-def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
-    """Computes rewards of rows while they are gathered, marks the rows, and notes how many there were."""
-    fresh = reward(rows)
-    peeks.append(len(fresh))
-    return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
-
-
-def unmarked(fresh: Experience) -> Experience:
-    """Returns the rows without the mark; raises AssayError if a rollout rewarded only some of its rows."""
-    if REWARDED not in fresh.extra or not bool(fresh.extra[REWARDED].all()):  # joining drops columns some rows lack
-        raise AssayError("the rollout rewarded some of its rows and not others. Pass all rows through scene.reward")
-    return fresh.with_columns(extra={name: value for name, value in fresh.extra.items() if name != REWARDED})
 
 
 # ---------------------------------------------------------------------------------------------------- metrics

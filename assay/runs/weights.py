@@ -62,7 +62,7 @@ class SameMemory(Weights):
         """Returns the tensors."""
         if version != self.newest:
             raise WeightsMissing(
-                f"version {version} of the weights is not there, only {self.newest}. Publish it first."
+                f"version {version} of the weights is not there, {self.newest} is. Publish it first."
             )
         return self.tree
 
