@@ -39,6 +39,11 @@ class Narrowed(Around):
         """Returns the columns of the inner rollout."""
         return self.gather.writes
 
+    @property
+    def apart(self) -> bool:
+        """Returns whether the inner rollout may be gathered apart."""
+        return self.gather.apart
+
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if the task has no tokens."""
         task = scene.task
