@@ -14,7 +14,8 @@ from typing import NoReturn
 
 import assay
 from assay.app.options import add_pool_options
-from assay.runs.options import add_run_groups
+from assay.runs.options import GatherOptions, add_run_groups
+from assay.runs.options.group import add_group
 
 
 class Parser(argparse.ArgumentParser):
@@ -245,6 +246,7 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--compiled", action="store_true", help="torch.compile the layers: about a minute at start-up, then faster"
     )
+    add_group(one, GatherOptions)
     one.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files")
     one.add_argument("--wandb", metavar="PROJECT", help="also log to Weights & Biases")
 

@@ -28,7 +28,8 @@ from assay.recipes.defaults import CLASSIC, D4RL, MUJOCO, defaults_of, preset_of
 from assay.runs import catalogue
 from assay.runs.checks import check_placement, check_rows, check_values, checked_steps, checked_warmup
 from assay.runs.config import MORE, precision_of, read_config
-from assay.runs.options import RunOptions, run_options
+from assay.runs.gather_checks import check_gathering
+from assay.runs.options import GatherOptions, RunOptions, run_options
 from assay.runs.options.cadence import spacing
 from assay.runs.own.consent import Code, Consent, checked_code, consent_of, own_sources
 from assay.runs.own.reward_model import reward_model
@@ -198,6 +199,7 @@ def make_plan(
     check_values(recipe)
     recipe.check()
     check_placement(placement, found)
+    check_gathering(options.gathering, recipe, placement)
     check_rows(found)
     if options.cadence.from_ and start is None:
         start = start_of(options.cadence.from_)
@@ -314,7 +316,9 @@ def phase_plan(plan: Plan, phase: Phase, policy: Any) -> Plan | None:
         settings={},
         warmup=0,
         evaluate_every=0 if warm or not plan.evaluate_every else every,
-        options=replace(plan.options, cadence=replace(plan.options.cadence, until="", from_="")),
+        options=replace(
+            plan.options, cadence=replace(plan.options.cadence, until="", from_=""), gathering=GatherOptions()
+        ),
         start=None,
         more_steps=0,
     )

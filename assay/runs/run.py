@@ -27,6 +27,7 @@ from assay.engine.placement import Placement
 from assay.runs.checks import checked_steps
 from assay.runs.deploy import with_predict
 from assay.runs.folder import CONTENTS, README, Journal
+from assay.runs.gather_pool import gatherers_of
 from assay.runs.options import RunOptions
 from assay.runs.own.running import own_code
 from assay.runs.phases import before
@@ -80,7 +81,8 @@ def execute(
         evaluation.certified_starts(plan.task, plan.recipe.certificate.num_starts)
     memory = within_memory(plan.placement, folder)
     own = own_code(plan.accepted, folder)
-    with memory, store.lock(folder), own, stop_signals() as signal_seen, Journal(folder) as journal:
+    gatherers = gatherers_of(plan, loop, folder)
+    with memory, store.lock(folder), own, gatherers, stop_signals() as signal_seen, Journal(folder) as journal:
         try:
             worker = Worker(plan, folder, loop, journal, signal_seen)
             if not worker.scores:

@@ -61,9 +61,7 @@ class SameMemory(Weights):
     def fetch(self, version: int) -> State:
         """Returns the tensors."""
         if version != self.newest:
-            raise WeightsMissing(
-                f"version {version} of the weights is not there, {self.newest} is. Publish it first."
-            )
+            raise WeightsMissing(f"version {version} of the weights is not there, {self.newest} is. Publish it first.")
         return self.tree
 
 
