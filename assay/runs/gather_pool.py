@@ -18,11 +18,12 @@ from typing import Any
 from assay.core.errors import AssayError
 from assay.engine.loop import Loop
 from assay.ledger import Schedule
-from assay.runs.gatherers import Asked, Crew, Found, Hand, Here, Kit, Lost, Patience, Sampler, for_sampling
+from assay.runs.gatherers import Crew, Patience
 from assay.runs.own.consent import own_sources
 from assay.runs.own.loading import load
 from assay.runs.plan import Plan
-from assay.runs.ray_pool import RayPool, ray_pool
+from assay.runs.ray_cluster import cluster, first_line
+from assay.runs.sampler import Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
 from assay.runs.signals import STOPS
 from assay.runs.weights import SameMemory, WeightFiles
 
@@ -138,8 +139,8 @@ class Actor:
 class RayHand(Hand):
     """An actor of one core on a Ray cluster."""
 
-    def __init__(self, pool: RayPool, sources: Sequence[str], sent: bytes) -> None:
-        self.ray = pool.ray
+    def __init__(self, ray: Any, sources: Sequence[str], sent: bytes) -> None:
+        self.ray = ray
         self.actor = self.ray.remote(num_cpus=1, max_restarts=0, max_task_retries=0)(Actor).remote(sources, sent)
 
     def ask(self, asked: Asked, seconds: float) -> Found:
@@ -149,7 +150,7 @@ class RayHand(Hand):
         except self.ray.exceptions.GetTimeoutError:
             raise Lost(f"it missed its deadline of {seconds:.3g} s") from None
         except self.ray.exceptions.RayError as error:
-            raise Lost(f"its actor died ({str(error).strip().splitlines()[0]})") from None
+            raise Lost(f"its actor died, {first_line(error)}") from None
         return answered(pickle.loads(answer))
 
     def end(self) -> None:
@@ -199,5 +200,5 @@ def starter(plan: Plan, loop: Loop, files: WeightFiles, stack: ExitStack) -> Cal
     sources = tuple({**own_sources(plan.recipe), **own_sources(plan.task)})
     if not plan.options.gathering.on_:
         return lambda name: ProcessHand(name, sources, sent)
-    pool: Any = stack.enter_context(ray_pool(plan.options.gathering.on_, files.folder.parent))
-    return lambda name: RayHand(pool, sources, sent)
+    ray, _ = stack.enter_context(cluster(plan.options.gathering.on_, files.folder.parent))
+    return lambda name: RayHand(ray, sources, sent)

@@ -30,11 +30,12 @@ from assay.engine.loop import Loop, Step
 from assay.engine.machine import tuned
 from assay.ledger import WorkStopped
 from assay.runs.gather_pool import ProcessHand, gatherers_of
-from assay.runs.gatherers import Crew, Here, Kit, Patience, for_sampling
+from assay.runs.gatherers import Crew, Patience
 from assay.runs.options import CadenceOptions, GatherOptions, RunOptions
 from assay.runs.plan import Plan, make_plan
 from assay.runs.progress import Mode
 from assay.runs.run import execute
+from assay.runs.sampler import Here, Kit, for_sampling
 from assay.runs.signals import Stopped
 from assay.runs.weights import SameMemory, WeightFiles
 from tests.resume.cases import named, spoken

@@ -24,7 +24,8 @@ from assay.runs.jobs import Failure, Result, run_jobs
 from assay.runs.options import CadenceOptions, RunOptions
 from assay.runs.pools import Child, Ended, Job, Pool
 from assay.runs.progress import Mode
-from assay.runs.ray_pool import check_machines, check_own_code, check_reachable, check_same_code, observer, ray_pool
+from assay.runs.ray_cluster import STORE, check_machines, check_reachable, check_same_code, observer
+from assay.runs.ray_pool import check_own_code, ray_pool
 from assay.runs.run import execute
 
 DYING = """
@@ -63,7 +64,7 @@ def ray() -> Iterator[Any]:
     for trial in range(2):  # at high load Ray's own start may fail once
         try:
             module.init(
-                address="local", num_cpus=2, include_dashboard=False, object_store_memory=adapter.STORE,
+                address="local", num_cpus=2, include_dashboard=False, object_store_memory=STORE,
                 log_to_driver=False, logging_level="ERROR",
             )  # fmt: skip
             break
