@@ -142,6 +142,7 @@ def test_every_decision_has_the_version_and_log_probability_of_the_weights_that_
             models[k] = loop.engine.flats["actor"].values.clone()
             step = loop.step()
             fresh = step.fresh
+            assert not [alarm for alarm in step.alarms if alarm.stop]
             assert fresh is not None
             assert fresh.version is not None
             age = k - fresh.version[fresh.mask]
