@@ -31,7 +31,7 @@ class Gatherers(Protocol):
         """Resumes where `snapshot` was taken."""
 
 
-def gathered(recipe: Recipe, scene: Scene, state: State, reward: ApplyRewards) -> tuple[Experience, bool]:
+def rolled_out(recipe: Recipe, scene: Scene, state: State, reward: ApplyRewards) -> tuple[Experience, bool]:
     """Returns what the recipe's rollout gathers from the starts of `scene` with its actor, and whether the rollout
     has applied the rewards.
     """
@@ -50,15 +50,15 @@ def rewarded(recipe: Recipe, scene: Scene, states: Sequence[State], fresh: Exper
     return fresh
 
 
-def joined(parts: Sequence[Experience]) -> Experience:
-    """Returns the rows of a batch that was gathered apart, in the order that they have if it is not: by player, then
+def ordered(parts: Sequence[Experience]) -> Experience:
+    """Returns the rows of a batch that was cut by start, in the order that they have if it is not: by player, then
     by start and sample.
     """
     rows = concatenate(parts)
     return rows if rows.player is None or len(parts) == 1 else rows.rows(torch.argsort(rows.player, stable=True))
 
 
-def marked(reward: ApplyRewards, peeks: list[int], rows: Experience) -> Experience:
+def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
     """Computes rewards of rows while they are gathered, marks the rows, and notes how many there were."""
     fresh = reward(rows)
     peeks.append(len(fresh))

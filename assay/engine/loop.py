@@ -22,7 +22,7 @@ from assay.core.slots import Sampled, Scene, Task, Transform
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
-from assay.engine.gathering import ApplyRewards, Gatherers, gathered, rewarded
+from assay.engine.gathering import ApplyRewards, Gatherers, rewarded, rolled_out
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
@@ -189,7 +189,7 @@ class Loop:
         starts = NO_STARTS if recipe.curriculum is None else recipe.curriculum(scene, self.states["curriculum"])
         here = scene.given(actor=self.engine.models[recipe.behaviour], starts=starts)
         with step.timed("sample"):
-            return gathered(recipe, here, self.states["rollout"], reward)
+            return rolled_out(recipe, here, self.states["rollout"], reward)
 
     def rescored(self, recipe: Recipe, fresh: Experience, scene: Scene) -> Experience:
         """Returns log-probabilities as training computes them if it computes in another precision than sampling.

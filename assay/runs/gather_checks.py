@@ -20,7 +20,7 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
     rollout, select = recipe.rollout, recipe.select
     if rollout is None:
         raise AssayError(f"{asked}, but {recipe.name} trains on given data and samples nothing. Remove the option.")
-    if not rollout.apart or recipe.curriculum is None:
+    if not rollout.by_start or recipe.curriculum is None:
         raise AssayError(
             f"{asked}, but what {type(rollout).__name__} gathers depends on more than its starts (running simulations, "
             "other rows, a state). Use a method with rollout Episodes, or remove the option."

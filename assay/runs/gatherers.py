@@ -20,7 +20,7 @@ from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Need, Progress, State
 from assay.core.slots import Scene
-from assay.engine.gathering import joined
+from assay.engine.gathering import ordered
 from assay.ledger import Answer, Ledger, Restarts, Schedule
 from assay.runs.sampler import Asked, Found, Hand, Lost, models_of
 from assay.runs.weights import Weights
@@ -95,7 +95,7 @@ class Crew:
             for thread in self.threads:
                 thread.start()
         parts = self.batch(step)
-        rows = joined([part.rows for part in parts])
+        rows = ordered([part.rows for part in parts])
         for name, entries in (entry for part in parts for entry in part.metrics.items()):
             scene.metrics.setdefault(name, []).extend(entries)
         self.measure(scene, rows, time.monotonic() - begin)

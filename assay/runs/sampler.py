@@ -17,7 +17,7 @@ from assay.core.recipe import Recipe
 from assay.core.record import Draw, Experience, Progress
 from assay.core.slots import Scene, Task
 from assay.engine.engine import Engine
-from assay.engine.gathering import gathered, rewarded
+from assay.engine.gathering import rewarded, rolled_out
 from assay.engine.machine import tuned
 from assay.engine.placement import Placement
 from assay.ledger import Work
@@ -92,7 +92,7 @@ class Sampler:
             return rewarded(recipe, scene, self.reward_states, rows)
 
         here = scene.given(actor=self.engine.models[recipe.behaviour], starts=asked.starts)
-        rows, is_rewarded = gathered(recipe, here, self.rollout_state, reward)
+        rows, is_rewarded = rolled_out(recipe, here, self.rollout_state, reward)
         version = torch.full(rows.mask.shape, asked.version, dtype=torch.int32)
         return Found(rows.with_columns(version=version), is_rewarded, scene.metrics)
 

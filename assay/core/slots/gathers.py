@@ -20,7 +20,7 @@ class Rollout(Protocol):
     curriculum chose (`starts`), and `reward`, which computes rewards at once: a rollout that uses rewards while it
     gathers must pass all rows it returns through it. Random numbers belong to (start, sample, time).
     Laws: recorded log-probabilities equal recomputed ones under the same weights; the seed determines the batch; a
-    batch that may be gathered `apart` has the same rows if it is.
+    batch that may be cut `by_start` has the same rows if it is.
     """
 
     slot: ClassVar[str] = "rollout"
@@ -35,10 +35,8 @@ class Rollout(Protocol):
         return ()
 
     @property
-    def apart(self) -> bool:
-        """Whether the rows of a start depend on it and the acting policy alone and have no state, so that parts of a
-        batch may be gathered by different processes and joined.
-        """
+    def by_start(self) -> bool:
+        """Whether the starts may be gathered in several calls, with the rows of one call; then it has no state."""
         return False
 
     def init(self, scene: Scene) -> State:

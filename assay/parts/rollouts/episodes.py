@@ -32,7 +32,7 @@ class Episodes(Rollout):
 
     num_starts: int = 32
     group_size: int = 8
-    apart: ClassVar[bool] = True
+    by_start: ClassVar[bool] = True
 
     def __call__(self, scene: Scene, state: State) -> Experience:
         """Gathers `len(starts)` x `group_size` episodes; random numbers depend on (start, sample), not on the batch."""

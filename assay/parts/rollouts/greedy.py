@@ -40,11 +40,11 @@ class WithGreedy(Around):
         return (*self.gather.writes, GREEDY)
 
     @property
-    def apart(self) -> bool:
-        """Returns whether the inner rollout may be gathered apart; not where starts are skipped, which rows stand in
+    def by_start(self) -> bool:
+        """Returns whether the inner rollout may be cut; not where starts are skipped, which rows stand in
         for if all are.
         """
-        return self.gather.apart and not self.skip
+        return self.gather.by_start and not self.skip
 
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if it draws its own starts, or if solved starts are

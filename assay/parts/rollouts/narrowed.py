@@ -35,14 +35,14 @@ class Narrowed(Around):
     )
 
     @property
+    def by_start(self) -> bool:
+        """Returns whether the inner rollout may be cut."""
+        return self.gather.by_start
+
+    @property
     def writes(self) -> tuple[str, ...]:
         """Returns the columns of the inner rollout."""
         return self.gather.writes
-
-    @property
-    def apart(self) -> bool:
-        """Returns whether the inner rollout may be gathered apart."""
-        return self.gather.apart
 
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if the task has no tokens."""
