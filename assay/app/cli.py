@@ -241,6 +241,8 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum tokens per micro-batch, padding included (0: no limit)",
     )
+    text = "cut every batch into N parts, a power of two, and add them in a fixed order (default: 1)"
+    one.add_argument("--shards", type=int, default=1, metavar="N", help=text)
     one.add_argument("--recompute", action="store_true", help="gradient checkpointing: less memory, slower")
     one.add_argument(
         "--compiled", action="store_true", help="torch.compile the layers: about a minute at start-up, then faster"

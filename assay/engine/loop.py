@@ -22,14 +22,14 @@ from assay.core.slots import Sampled, Scene, Task, Transform
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
+from assay.engine.gathering import REWARDED as REWARDED
+from assay.engine.gathering import gathered, marked, unmarked
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
+from assay.engine.shards import ALONE, Ranks
 from assay.engine.updates import Update
 from assay.ops import groups
-
-REWARDED = "rewarded"
-"""Column [B]: the recipe's rewards were applied to the row."""
 
 
 @dataclass
@@ -62,10 +62,11 @@ class Loop:
         num_steps: int,
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
+        ranks: Ranks = ALONE,
     ) -> None:
         check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
-        self.engine = Engine(recipe, task.spec, seed, placement)
+        self.engine = Engine(recipe, task.spec, seed, placement, ranks)
         self.progress = Progress(num_steps=num_steps)
         self.states: State = {}
         self.begin({})
@@ -162,14 +163,9 @@ class Loop:
             starts = NO_STARTS
             if recipe.curriculum is not None:
                 starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
-            reward = partial(self.reward, recipe, scene, step)
-            # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
-            peeks: list[int] = []
-            marking = partial(marked, reward, peeks)
-            here = scene.given(actor=who, starts=starts, draw=Draw(self.seed, (0,)), reward=marking)
-            with step.timed("sample"):
-                fresh = recipe.rollout(here, self.states["rollout"])
-            fresh = unmarked(fresh) if peeks else reward(fresh)
+            # With states, an order of the rows would matter: then they are gathered in one piece.
+            is_cut = recipe.rollout.by_start and len(starts) and not any((self.states["rollout"], *self.states["rewards"]))
+            fresh = gathered(self.engine, scene.given(starts=starts), partial(self.play, recipe, step), is_cut)
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):
                 step.alarms += guard.gathered(moment, state)
@@ -189,6 +185,18 @@ class Loop:
             if not missing:
                 break
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
+
+    def play(self, recipe: Recipe, step: Step, scene: Scene) -> Experience:
+        """Returns rewarded experience from the starts of a scene."""
+        assert recipe.rollout is not None
+        reward = partial(self.reward, recipe, scene, step)
+        peeks: list[int] = []
+        # Random numbers of a rollout belong to (start, sample, time), whatever the step: the draw is the run's.
+        who, draw = self.engine.models[recipe.behaviour], Draw(self.seed, (0,))
+        with step.timed("sample"):
+            here = scene.given(actor=who, draw=draw, reward=partial(marked, reward, peeks))
+            fresh = recipe.rollout(here, self.states["rollout"])
+        return unmarked(fresh) if peeks else reward(fresh)
 
     def rescored(self, recipe: Recipe, fresh: Experience, scene: Scene) -> Experience:
         """Returns log-probabilities as training computes them if it computes in another precision than sampling.
@@ -304,21 +312,6 @@ def sampled_decisions(fresh: Experience) -> int:
         return int(fresh.mask.sum())
     ours = (fresh.source == int(Origin.POLICY)) | (fresh.source == int(Origin.HINTED))
     return int(fresh.mask[ours].sum())
-
-
-# ---------------------------------------------------------------------------------------------------- rewarded rows
-def marked(reward: Callable[[Experience], Experience], peeks: list[int], rows: Experience) -> Experience:
-    """Computes rewards of rows while they are gathered, marks the rows, and notes how many there were."""
-    fresh = reward(rows)
-    peeks.append(len(fresh))
-    return fresh.add({REWARDED: torch.ones(len(fresh), dtype=torch.bool, device=fresh.mask.device)})
-
-
-def unmarked(fresh: Experience) -> Experience:
-    """Returns the rows without the mark; raises AssayError if a rollout rewarded only some of its rows."""
-    if REWARDED not in fresh.extra or not bool(fresh.extra[REWARDED].all()):  # joining drops columns some rows lack
-        raise AssayError("the rollout rewarded some of its rows and not others. Pass all rows through scene.reward")
-    return fresh.with_columns(extra={name: value for name, value in fresh.extra.items() if name != REWARDED})
 
 
 # ---------------------------------------------------------------------------------------------------- metrics

@@ -12,8 +12,8 @@ import torch
 from assay.core import store
 from assay.core.errors import AssayError
 
-MORE: dict[str, int | bool] = {"tokens": 0, "recompute": False, "compiled": False}
-"""Fields of a placement that config.json holds only if they are set."""
+MORE: dict[str, Any] = {"tokens": 0, "recompute": False, "compiled": False, "shards": 1}
+"""Fields of a placement that config.json holds only if they differ from these defaults."""
 
 KINDS: dict[str, tuple[type, ...]] = {
     "method": (str, type(None)), "task": (str,), "steps": (int,), "seed": (int,), "settings": (dict,),

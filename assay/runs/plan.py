@@ -112,7 +112,8 @@ class Plan:
             "precision": str(self.placement.precision),
             "micro_batch": self.placement.micro_batch,
         }
-        decisive |= {name: value for name in MORE if (value := getattr(self.placement, name))}
+        where = vars(self.placement)
+        decisive |= {name: where[name] for name, usual in MORE.items() if where[name] != usual}
         if self.preset != CLASSIC:
             decisive["preset"] = self.preset
         if options := self.options.record(decisive=True):
@@ -329,6 +330,7 @@ def repeat_command(plan: Plan) -> str:
     words += ["--device", plan.placement.device] if plan.placement.device != "cpu" else []
     words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
     words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
+    words += ["--shards", plan.placement.shards] if plan.placement.shards > 1 else []
     words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
     words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
     for file in plan.data:
@@ -372,7 +374,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
             config["device"],
             config["micro_batch"],
             precision_of(config["precision"]),
-            *(config.get(name, default) for name, default in MORE.items()),
+            **{name: config.get(name, default) for name, default in MORE.items()},
         ),
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],

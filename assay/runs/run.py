@@ -89,7 +89,7 @@ def execute(
                 loop.engine.load(begun, plan.recipe)
                 if data or handed:
                     loop.begin({**(data or {}), **handed})
-            with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16):
+            with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16, shards=plan.placement.shards):
                 run = worker.work(mode, Listeners(tuple(callbacks), tuple(sinks)))
         except KeyboardInterrupt:
             how = "interrupted; steps after the last checkpoint will be repeated"

@@ -33,6 +33,11 @@ class Rollout(Protocol):
         """Columns of `extra` that it writes besides the task's own."""
         return ()
 
+    @property
+    def by_start(self) -> bool:
+        """Whether the starts may be gathered in several calls, with the rows of one call; then it has no state."""
+        return False
+
     def init(self, scene: Scene) -> State:
         """Returns the state at the start of a run; raises AssayError for a task it cannot gather from."""
         return {}
