@@ -164,7 +164,8 @@ class Loop:
             if recipe.curriculum is not None:
                 starts = recipe.curriculum(scene.given(num_starts=asked), self.states["curriculum"])
             # With states, an order of the rows would matter: then they are gathered in one piece.
-            is_cut = recipe.rollout.by_start and len(starts) and not any((self.states["rollout"], *self.states["rewards"]))
+            has_state = any((self.states["rollout"], *self.states["rewards"]))
+            is_cut = recipe.rollout.by_start and len(starts) > 0 and not has_state
             fresh = gathered(self.engine, scene.given(starts=starts), partial(self.play, recipe, step), is_cut)
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):

@@ -170,3 +170,9 @@ def check_shards(placement: Placement) -> None:
     if not 1 <= shards <= MOST_SHARDS or shards & (shards - 1):
         near = 1 << max(0, min(shards, MOST_SHARDS).bit_length() - 1) if shards > 0 else 1
         raise AssayError(f"shards is {shards}. Use a power of two up to {MOST_SHARDS:,}, such as --shards {near}.")
+    if ranks < 1 or shards % ranks:
+        fits = 1 << max(0, ranks - 1).bit_length()
+        near = f"--ranks {fits} --shards {fits}" if ranks > 1 else "--ranks 1"
+        raise AssayError(f"ranks is {ranks} and shards is {shards}: the ranks must divide the shards. Use {near}.")
+    if ranks > 1 and placement.is_on_gpu:
+        raise AssayError(f"ranks is {ranks}, but ranks share work on CPUs only so far. Use --ranks 1 or --device cpu.")
