@@ -48,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     add_train_options(command("train", "train a method on a task (without a method: a short demonstration)"))
     one = command("resume", "resume an interrupted run")
     one.add_argument("folder", type=Path, help="run folder")
+    one.add_argument("--ranks", type=int, metavar="N", help="processes that share the shards (default: as before)")
     add_code_option(one)
     text = "export a trained language model (transformers format), its LoRA adapter (peft format), or a control policy"
     add_policy_commands(
@@ -243,6 +244,8 @@ def add_train_options(one: argparse.ArgumentParser) -> None:
     )
     text = "cut every batch into N parts, a power of two, and add them in a fixed order (default: 1)"
     one.add_argument("--shards", type=int, default=1, metavar="N", help=text)
+    text = "processes that share the shards; same result (default: 1)"
+    one.add_argument("--ranks", type=int, default=1, metavar="N", help=text)
     one.add_argument("--recompute", action="store_true", help="gradient checkpointing: less memory, slower")
     one.add_argument(
         "--compiled", action="store_true", help="torch.compile the layers: about a minute at start-up, then faster"

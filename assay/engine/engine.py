@@ -38,9 +38,9 @@ ONE = torch.ones(())
 class Engine:
     """Models, target networks and optimizers of a recipe for one task."""
 
-    def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement, ranks: Ranks = ALONE) -> None:
+    def __init__(self, recipe: Recipe, spec: Spec, seed: int, placement: Placement) -> None:
         recipe.check()
-        self.ranks = ranks
+        self.ranks: Ranks = ALONE  # replaced when a run starts its ranks
         self.placement, self.at_once, self.shared = placement, placement.at_once, frozenset(recipe.shared)
         self.draw = Draw(seed, (5,))
         specs = {"actor": recipe.actor, **recipe.critics}
@@ -64,7 +64,7 @@ class Engine:
             self.models[name].load_state_dict(self.models[copy.of].state_dict())
             self.models[name].requires_grad_(False)
         for stage in recipe.stages:
-            self.check_growth(stage, ranks.num)
+            self.check_growth(stage, placement.ranks)
         self.optimizers = {stage.name: stage.optimizer.init(self.pieces(stage)) for stage in recipe.stages}
         self.gates = {name: copy.gate.init() for name, copy in recipe.copies.items() if copy.gate is not None}
         self.updates = 0

@@ -27,7 +27,7 @@ from assay.engine.gathering import gathered, marked, unmarked
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
-from assay.engine.shards import ALONE, Ranks
+from assay.engine.shards import digest
 from assay.engine.updates import Update
 from assay.ops import groups
 
@@ -62,11 +62,10 @@ class Loop:
         num_steps: int,
         placement: Placement = Placement(),
         guards: tuple[Watch, ...] = STANDARD,
-        ranks: Ranks = ALONE,
     ) -> None:
         check_memory(recipe, task.spec, num_steps, placement.device)
         self.recipe, self.task, self.seed, self.guards = recipe, task, seed, guards
-        self.engine = Engine(recipe, task.spec, seed, placement, ranks)
+        self.engine = Engine(recipe, task.spec, seed, placement)
         self.progress = Progress(num_steps=num_steps)
         self.states: State = {}
         self.begin({})
@@ -102,7 +101,8 @@ class Loop:
         return self.recipe.policy(self.engine.models)
 
     def step(self) -> Step:
-        """Runs one pass: gather, reward, credit, update, observe."""
+        """Runs one pass: gather, reward, credit, update, observe. With ranks, all of them run it together."""
+        self.engine.ranks.meet(lambda: digest(piece for flat in self.engine.flats.values() for piece in flat.pieces))
         recipe, step = self.recipe.at(self.progress), Step(self.progress)
         draw = Draw(self.seed, (self.progress.step,))
         scene = Scene(self.task, self.engine, draw, self.progress)

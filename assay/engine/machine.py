@@ -32,9 +32,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 @contextmanager
-def tuned(
-    num_parameters: int, threads: int | None = None, *, bfloat16: bool = False, shards: int = 1
-) -> Iterator[int]:
+def tuned(num_parameters: int, threads: int | None = None, *, bfloat16: bool = False, shards: int = 1) -> Iterator[int]:
     """Sets threads and oneDNN for models of this size and restores them afterwards; yields the number of threads.
 
     With `shards` a process has its share of the threads, whatever the ranks: sums over threads depend on their number.

@@ -30,6 +30,9 @@ class Ranks:
         size = shards // self.num
         return range(self.rank * size, (self.rank + 1) * size)
 
+    def meet(self, digest: Callable[[], int]) -> None:
+        """Begins a step; `digest` is a number that changes with the weights. All ranks call it."""
+
     def shared(self, own: Sequence[Item]) -> list[Item]:
         """Returns the items of all ranks, those of rank 0 first. All ranks call it."""
         return list(own)
@@ -57,6 +60,12 @@ def cut(batch: Experience, together: frozenset[str], shards: int) -> list[Experi
     place = unit * shards // (int(unit.max()) + 1)
     found = [(place == shard).nonzero().squeeze(1).to(batch.mask.device) for shard in range(shards)]
     return [batch.rows(index) if len(index) else None for index in found]
+
+
+def digest(tensors: Iterable[Tensor]) -> int:
+    """Returns a number that changes with the bits of the tensors."""
+    kinds = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return hash(tuple(int(tensor.view(kinds[tensor.itemsize]).sum()) for tensor in tensors))
 
 
 def added(left: list[Tensor], right: list[Tensor]) -> list[Tensor]:

@@ -127,6 +127,7 @@ class Plan:
         return decisive | {
             "fingerprint": store.fingerprint(decisive),
             "save_every": self.save_every,
+            **({"ranks": self.placement.ranks} if self.placement.ranks > 1 else {}),
             "assay": __version__,
             **({"more_steps": self.more_steps} if self.more_steps else {}),
             **({"cadence": cadence} if (cadence := self.options.record(decisive=False)) else {}),
@@ -331,6 +332,7 @@ def repeat_command(plan: Plan) -> str:
     words += ["--micro-batch", plan.placement.micro_batch] if plan.placement.micro_batch else []
     words += ["--tokens", plan.placement.tokens] if plan.placement.tokens else []
     words += ["--shards", plan.placement.shards] if plan.placement.shards > 1 else []
+    words += ["--ranks", plan.placement.ranks] if plan.placement.ranks > 1 else []
     words += ["--recompute"] * plan.placement.recompute + ["--compiled"] * plan.placement.compiled
     words += ["--preset", plan.preset] if plan.preset != chosen_preset(plan.task, bool(plan.data)) else []
     for file in plan.data:
@@ -375,6 +377,7 @@ def plan_of(folder: str | Path, *, accept_changed_code: bool = False) -> Plan:
             config["micro_batch"],
             precision_of(config["precision"]),
             **{name: config.get(name, default) for name, default in MORE.items()},
+            ranks=config.get("ranks", 1),
         ),
         model=config["model"],
         data=[Recorded(str(one["path"]), str(one["hash"])) for one in config.get("data", ())],
