@@ -63,7 +63,8 @@ class Gloo(Ranks):
         self.group._set_default_timeout(LONGEST)
         self.store.set(f"beat/{rank}", "begun")
         self.seen = [(b"", time.monotonic())] * num
-        threading.Thread(target=self.beat, args=(self.store.clone(),), daemon=True, name="beat").start()
+        self.thread = threading.Thread(target=self.beat, args=(self.store.clone(),), daemon=True, name="beat")
+        self.thread.start()
 
     # ------------------------------------------------------------------------------------------------ life
     def beat(self, store: Any) -> None:
@@ -105,11 +106,12 @@ class Gloo(Ranks):
                 self.check()
 
     def close(self) -> None:
-        """Ends the beats; of rank 0, tells the others that the run is over."""
+        """Ends the beats, before the interpreter ends; of rank 0, tells the others that the run is over."""
         if not self.rank:
             with suppress(RuntimeError):
                 self.store.set("over", "")
         self.closed.set()
+        self.thread.join(SILENCE)
 
     # ------------------------------------------------------------------------------------------------ exchanges
     def meet(self, digest: Callable[[], int]) -> None:

@@ -30,11 +30,10 @@ from assay.engine.machine import tuned
 from assay.engine.shards import Ranks
 from assay.runs.own.loading import load
 from assay.runs.plan import Plan
-from assay.runs.pools import preloaded
 from assay.runs.signals import STOPS
 
-PATIENCE = 10.0
-"""Seconds that a rank has to end after the run."""
+PATIENCE, HASTE = 10.0, 2.0
+"""Seconds that a rank has to end after the run, and after a failure."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class Team:
                 raise AssayError(f"ranks is {self.num}, but torchrun has started {there[1]} processes. Use that number")
             return joined()
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(preloaded())
+        context.set_forkserver_preload([__name__])  # torch is imported once for all ranks
         listener = socket.create_server(("127.0.0.1", 0))
         port = listener.getsockname()[1]
         for rank in range(1, self.num):
@@ -129,7 +128,7 @@ class Team:
         for child in self.children:
             if kind is not None:
                 child.pipe.close()  # the child ends at once
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + (PATIENCE if kind is None else HASTE)
         for child in self.children:
             child.process.join(max(0.1, until - time.monotonic()))
             if child.process.is_alive():
@@ -164,15 +163,16 @@ def attend(rank: int, num: int, port: int, parent: Connection) -> None:
     received = noted()
     parent.send(True)
     threading.Thread(target=end_with, args=(parent,), daemon=True).start()
-    try:
-        follow(connected(port, rank, num), received)
-    except RankLost:
-        parent.send(False)
-    except AssayError as error:
-        parent.send(str(error))
-    except Exception as error:
-        parent.send(f"{type(error).__name__}: {error}")
-        raise
+    with suppress(OSError):  # of the pipe: rank 0 has ended
+        try:
+            follow(connected(port, rank, num), received)
+        except RankLost:
+            parent.send(False)
+        except Exception as error:
+            known = isinstance(error, AssayError)
+            parent.send(str(error) if known else f"{type(error).__name__}: {error}")
+            if not known:
+                raise
 
 
 def end_with(parent: Connection) -> None:
@@ -200,7 +200,8 @@ def follow(ranks: Gloo, received: Callable[[], int]) -> None:
     """
     ranks.received = received
     loop: Loop | None = None
-    with ExitStack() as threads:
+    with ExitStack() as last, ExitStack() as threads:
+        last.callback(ranks.close)
         while (order := ranks.told(lambda: Order.END)) is not Order.END:
             if isinstance(order, Opening):
                 threads.close()
@@ -208,7 +209,6 @@ def follow(ranks: Gloo, received: Callable[[], int]) -> None:
             else:
                 assert loop is not None, "a run is opened before its first step"
                 loop.step()
-    ranks.close()
 
 
 def opened(order: Opening, ranks: Ranks, threads: ExitStack) -> Loop:
