@@ -46,20 +46,17 @@ class Gloo(Ranks):
     """One of `num` processes; `store` is shared by all, `host` is the address that gloo listens at."""
 
     def __init__(self, store: Any, rank: int, num: int, host: str | None = None) -> None:
-        from torch.distributed import PrefixStore, ProcessGroupGloo
-
+        c10d = distributed()
         self.rank, self.num, self.signal = rank, num, 0
         self.received: Callable[[], int] = lambda: 0
         self.watch: Callable[[], None] = lambda: None
         self.store, self.closed = store.clone(), threading.Event()
         self.store.set_timeout(timedelta(seconds=SILENCE))
-        options = ProcessGroupGloo._Options()
-        here = {} if host is None else {"hostname": host}
-        options._devices = [
-            ProcessGroupGloo.create_device(**here) if here else ProcessGroupGloo.create_default_device()
-        ]
+        options = c10d.ProcessGroupGloo._Options()
+        device = c10d.ProcessGroupGloo.create_device
+        options._devices = [device(hostname=host) if host else c10d.ProcessGroupGloo.create_default_device()]
         options._timeout = CONNECT
-        self.group = ProcessGroupGloo(PrefixStore("gloo", store), rank, num, options)
+        self.group = c10d.ProcessGroupGloo(c10d.PrefixStore("gloo", store), rank, num, options)
         self.group._set_default_timeout(LONGEST)
         self.store.set(f"beat/{rank}", "begun")
         self.seen = [(b"", time.monotonic())] * num
@@ -149,20 +146,19 @@ class Gloo(Ranks):
 
     def told(self, make: Callable[[], Item]) -> Item:
         """Returns make() as rank 0 computes it."""
-        mine = None if self.rank else make()
+        mine: Any = None if self.rank else make()
         blob = torch.empty(0, dtype=torch.uint8) if self.rank else packed(mine)
         size = torch.tensor([len(blob)])
         self.wait(self.group.broadcast([size], self.from_first()))
         if self.rank:
             blob = torch.empty(int(size), dtype=torch.uint8)
         self.wait(self.group.broadcast([blob], self.from_first()))
-        return unpacked(blob) if self.rank else mine  # type: ignore[no-any-return,return-value]
+        found: Item = unpacked(blob) if self.rank else mine
+        return found
 
     def from_first(self) -> Any:
         """Returns the options of a broadcast from rank 0."""
-        from torch.distributed import BroadcastOptions
-
-        options = BroadcastOptions()
+        options = distributed().BroadcastOptions()
         options.rootRank, options.rootTensor = 0, 0
         return options
 
@@ -180,18 +176,24 @@ class Gloo(Ranks):
         return found
 
 
+def distributed() -> Any:
+    """Returns torch.distributed, which is imported only by a run with ranks; most of what is used here has no types."""
+    import torch.distributed as found
+
+    return found
+
+
 def connected(port: int, rank: int, num: int, listener: socket.socket | None = None) -> Gloo:
     """Returns a rank on this machine. Rank 0 has the `listener` of the store, which only this machine can reach."""
-    from torch.distributed import TCPStore
-
     given = {} if listener is None else {"master_listen_fd": listener.detach()}
-    store = TCPStore("127.0.0.1", port, is_master=not rank, timeout=CONNECT, wait_for_workers=False, **given)
+    how = {"is_master": not rank, "timeout": CONNECT, "wait_for_workers": False, **given}
+    store = distributed().TCPStore("127.0.0.1", port, **how)
     return Gloo(store, rank, num, "127.0.0.1")
 
 
 def joined() -> Gloo:
     """Returns a rank of the processes that torchrun has started, from its environment variables."""
-    from torch.distributed import rendezvous
+    from torch.distributed.rendezvous import rendezvous
 
     store, rank, num = next(iter(rendezvous("env://", timeout=CONNECT)))
     store.set_timeout(CONNECT)

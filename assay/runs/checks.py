@@ -172,7 +172,7 @@ def check_shards(placement: Placement) -> None:
         raise AssayError(f"shards is {shards}. Use a power of two up to {MOST_SHARDS:,}, such as --shards {near}.")
     if ranks < 1 or shards % ranks:
         fits = 1 << max(0, ranks - 1).bit_length()
-        near = f"--ranks {fits} --shards {fits}" if ranks > 1 else "--ranks 1"
-        raise AssayError(f"ranks is {ranks} and shards is {shards}: the ranks must divide the shards. Use {near}.")
+        fix = f"--ranks {fits} --shards {max(fits, shards)}" if ranks > 1 else "--ranks 1"
+        raise AssayError(f"ranks is {ranks} and shards is {shards}: the ranks must divide the shards. Use {fix}.")
     if ranks > 1 and placement.is_on_gpu:
         raise AssayError(f"ranks is {ranks}, but ranks share work on CPUs only so far. Use --ranks 1 or --device cpu.")

@@ -72,19 +72,29 @@ def execute(
     callbacks: Sequence[Callback] = (),
     weights: Mapping[str, Tensor] | None = None,
     data: Mapping[str, Any] | None = None,
-    team: Team | None = None,
 ) -> Run:
     """Starts the plan in `folder`, or resumes from the folder's last checkpoint. Models start from `weights`, parts
-    from the states in `data` that they request by name. `callbacks` and `sinks` are told of every step. `team` are
-    the ranks of the run, which a phase shares; None starts those of the plan.
+    from the states in `data` that they request by name. `callbacks` and `sinks` are told of every step.
     """
-    if team is None:
-        told = {"mode": mode, "sinks": sinks, "callbacks": callbacks, "weights": weights, "data": data}
-        try:
-            with Team(plan.placement.ranks) as own_team:
-                return execute(plan, folder, **told, team=own_team)
-        except RankLost as error:
-            raise RankLost(f"{error}. Resume with: {resume_command(folder)}") from error
+    listeners = Listeners(tuple(callbacks), tuple(sinks))
+    try:
+        with Team(plan.placement.ranks) as team:
+            return executed(plan, folder, team, mode=mode, listeners=listeners, weights=weights, data=data)
+    except RankLost as error:
+        raise RankLost(f"{error}. Resume with: {resume_command(folder)}") from error
+
+
+def executed(
+    plan: Plan,
+    folder: Path,
+    team: Team,
+    *,
+    mode: Mode | None = None,
+    listeners: Listeners = Listeners(),
+    weights: Mapping[str, Tensor] | None = None,
+    data: Mapping[str, Any] | None = None,
+) -> Run:
+    """Does what `execute` does, on the ranks of a team, which the phases of a run share."""
     with within_memory(plan.placement, folder):
         loop = Loop(plan.recipe, plan.task, seed=plan.seed, num_steps=plan.steps, placement=plan.placement)
     check_folder(folder)
@@ -98,14 +108,14 @@ def execute(
             handed: dict[str, Any] = {}
             if not worker.scores:
                 warm = weights_from(plan.start, loop.engine, plan.recipe.copies) if plan.start else {}
-                begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(execute, team=team))
+                begun, handed = before(plan, folder, mode, {**warm, **(weights or {})}, partial(executed, team=team))
                 loop.engine.load(begun, plan.recipe)
                 if data or handed:
                     loop.begin({**(data or {}), **handed})
             with tuned(worker.num_parameters, bfloat16=loop.engine.bfloat16, shards=plan.placement.shards):
                 if team.num > 1 and not worker.is_over:
                     team.lead(plan, loop, {**(data or {}), **handed})
-                run = worker.work(mode, Listeners(tuple(callbacks), tuple(sinks)))
+                run = worker.work(mode, listeners)
         except KeyboardInterrupt:
             how = "interrupted; steps after the last checkpoint will be repeated"
             raise Stopped(folder, signal_seen() or signal.SIGINT, how) from None
