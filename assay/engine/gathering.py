@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from assay.core.errors import AssayError
-from assay.core.record import Experience, State, concatenate
+from assay.core.record import COLUMNS, Experience, State, concatenate
 from assay.core.slots import Scene
 from assay.engine.engine import Engine
 
@@ -46,11 +46,23 @@ def gathered(engine: Engine, scene: Scene, play: Callable[[Scene], Experience], 
     for _, metrics, _ in played:
         for name, entries in metrics.items():
             scene.metrics.setdefault(name, []).extend(entries)
-    fresh = concatenate([rows for rows, *_ in played])
+    fresh = joined([rows for rows, *_ in played])
     if not is_cut or fresh.player is None or fresh.episode is None:
         return fresh
     by_player = torch.argsort(fresh.player, stable=True)
     return fresh.rows(by_player[torch.argsort(fresh.episode[by_player], stable=True)])
+
+
+def joined(parts: list[Experience]) -> Experience:
+    """Returns the rows of all shards; AssayError if only some of them have a column, which joining would drop."""
+    names = [{name for name, value in vars(part).items() if value is not None} & set(COLUMNS) for part in parts]
+    names = [own | {f"extra.{name}" for name in part.extra} for own, part in zip(names, parts, strict=True)]
+    if odd := set().union(*names) - names[0].intersection(*names):
+        raise AssayError(
+            f"only some shards of the starts have the column '{min(odd)}': the rollout, a reward or the task writes it "
+            "for some rows and not for others. Write it always, or use --shards 1"
+        )
+    return concatenate(parts)
 
 
 def kept(engine: Engine) -> State:

@@ -133,9 +133,7 @@ def case(name: str) -> tuple[Recipe, Spec, Experience]:
     return recipe, spec, replace(batch, episode=None) if base is recipes.dpo else batch
 
 
-def updates(
-    recipe: Recipe, spec: Spec, batch: Experience, micro_batch: int = 0, shards: int = 1
-) -> dict[str, Tensor]:
+def updates(recipe: Recipe, spec: Spec, batch: Experience, micro_batch: int = 0, shards: int = 1) -> dict[str, Tensor]:
     """Gradients, losses and metrics of every stage's update, as the engine computes them."""
     engine = probes.Witness(recipe, spec, 3, Placement(micro_batch=micro_batch, shards=shards))
     batch = probes.credited(recipe, engine.annotate(batch, recipe.needs))

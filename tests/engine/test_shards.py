@@ -9,6 +9,7 @@ import torch
 
 from assay.core.errors import AssayError
 from assay.core.record import Experience
+from assay.engine.gathering import joined
 from assay.engine.loop import Loop
 from assay.engine.placement import Placement
 from assay.engine.shards import cut, tree_sum
@@ -66,6 +67,16 @@ def test_starts_gathered_in_parts_are_the_same_rows(method: str, task: str) -> N
     assert parts is not None
     assert by_row(whole) == by_row(parts)
     assert list(by_row(parts)) == sorted(by_row(parts))
+
+
+def test_a_column_of_some_shards_only_is_refused() -> None:
+    marked = tokens().add({"lucky": torch.ones(12)})
+    assert len(joined([marked, marked])) == 24
+    for odd in (tokens(), replace(marked, episode=None)):
+        with pytest.raises(
+            AssayError, match=r"only some shards of the starts have the column '(extra\.lucky|episode)'"
+        ):
+            joined([marked, odd])
 
 
 def test_shards_decide_the_fingerprint_and_ranks_do_not() -> None:

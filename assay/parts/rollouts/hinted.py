@@ -69,11 +69,6 @@ class Hinted(Around):
     }
     writes: ClassVar[tuple[str, ...]] = ("hinted",)
 
-    @property
-    def by_start(self) -> bool:
-        """Returns whether the inner rollout may be cut: a group is sampled again by its own outcomes alone."""
-        return self.gather.by_start
-
     def init(self, scene: Scene) -> State:
         """Returns the state of the inner rollout; raises AssayError if the task has no prompts."""
         if not isinstance(scene.task, PromptedTask):
