@@ -22,10 +22,11 @@ from assay.core.slots import Sampled, Scene, Task, Transform
 from assay.core.slots.scene import DISCARDED, NO_STARTS
 from assay.engine.engine import Engine
 from assay.engine.evaluation import source_metrics
-from assay.engine.gathering import ApplyRewards, Gatherers, rewarded, rolled_out
+from assay.engine.gathering import Gatherers, gathered, rewarded, rolled_out
 from assay.engine.guards import STANDARD, Alarm, Moment, Watch
 from assay.engine.memory import check_memory
 from assay.engine.placement import Placement
+from assay.engine.shards import digest
 from assay.engine.updates import Update
 from assay.ops import groups
 
@@ -100,7 +101,8 @@ class Loop:
         return self.recipe.policy(self.engine.models)
 
     def step(self) -> Step:
-        """Runs one pass: gather, reward, credit, update, observe."""
+        """Runs one pass: gather, reward, credit, update, observe. With ranks, all of them run it together."""
+        self.engine.ranks.meet(lambda: digest(piece for flat in self.engine.flats.values() for piece in flat.pieces))
         recipe, step = self.recipe.at(self.progress), Step(self.progress)
         draw = Draw(self.seed, (self.progress.step,))
         scene = Scene(self.task, self.engine, draw, self.progress)
@@ -158,9 +160,7 @@ class Loop:
         kept: list[Experience] = []
         asked = missing = recipe.rollout.num_starts
         for _ in range(recipe.select.max_rounds if recipe.select else 1):
-            reward = partial(self.reward, recipe, scene, step)
-            fresh, is_rewarded = self.rows(recipe, scene.given(num_starts=asked), step, reward)
-            fresh = fresh if is_rewarded else reward(fresh)
+            fresh = self.rows(recipe, scene.given(num_starts=asked), step)
             moment = Moment(recipe, step.progress, who, fresh, step.metrics)
             for guard, state in zip(self.guards, self.states["guards"], strict=True):
                 step.alarms += guard.gathered(moment, state)
@@ -181,15 +181,26 @@ class Loop:
                 break
         return concatenate(kept) if kept else replace(fresh, mask=torch.zeros_like(fresh.mask))
 
-    def rows(self, recipe: Recipe, scene: Scene, step: Step, reward: ApplyRewards) -> tuple[Experience, bool]:
-        """Returns the rows of the curriculum's next starts, and whether they are rewarded already."""
+    def rows(self, recipe: Recipe, scene: Scene, step: Step) -> Experience:
+        """Returns rewarded rows of the curriculum's next starts."""
         if self.gatherers is not None:
             with step.timed("sample"):
-                return self.gatherers(scene, self.states)
+                fresh, is_rewarded = self.gatherers(scene, self.states)
+            return fresh if is_rewarded else self.reward(recipe, scene, step, fresh)
+        assert recipe.rollout is not None
         starts = NO_STARTS if recipe.curriculum is None else recipe.curriculum(scene, self.states["curriculum"])
-        here = scene.given(actor=self.engine.models[recipe.behaviour], starts=starts)
+        # With states, an order of the rows would matter: then they are gathered in one piece.
+        has_state = any((self.states["rollout"], *self.states["rewards"]))
+        is_cut = recipe.rollout.by_start and len(starts) > 0 and not has_state
+        return gathered(self.engine, scene.given(starts=starts), partial(self.play, recipe, step), is_cut)
+
+    def play(self, recipe: Recipe, step: Step, scene: Scene) -> Experience:
+        """Returns rewarded experience from the starts of a scene."""
+        reward = partial(self.reward, recipe, scene, step)
         with step.timed("sample"):
-            return rolled_out(recipe, here, self.states["rollout"], reward)
+            here = scene.given(actor=self.engine.models[recipe.behaviour])
+            fresh, is_rewarded = rolled_out(recipe, here, self.states["rollout"], reward)
+        return fresh if is_rewarded else reward(fresh)
 
     def rescored(self, recipe: Recipe, fresh: Experience, scene: Scene) -> Experience:
         """Returns log-probabilities as training computes them if it computes in another precision than sampling.

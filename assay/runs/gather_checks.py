@@ -34,6 +34,10 @@ def check_gathering(options: GatherOptions, recipe: Recipe, placement: Placement
         raise AssayError(f"--pieces is {options.pieces}, but a step has {rollout.num_starts} starts. Use at most that.")
     if torch.device(placement.device).type != "cpu" or placement.precision is not None:
         raise AssayError(f"{asked}, but separate samplers run on the CPU in float32 only. Remove the option.")
+    if placement.shards > 1:
+        raise AssayError(
+            f"{asked} and --shards is {placement.shards}, but gatherers cut a batch by --pieces. Use one of the two."
+        )
     if options.lag:
         check_lag(options.lag, recipe)
 
