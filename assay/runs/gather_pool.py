@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -23,7 +23,7 @@ from assay.runs.own.consent import own_sources
 from assay.runs.own.loading import load
 from assay.runs.plan import Plan
 from assay.runs.ray_cluster import cluster, first_line
-from assay.runs.sampler import Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
+from assay.runs.sampler import Answering, Asked, Found, Hand, Here, Kit, Lost, Sampler, for_sampling
 from assay.runs.signals import STOPS
 from assay.runs.weights import SameMemory, WeightFiles
 
@@ -37,12 +37,10 @@ def serve(sources: Sequence[str], sent: bytes, pipe: Connection, life: Connectio
     for number in STOPS:
         signal.signal(number, signal.SIG_IGN)  # a terminal signals all: the learner saves, and ends its gatherers
     threading.Thread(target=end_with, args=(life,), daemon=True).start()
-    try:
-        unpickled(sources, sent).work(
-            lambda: pickle.loads(pipe.recv_bytes()), lambda answer: pipe.send_bytes(pickle.dumps(answer))
-        )
-    except (EOFError, OSError):
-        return
+    answer = Answering(unpickled(sources, sent))
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send_bytes(pickle.dumps(answer(pickle.loads(pipe.recv_bytes()))))
 
 
 def end_with(life: Connection) -> None:
@@ -121,19 +119,11 @@ class Actor:
     """A sampler inside a Ray actor."""
 
     def __init__(self, sources: Sequence[str], sent: bytes) -> None:
-        self.kit = unpickled(sources, sent)
-        self.sampler: Sampler | None = None
+        self.answer = Answering(unpickled(sources, sent))
 
     def gather(self, asked: bytes) -> bytes:
         """Returns the rows of a piece of work, or an error in words."""
-        from assay.engine.machine import tuned
-
-        with tuned(self.kit.num_parameters, 1):
-            try:
-                self.sampler = self.sampler or self.kit.sampler()
-                return pickle.dumps(self.sampler(pickle.loads(asked)))
-            except AssayError as error:
-                return pickle.dumps(str(error))
+        return pickle.dumps(self.answer(pickle.loads(asked)))
 
 
 class RayHand(Hand):

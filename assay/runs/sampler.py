@@ -5,8 +5,9 @@ A hand is a process that has one, as the thread that hands it work sees it.
 
 from __future__ import annotations
 
+import traceback
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -108,22 +109,30 @@ class Kit:
     num_parameters: int
     weights: Weights
 
-    def work(self, receive: Callable[[], Asked], send: Callable[[Found | str], None]) -> None:
-        """Answers each request with its rows, or with an AssayError in words, until `receive` raises EOFError."""
-        sampler: Sampler | None = None
-        with tuned(self.num_parameters, 1):
-            while True:
-                asked = receive()
-                try:
-                    sampler = sampler or self.sampler()
-                    send(sampler(asked))
-                except AssayError as error:
-                    send(str(error))
-
     def sampler(self) -> Sampler:
         """Returns a sampler with models of its own."""
         engine = Engine(self.recipe, self.task.spec, self.seed, self.placement)
         return Sampler(self.recipe, self.task, engine, self.seed, self.weights)
+
+
+class Answering:
+    """Answers requests in a worker process: with rows, or with an error in words. Its sampler is made for the first."""
+
+    def __init__(self, kit: Kit) -> None:
+        self.kit = kit
+        self.sampler: Sampler | None = None
+
+    def __call__(self, asked: Asked) -> Found | str:
+        """Samples."""
+        with tuned(self.kit.num_parameters, 1):
+            try:
+                self.sampler = self.sampler or self.kit.sampler()
+                return self.sampler(asked)
+            except AssayError as error:
+                return str(error)
+            except Exception as error:  # it would come again: the run stops with it, and the trace is on this terminal
+                traceback.print_exc()
+                return f"{type(error).__name__}: {error}"
 
 
 class Hand(ABC):

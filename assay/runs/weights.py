@@ -85,11 +85,19 @@ class WeightFiles(Weights):
         digest = hashlib.sha256()
         for block in blocks:
             digest.update(block)
-        self.folder.mkdir(parents=True, exist_ok=True)
         part = self.folder / f".{version}-{os.getpid()}"
-        with part.open("wb") as stream:
-            stream.writelines(blocks)
-        part.rename(self.folder / f"{version}-{digest.hexdigest()}.safetensors")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with part.open("wb") as stream:
+                stream.writelines(blocks)
+            part.rename(self.folder / f"{version}-{digest.hexdigest()}.safetensors")
+        except OSError as error:
+            part.unlink(missing_ok=True)
+            size = sum(map(len, blocks)) * self.keep
+            raise AssayError(
+                f"version {version} of the weights cannot be written to {self.folder} ({error}). Free {size:,} bytes "
+                "of disk, then resume."
+            ) from error
         there = sorted(self.folder.glob("*-*.safetensors"), key=version_of)
         for path in there:
             if version_of(path) <= version_of(there[-1]) - self.keep:

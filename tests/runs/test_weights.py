@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
 import pytest
 import torch
 
+from assay.core.errors import AssayError
 from assay.core.trees import difference
 from assay.runs.weights import SameMemory, WeightFiles, Weights, WeightsMissing
 
@@ -62,3 +64,13 @@ def test_one_wrong_bit_is_refused(tmp_path: Path) -> None:
     path.write_bytes(wrong)
     with pytest.raises(WeightsMissing, match="does not have the digest"):
         files.fetch(0)
+
+
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Path, target: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "rename", full)
+    with pytest.raises(AssayError, match=r"version 2 of the weights cannot be written to .* No space left"):
+        WeightFiles(tmp_path).publish(2, tree(0.3))
+    assert not list(tmp_path.iterdir())
