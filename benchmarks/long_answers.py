@@ -2,11 +2,13 @@
 
     python -m benchmarks.long_answers               the family of policy gradients, 4,096 tokens, 32,768 words
     python -m benchmarks.long_answers grpo nsr --max-tokens 512
+    python -m benchmarks.long_answers --device cuda --jobs 4
     python -m benchmarks.long_answers --table       prints the recorded runs
 
 Each run is `assay train KEY --task FILE.jsonl --model FOLDER` in a process of its own; a random network hardly ever
 ends an answer, so that answers reach the limit. `share` is the memory above that of a run with 64 tokens, in units of
-one float32 tensor of [rows, tokens, words]: logits kept for all rows would make it 1 or more.
+one float32 tensor of [rows, tokens, words]: logits kept for all rows would make it 1 or more. Memory is that of the
+process; with `--device cuda` the tensors of the GPU at their peak.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +31,13 @@ SHORT = 64
 REWARD = """def even(prompts, completions, **columns):
     return [float(len(one) % 2 == 0) for one in completions]
 """
+ON_GPU = """import sys, torch
+from assay.app.cli import main
+status = main(sys.argv[1:])
+print(f"peak {torch.cuda.max_memory_allocated() / 2**20}")
+sys.exit(status)
+"""
+"""The command with the peak of the GPU's memory printed last."""
 HEADER = """| method | tokens x words | peak | above 64 tokens | share of [rows, tokens, words] | cpu-s |
 |---|---|---|---|---|---|"""
 
@@ -66,24 +76,28 @@ def write_reward(path: Path) -> None:
     path.write_text(REWARD)
 
 
-def run(key: str, folder: Path, max_tokens: int, options: list[str]) -> dict[str, Any]:
+def run(key: str, folder: Path, max_tokens: int, device: str) -> dict[str, Any]:
     """Runs two steps in a process of its own; returns exit status, peak memory in MB, cpu-seconds and the last line."""
-    command = [sys.executable, "-m", "assay", "train", key, "--task", "rows.jsonl", "--model", "model"]
+    start = ["-m", "assay"] if device == "cpu" else ["-c", ON_GPU]
+    command = [sys.executable, *start, "train", key, "--task", "rows.jsonl", "--model", "model", "--device", device]
     command += ["--max-tokens", str(max_tokens), "--group-size", "4", "--prompts", "1", "--steps", "2"]
     command += ["--eval-prompts", "2", "--reward", "rewards.py:even"]
-    command += ["--out", f"runs/{key.replace(':', '-')}-{max_tokens}", *options]
-    with open(folder / "printed", "w+") as printed:
-        child = subprocess.Popen(command, cwd=folder, stdout=printed, stderr=subprocess.STDOUT)
+    name = f"{key.replace(':', '-')}-{max_tokens}"
+    with open(folder / f"{name}.printed", "w+") as printed:
+        child = subprocess.Popen([*command, "--out", f"runs/{name}"], cwd=folder, stdout=printed, stderr=printed)
         _, status, usage = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)  # waited for already
         printed.seek(0)
         lines = [line.strip() for line in printed if line.strip()]
-    said = lines[-1] if child.returncode and lines else ""
-    return {"status": child.returncode, "peak_mb": usage.ru_maxrss / 1024, "cpu_s": usage.ru_utime, "said": said}
+    said = lines[-1] if lines else ""
+    peak = float(said.split()[1]) if device != "cpu" and not child.returncode else usage.ru_maxrss / 1024
+    found = {"status": child.returncode, "peak_mb": peak, "cpu_s": usage.ru_utime, "device": device}
+    return found | {"said": said if child.returncode else ""}
 
 
-def measure(keys: list[str], words: int, max_tokens: int, out: Path) -> dict[str, Any]:
+def measure(keys: list[str], options: argparse.Namespace) -> dict[str, Any]:
     """Runs each method with short and with long answers; writes the results after each."""
+    out, words, max_tokens = options.out, options.words, options.max_tokens
     found: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
     full_mb = 4 * max_tokens * words * 4 / 2**20
     with tempfile.TemporaryDirectory() as name:
@@ -91,12 +105,17 @@ def measure(keys: list[str], words: int, max_tokens: int, out: Path) -> dict[str
         save_model(folder / "model", words, max_tokens)
         write_rows(folder / "rows.jsonl")
         write_reward(folder / "rewards.py")
-        for key in keys:
-            short, long = (run(key, folder, tokens, []) for tokens in (SHORT, max_tokens))
-            row = long | {"tokens": max_tokens, "words": words, "short_mb": short["peak_mb"]}
-            found[key] = row | {"share": (long["peak_mb"] - short["peak_mb"]) / full_mb}
-            print(table({key: found[key]}).splitlines()[-1], flush=True)
-            out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+
+        def both(key: str) -> dict[str, Any]:
+            short, long = (run(key, folder, tokens, options.device) for tokens in (SHORT, max_tokens))
+            share = (long["peak_mb"] - short["peak_mb"]) / full_mb
+            return long | {"tokens": max_tokens, "words": words, "short_mb": short["peak_mb"], "share": share}
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            for key, row in zip(keys, pool.map(both, keys), strict=True):
+                found[key] = row
+                print(table({key: row}).splitlines()[-1], flush=True)
+                out.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
     return found
 
 
@@ -116,6 +135,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("keys", nargs="*", help=f"methods (default: the family '{FAMILY}')")
     parser.add_argument("--max-tokens", type=int, default=4096)
     parser.add_argument("--words", type=int, default=32768, help="size of the vocabulary")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="methods at a time")
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--table", action="store_true", help="print the recorded runs and run nothing")
     options = parser.parse_args(arguments)
@@ -123,7 +144,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(table(json.loads(options.out.read_text())))
         return 0
     keys = options.keys or [key for key, one in catalogue.methods().items() if one.family == FAMILY]
-    found = measure(keys, options.words, options.max_tokens, options.out)
+    found = measure(keys, options)
     return int(any(found[key]["status"] for key in keys))
 
 

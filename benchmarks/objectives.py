@@ -4,10 +4,10 @@ python -m benchmarks.objectives --seeds 10 --jobs 16 --out runs/objectives
 python -m benchmarks.objectives --list                 the methods, and why others are left out
 assay report runs/objectives                           the page again, from the run folders
 
-A method is every one of the catalogue whose family is policy gradient and that plans on all three tasks as it is. Every
-run is read up to the same number of answers, those that a method drops and samples again included. The score of a run
-is the mean of its exact pass rate over these answers (area), so that no choice of the last step enters; `end` is its
-value there. Runs that are finished are read again, so that an interrupted command goes on where it stopped.
+A method is every one of the catalogue whose family learns from sampled answers and that plans on all three tasks as it
+is. Every run is read up to the same number of answers, those that a method drops and samples again included. The score
+of a run is the mean of its exact pass rate over these answers (area), so that no choice of the last step enters; `end`
+is its value there. Runs that are finished are read again, so that an interrupted command continues where it stopped.
 """
 
 from __future__ import annotations
@@ -35,10 +35,18 @@ from assay.runs import catalogue, comparison
 TASKS = ("levels", "many-ways", "stale")
 TOKENS, ANSWERS = 2, 25_600
 """Tokens of an answer on all three, and answers of a run: 100 steps of grpo."""
-FAMILY = "policy gradient"
+FAMILIES = ("policy gradient", "credit assignment", "preference", "curriculum")
+"""Families of methods that learn from their own answers and a verifier alone, no demonstrations."""
 METRIC = "pass_rate"
-SAME = {"limit-of-rlvr": "trains as grpo does", "echo-chamber": "trains as grpo does"}
-"""Methods that are measurements of another one, which is in the table."""
+EXCLUDED = {
+    "archer": "130 seconds a run, fifty times those of grpo",
+    "arenarl": "learns from a judge, not from the verifier",
+    "echo-chamber": "trains as grpo does",
+    "limit-of-rlvr": "trains as grpo does",
+    "mpo-meta": "learns from a judge, not from the verifier",
+    "spct-grm": "trains the judge itself",
+}
+"""Methods that plan on the tasks and do not belong into the table, with the reason."""
 
 
 @dataclass(frozen=True)
@@ -72,10 +80,10 @@ def found_methods(options: argparse.Namespace) -> tuple[list[str], dict[str, str
     """Returns the methods that run on all tasks, and the reason for each of the others."""
     taken, left = list[str](), dict[str, str]()
     for key, method in sorted(catalogue.methods().items()):
-        if method.family != FAMILY:
+        if method.family not in FAMILIES:
             continue
-        if key in SAME:
-            left[key] = SAME[key]
+        if key in EXCLUDED:
+            left[key] = EXCLUDED[key]
             continue
         try:
             setup_of([key], options).check()

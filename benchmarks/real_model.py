@@ -109,8 +109,8 @@ def content(policy: Any, task: Any, num: int = 256) -> float:
 def wanted(options: argparse.Namespace) -> Iterator[str]:
     """Yields METHOD:TASK:SEED in the order in which runs start, without those that have a result."""
     for seed in range(options.seeds):
-        for task in TASKS:
-            for method in METHODS:
+        for task in options.tasks:
+            for method in options.methods:
                 if not (options.out / f"{method}-{task}-{seed}" / "result.json").is_file():
                     yield f"{method}:{task}:{seed}"
 
@@ -141,7 +141,7 @@ def table(out: Path) -> list[dict[str, Any]]:
     found = [json.loads(path.read_text()) for path in sorted(out.glob("*/result.json"))]
     rows = []
     for task in TASKS:
-        for method in METHODS:
+        for method in dict.fromkeys([*METHODS, *(one["method"] for one in found)]):
             mine = [one for one in found if (one["task"], one["method"]) == (task, method)]
             if mine:
                 numbers = {key: [one[key] for one in mine] for key in NUMBERS}
@@ -157,6 +157,8 @@ def main() -> None:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--rate", type=float, default=1e-5)
+    parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=TASKS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--budget", type=float, default=600.0, help="start no run after this many minutes")
