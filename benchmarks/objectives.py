@@ -27,6 +27,7 @@ from rich.table import Table
 from assay.app.report import comparison as comparison_page
 from assay.claims.claim import Curves
 from assay.core.errors import AssayError
+from assay.engine.loop import Loop
 from assay.engine.machine import describe_machine
 from assay.engine.memory import ROWS, parts_below, whole_numbers
 from assay.evidence.intervals import Estimate, mean_interval
@@ -43,7 +44,10 @@ EXCLUDED = {
     "arenarl": "learns from a judge, not from the verifier",
     "echo-chamber": "trains as grpo does",
     "limit-of-rlvr": "trains as grpo does",
+    "dpo-q-function": "acts by beam search, which has no probabilities to evaluate exactly",
     "mpo-meta": "learns from a judge, not from the verifier",
+    "open-rs": "answers of these tasks end at their limit, which it counts as wrong",
+    "rlpr": "needs a mark between reasoning and answer, which these tasks have not",
     "spct-grm": "trains the judge itself",
 }
 """Methods that plan on the tasks and do not belong into the table, with the reason."""
@@ -63,10 +67,15 @@ class Row:
 
 
 def answers_a_step(key: str) -> int:
-    """Returns the answers that one round of a method's rollout samples; a task does not change it."""
-    recipe = catalogue.recipe_for(key, catalogue.find_task(TASKS[0]), {})
+    """Returns the answers that a step of a method samples at least: those of its first step, or of one round of its
+    rollout if that samples again; a task does not change it.
+    """
+    task = catalogue.find_task(TASKS[0])
+    recipe = catalogue.recipe_for(key, task, {})
     sizes = (whole_numbers(part, ROWS) for _, part in parts_below(recipe.rollout, "rollout"))
-    return math.prod(size for found in sizes for size in found.values())
+    loop = Loop(recipe, task, seed=0, num_steps=1)
+    loop.step()
+    return min(math.prod(size for found in sizes for size in found.values()), loop.progress.decisions // TOKENS)
 
 
 def setup_of(keys: Sequence[str], options: argparse.Namespace) -> comparison.Setup:
@@ -119,12 +128,15 @@ def over_tasks(found: Mapping[str, Mapping[int, float]]) -> Estimate | None:
 
 
 def rows_of(outcome: comparison.Outcome, answers: int) -> Iterator[Row]:
-    """Returns the methods from the best to the worst mean area; those with fewer than two seeds are left out."""
+    """Returns the methods from the best to the worst mean area; those with fewer than two seeds are left out, and those
+    whose runs sampled fewer answers than are read.
+    """
     kept = []
     for arm in outcome.setup.arms:
         areas, ends = (by_seed(outcome, arm.name, answers, place) for place in (0, 1))
         area, end = over_tasks(areas), over_tasks(ends)
-        if area is not None and end is not None:
+        enough = all(one.decisions >= TOKENS * answers for one in outcome.of(arm.name))
+        if area is not None and end is not None and enough:
             each = {task: mean_interval(np.array(list(areas[task].values()))) for task in TASKS}
             sampled = float(np.mean([one.decisions for one in outcome.of(arm.name)])) / TOKENS
             kept.append(Row(0, arm.name, area, end, each, sampled))

@@ -32,6 +32,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from assay.core.digests import Digest, file_digest
 from assay.core.errors import AssayError
 from assay.core.trees import DTYPES as DTYPES
 from assay.core.trees import JSON as JSON
@@ -116,13 +117,14 @@ def _linked_file(path: Path, tensors: Mapping[str, Any], listing: Iterable[tuple
     """Makes a file of tensors: a hard link to that of an earlier checkpoint if it has the same hash, else a new file,
     also on a disk without links; returns its size and sha256.
     """
-    digest = hashlib.sha256()
-    for block in tensor_blocks(tensors):
-        digest.update(block)
+    with Digest() as digest:
+        for block in tensor_blocks(tensors):
+            digest.update(block)
+        found = digest.entry()
     for _, _, other in listing:
         with suppress(CheckpointError, *UNREADABLE):
             entry = _read_manifest(other)["files"].get(FROZEN)
-            if entry is not None and entry["sha256"] == digest.hexdigest():
+            if entry == found:
                 os.link(other / FROZEN, path)
                 return dict(entry)
     return _write_file(path, tensor_blocks(tensors))
@@ -183,8 +185,8 @@ def load_path(path: Path) -> Checkpoint:
     try:
         manifest = _read_manifest(path)
         for name in manifest["files"]:
-            with (path / name).open("rb") as stream:
-                sha256, expected = hashlib.file_digest(stream, "sha256").hexdigest(), manifest["files"][name]["sha256"]
+            entry = manifest["files"][name]
+            sha256, expected = file_digest(path / name, entry.get("part")), entry["sha256"]
             if sha256 != expected:
                 raise CheckpointError(f"{path / name} has sha256 {sha256[:16]}, its manifest says {expected[:16]}")
         tensors: dict[str, Any] = {}
@@ -243,18 +245,18 @@ def _digest(encoded: Any) -> str:
 
 def _write_file(path: Path, blocks: Iterable[bytes | memoryview]) -> dict[str, Any]:
     """Writes a new file and fsyncs it; returns its size and sha256."""
-    digest, size = hashlib.sha256(), 0
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
-        for block in blocks:
-            digest.update(block)
-            size, rest = size + len(block), memoryview(block)
-            while rest:
-                rest = rest[os.write(descriptor, rest[:CHUNK]) :]
-        os.fsync(descriptor)
+        with Digest() as digest:
+            for block in blocks:
+                digest.update(block)
+                rest = memoryview(block)
+                while rest:
+                    rest = rest[os.write(descriptor, rest[:CHUNK]) :]
+            os.fsync(descriptor)
+            return digest.entry()
     finally:
         os.close(descriptor)
-    return {"size": size, "sha256": digest.hexdigest()}
 
 
 def _sync_folder(folder: Path) -> None:

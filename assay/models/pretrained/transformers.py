@@ -382,11 +382,16 @@ class PretrainedTokenizer:
             return self.frame, [text.messages[0].content]
         return self.around(text), [message.content for message in text.messages]
 
+    @cached_property
+    def special(self) -> frozenset[int]:
+        """Special tokens; transformers builds the whole table of added ones at every look."""
+        return frozenset(i for i, one in self.backend.added_tokens_decoder.items() if one.special)
+
     def decode(self, ids: Sequence[int]) -> str:
         """Returns text without pad, bos and eos; other special tokens and invalid ids become U+FFFD."""
-        added, vocabulary = self.backend.added_tokens_decoder, self.vocabulary
+        vocabulary = self.vocabulary
         shown = [index for index in ids if index not in (vocabulary.pad, vocabulary.bos, vocabulary.eos)]
         names = dict(zip(shown, self.backend.convert_ids_to_tokens(shown), strict=True))
-        runs = itertools.groupby(shown, lambda one: names[one] is None or (one in added and added[one].special))
+        runs = itertools.groupby(shown, lambda one: names[one] is None or one in self.special)
         read = partial(self.backend.decode, clean_up_tokenization_spaces=False)
         return "".join(text.SPOILED * len(list(run)) if is_bad else read(list(run)) for is_bad, run in runs)
