@@ -52,6 +52,7 @@ def test_methods_keep_their_budget(tool: ModuleType) -> None:
     costs = tool.costs()
     assert statistics.median(costs.values()) <= tool.MEDIAN
     assert {name: lines for name, lines in costs.items() if lines > tool.LARGEST} == {}
+    assert statistics.median(costs[name] for name in tool.VERIFIABLE) <= tool.MEDIAN_VERIFIABLE
 
 
 def test_lines_are_counted_where_they_stand(tool: ModuleType) -> None:
@@ -59,6 +60,13 @@ def test_lines_are_counted_where_they_stand(tool: ModuleType) -> None:
     own = sum(len(tool.counted(module)) for module in tool.folder_modules("cql"))
     assert costs["cql"] > own, "its penalty for discrete actions stands among the shared critics"
     assert ("assay.parts.credit.outcome", "OutcomeCredit") in tool.uses("grpo")
+
+
+def test_base_recipes_are_shared_by_all_who_import_the_package(tool: ModuleType) -> None:
+    """Only prerl-dsrl names a module of the bases by itself: all others reach it through `assay.recipes`."""
+    assert "assay.recipes.imitation" in tool.reached(tool.folder_modules("dpo"))
+    own = sum(len(tool.counted(module)) for module in tool.folder_modules("prerl-dsrl"))
+    assert tool.costs()["prerl-dsrl"] == own
 
 
 def test_parts_of_base_recipes_are_shared(tool: ModuleType) -> None:

@@ -12,7 +12,7 @@ import torch
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe
 from assay.core.slots import Task
-from assay.recipes.defaults import Defaults
+from assay.recipes.defaults import EVERY, Defaults
 
 
 @dataclass(frozen=True)
@@ -242,18 +242,18 @@ FAMILIES = (
 class Method:
     """One method: its paper, recipe, departures from the paper, and claims.
 
-    `worlds` are the task defaults it works with, `default_task` is the task it is shown on. The formula is in the
-    module's docstring. `key` is its name if that is not the folder's with '-' for '_'. `base` makes the recipe that
-    it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a base. `aliases` are
-    further names of the method, `variants` further recipes of the paper, each a function of the world. `mutants` are
-    wrong versions of its mechanism beside those that rules make; `equivalent` maps the description of a mutant that no
-    claim can reject to the reason.
+    `worlds` are the task defaults it works with, the four of EVERY unless given; `default_task` is the task it is
+    shown on. The formula is in the module's docstring. `key` is its name if that is not the folder's with '-' for '_'.
+    `base` makes the recipe that it is derived from, normally one of `assay.recipes`; None for a recipe that is itself a
+    base. `aliases` are further names of the method, `variants` further recipes of the paper, each a function of the
+    world. `mutants` are wrong versions of its mechanism beside those that rules make; `equivalent` maps the description
+    of a mutant that no claim can reject to the reason.
     """
 
     paper: str
     recipe: Callable[..., Recipe]
-    worlds: tuple[Defaults, ...]
-    default_task: str
+    worlds: tuple[Defaults, ...] = EVERY
+    default_task: str = "countdown"
     departures: tuple[str, ...] = ()
     claims: tuple[Exact | Measured, ...] = ()
     key: str = ""

@@ -163,7 +163,8 @@ def evaluate(
     played = task.play(actor, starts, which, Draw(0, (7,)), split=1, greedy=greedy)
     played = task.judge(played, 1)
     result: np.ndarray = played.column("score").double().numpy()
-    more = task.exact(actor) if isinstance(task, ExactTask) else {}
+    scored = isinstance(actor, torch.nn.Module)  # a search (beams) has no probabilities to sum
+    more = task.exact(actor) if isinstance(task, ExactTask) and scored else {}
     more |= component_means(played)
     if isinstance(task, UncertainTask):
         by_start, num = result.reshape(count, samples), len(task.regimes)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from assay.core.recipe import Recipe, Stage
+from assay.core.recipe import Copy, Recipe, Stage
+from assay.core.record import Need
+from assay.core.slots import Regularizer
 from assay.parts.aggregations import FixedLength, SequenceMean, SequenceSum, TokenMean
 from assay.parts.credit.outcome import BatchMean, GroupDeviation, GroupMean, LeaveOneOut, OutcomeCredit
 from assay.parts.credit.shaping import Informative, OverlongPenalty
@@ -34,6 +36,21 @@ def with_policy(recipe: Recipe, name: str, objective: PolicyGradient) -> Recipe:
     """Returns the recipe under another name, with another policy loss."""
     stage = replace(recipe.stages[0], objective=(objective,))
     return replace(recipe, name=name, stages=(stage, *recipe.stages[1:]))
+
+
+def with_token_clip(recipe: Recipe, name: str, low: float = 0.2, high: float = 0.2) -> Recipe:
+    """Returns the recipe under another name, with ratios clipped to [1 - low, 1 + high] and a mean over decisions."""
+    return with_policy(recipe, name, PolicyGradient(trust=Clip(low, high), aggregate=TokenMean()))
+
+
+def with_regularizers(recipe: Recipe, *terms: Regularizer) -> Recipe:
+    """Returns the recipe with these regularizers alone in its first stage, and with a copy of the first policy as
+    `reference` if one of them needs it.
+    """
+    stage = replace(recipe.stages[0], regularizers=terms)
+    anchored = any(Need.REFERENCE in term.needs for term in terms)
+    copies = {**recipe.copies, "reference": Copy(of="actor")} if anchored else recipe.copies
+    return replace(recipe, stages=(stage, *recipe.stages[1:]), copies=copies)
 
 
 def reinforce(world: Defaults = LANGUAGE) -> Recipe:

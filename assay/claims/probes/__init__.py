@@ -8,12 +8,22 @@ Signs: a recipe's gradient is that of its loss (descent); an exact gradient is t
 """
 
 from assay.claims.probes import by_hand
-from assay.claims.probes.completions import completed, listed, rewarded
+from assay.claims.probes.completions import answered, completed, listed, log_gap, reward_gap, rewarded
 from assay.claims.probes.control import GOAL_BOX, GOAL_CHOICE, box_fragments, goal_transitions
-from assay.claims.probes.episodes import AllEpisodes, bandit_episodes, bandit_experience, spelling, token_episodes
+from assay.claims.probes.episodes import (
+    AllEpisodes,
+    bandit_episodes,
+    bandit_experience,
+    groups_with_right,
+    one_sequence,
+    outcomes,
+    spelling,
+    token_episodes,
+)
 from assay.claims.probes.estimators import (
     Bias,
     bandit_grad,
+    bandit_gradient_of,
     compare,
     exact_bandit_gradient,
     exact_table_gradient,
@@ -47,7 +57,7 @@ from assay.claims.probes.rollouts import gathered, small_policy
 from assay.claims.probes.safety import CostlyBandit, HandedOut, handed_out
 from assay.claims.probes.schedules import history, schedule_gap
 from assay.claims.probes.search import beam_search
-from assay.claims.probes.tensors import Probe, credited, decision_weights, loss
+from assay.claims.probes.tensors import Probe, advantages, credited, decision_weights, distance, loss, slopes
 from assay.claims.probes.training import distance_from_posterior, trained_table
 from assay.claims.probes.values import exact_values
 
@@ -68,10 +78,13 @@ __all__ = [
     "Probe",
     "Seen",
     "Witness",
+    "advantages",
     "all_games",
+    "answered",
     "bandit_episodes",
     "bandit_experience",
     "bandit_grad",
+    "bandit_gradient_of",
     "beam_search",
     "box_fragments",
     "by_hand",
@@ -79,6 +92,7 @@ __all__ = [
     "completed",
     "credited",
     "decision_weights",
+    "distance",
     "distance_from_posterior",
     "divergence",
     "evaluate_table",
@@ -97,16 +111,22 @@ __all__ = [
     "gradient",
     "gradient_variance",
     "greedy_gap",
+    "groups_with_right",
     "handed_out",
     "history",
     "is_refused",
     "listed",
+    "log_gap",
     "loss",
+    "one_sequence",
+    "outcomes",
     "posterior",
     "preference_push",
+    "reward_gap",
     "rewarded",
     "schedule_gap",
     "sequences",
+    "slopes",
     "small_policy",
     "source_gap",
     "spelling",

@@ -6,6 +6,8 @@ Nothing here calls a part or an operation that it is compared with.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -22,13 +24,20 @@ def outcome(data: Experience) -> Tensor:
 
 def in_groups(value_B: Tensor, data: Experience, change: Callable[[Tensor], Tensor]) -> Tensor:
     """Returns `change` of the values of each group, [B]; rows without a decision are in no group and get 0."""
-    assert data.group is not None
-    result, present = torch.zeros_like(value_B), data.mask.any(1)
-    for label in data.group.unique():
-        rows = (data.group == label) & present
-        if rows.any():
-            result[rows] = change(value_B[rows])
+    result = torch.zeros_like(value_B)
+    for rows in rows_of_groups(data):
+        result[rows] = change(value_B[rows])
     return result
+
+
+def rows_of_groups(data: Experience) -> list[list[int]]:
+    """Returns the rows of each group; rows without a decision are in no group."""
+    assert data.group is not None
+    found: dict[int, list[int]] = {}
+    for row, label in enumerate(data.group.tolist()):
+        if data.mask[row].any():
+            found.setdefault(label, []).append(row)
+    return [found[label] for label in sorted(found)]
 
 
 def centred(data: Experience) -> Tensor:
@@ -92,13 +101,25 @@ def clipped(ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor
     return torch.where(gained, ratio.detach(), ratio) * advantage
 
 
+Gain = Callable[[Tensor, Tensor], Tensor]
+"""What a policy gains at each decision, [B, T], given its ratio and its advantage."""
+
+
 def ppo(
-    data: Experience, logp: Tensor, entropy: Tensor, value: Tensor, discount: float, gae_lambda: float
+    data: Experience,
+    logp: Tensor,
+    entropy: Tensor,
+    value: Tensor,
+    discount: float,
+    gae_lambda: float,
+    gain_of: Gain = partial(clipped, low=0.2, high=0.2),
 ) -> dict[str, Tensor]:
-    """Returns PPO's losses of policy and value: clip 0.2, entropy bonus 0.003, half squared errors of the returns."""
+    """Returns PPO's losses of policy and value: entropy bonus 0.003, half squared errors of the returns; the gain of
+    ratio and advantage is clipped at 0.2 unless given.
+    """
     advantage = gae(data, value, discount, gae_lambda)
     ratio = torch.where(data.mask, logp - data.logp, 0.0).exp()
-    gain = clipped(ratio, whitened(advantage, data), low=0.2, high=0.2)
+    gain = gain_of(ratio, whitened(advantage, data))
     error = value - (advantage + value).detach()
     return {
         "policy": -mean_of_decisions(gain + 0.003 * entropy, data),
@@ -135,6 +156,56 @@ def grpo_loss(seen: Seen, advantage_B: Tensor | None = None, low: float = 0.2, h
     data = seen.experience
     advantage = (standardised(data) if advantage_B is None else advantage_B).unsqueeze(1)
     return -mean_of_sequences(clipped(ratio(seen), advantage, low, high), data)
+
+
+def dr_grpo_loss(seen: Seen, low: float = 0.2, high: float = 0.2) -> Tensor:
+    """Returns Dr. GRPO's loss: clipped ratios with the centred outcome, the mean over sequences of sums over 64."""
+    gain = clipped(ratio(seen), centred(seen.experience).unsqueeze(1), low, high)
+    return -sum_in_sequences(gain, seen.experience) / 64
+
+
+def token_loss(
+    seen: Seen, advantage: Tensor, low: float = 0.2, high: float = 0.2, kept: Tensor | None = None
+) -> Tensor:
+    """Returns the loss of clipped ratios as a mean over decisions, those of the rows `kept` [B] if given; the advantage
+    is one of rows, [B], or of decisions, [B, T].
+    """
+    data = seen.experience
+    advantage = advantage.unsqueeze(1) if advantage.dim() == 1 else advantage
+    rows = data.mask if kept is None else data.mask & kept.unsqueeze(1)
+    return -clipped(ratio(seen), advantage, low, high)[rows].mean()
+
+
+def moved(seen: Seen) -> Tensor:
+    """Returns log pi(y) - log pi_old(y) of whole sequences with gradient, [B]."""
+    return torch.where(seen.experience.mask, seen.logp() - seen.experience.logp, 0.0).sum(1)
+
+
+def k3(seen: Seen) -> Tensor:
+    """Returns the estimate e^d - d - 1, d = log ref - log pi, of each decision with gradient, [B, T]."""
+    behind = torch.where(seen.experience.mask, seen.logp("reference").detach() - seen.logp(), 0.0)
+    return behind.exp() - behind - 1.0
+
+
+def with_kl(seen: Seen, weight: float) -> Seen:
+    """Returns the same with weight * (log pi_old - log ref) taken from the reward of each decision."""
+    data = seen.experience
+    kl = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0)
+    return replace(seen, experience=replace(data, reward=data.reward - weight * kl))
+
+
+def ppo_of_torques(seen: Seen, gain_of: Gain = partial(clipped, low=0.2, high=0.2)) -> dict[str, Tensor]:
+    """Returns PPO's losses of Gaussian networks with the settings for continuous actions: discount, lambda 0.95."""
+    data, actor = seen.experience, seen.models["actor"]
+    density = torch.distributions.Normal(actor.body(data.context), actor.log_std.exp())
+    logp, entropy = density.log_prob(data.action).sum(-1), density.entropy().sum(-1)
+    value = seen.models["value"].body(data.context).squeeze(-1)
+    return ppo(data, logp, entropy, value, 0.95, 0.95, gain_of)
+
+
+def ppo_of_tokens(seen: Seen) -> dict[str, Tensor]:
+    """Returns PPO's losses by stage with the settings for language: discount 1, lambda 0.95, entropy bonus 0.003."""
+    return ppo_losses(seen, 1.0, 0.95, 0.003 * entropy(seen))
 
 
 def ppo_losses(seen: Seen, discount: float, gae_lambda: float, more: Tensor) -> dict[str, Tensor]:

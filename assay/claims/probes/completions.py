@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from assay.claims.probes.tensors import distance
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Outcome, Score
-from assay.core.slots import Models, Scene
+from assay.core.slots import Models, Scene, Transform
 from assay.core.slots.scene import NoModels
+from assay.core.verifier import Verifier
+from assay.engine.loop import averages
 from assay.playing import text
 from assay.playing.text import ByteTokenizer
 from assay.tasks.language.prompts import Item, PromptTask, prompt_ids
@@ -76,3 +79,24 @@ def completed(
     last = record.terminal & is_there
     record = replace(record, mask=record.mask & is_there, terminal=last & ~is_cut, truncated=last & is_cut)
     return replace(record, logp=logp, source=None).add({"sample": samples})
+
+
+def answered(
+    said: Sequence[str], max_tokens: int = 64, *, cut: Sequence[int] = (), faults: Sequence[int] = ()
+) -> tuple[PromptTask, Experience]:
+    """Returns a task of one question, whose answer is 7, and its `completed` rows with these completions, one group."""
+    task = listed(Item("q", "7", "7"), max_tokens=max_tokens)
+    return task, completed(task, said, [0] * len(said), cut=cut, faults=faults)
+
+
+def reward_gap(recipe: Recipe, expected: Mapping[str, float], max_tokens: int = 64) -> float:
+    """Returns how far the recipe's rewards of these answers to the question of `answered` are from the expected."""
+    return distance(rewarded(recipe, *answered(list(expected), max_tokens)), list(expected.values()))
+
+
+def log_gap(part: Transform, expected: Mapping[str, float], task: PromptTask, rows: Experience) -> float:
+    """Returns how far the means of metrics that a part logs of verified rows are from the expected."""
+    scene = Scene(task)
+    part(Verifier()(rows, scene), scene)
+    found = averages(scene.metrics)
+    return distance([found[name] for name in expected], list(expected.values()))

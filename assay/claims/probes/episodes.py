@@ -157,3 +157,29 @@ def bandit_experience(
         truncated=~one,
         group=torch.arange(len(arm_B)) // size,
     )
+
+
+def outcomes(*rewards: float, members: int | None = None) -> Experience:
+    """Returns answers of one decision with these outcomes, in groups of `members`, or in one group."""
+    return bandit_experience([0] * len(rewards), rewards, torch.zeros(2), members)
+
+
+def one_sequence(*rewards: float) -> Experience:
+    """Returns one row whose decisions, each taken with probability 1, have these rewards; the last is terminal."""
+    reward = torch.tensor([rewards], dtype=torch.float64)
+    there, last = torch.ones_like(reward, dtype=torch.bool), torch.arange(len(rewards)) == len(rewards) - 1
+    return Experience(
+        context={"state": torch.zeros_like(reward, dtype=torch.long)},
+        action=torch.zeros_like(reward, dtype=torch.long),
+        mask=there,
+        logp=torch.zeros_like(reward),
+        reward=reward,
+        terminal=last.unsqueeze(0),
+        truncated=~there,
+        group=torch.zeros(1, dtype=torch.long),
+    )
+
+
+def groups_with_right(*right: int, size: int = 8) -> Experience:
+    """Returns groups of `size` answers of one decision; in each the first so many have outcome 1, the others 0."""
+    return outcomes(*(float(member < num) for num in right for member in range(size)), members=size)

@@ -96,13 +96,43 @@ def gae_return(data: Experience, value: Tensor, discount: float, gae_lambda: flo
     return found.detach()
 
 
-def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B].
+def double_q(seen: Seen, discount: float) -> tuple[Tensor, Tensor]:
+    """Returns the values of all actions of discrete tasks, [B, A], and half the squared errors of double DQN, [B]."""
+    step, actor, row = step_of(seen), seen.models["actor"], torch.arange(len(seen.experience))
+    q, best = output(actor, step.now), output(actor, step.after).argmax(-1)
+    error = q[row, step.action] - step.target(discount, output(seen.models["target"], step.after)[row, best])
+    return q, error.square() / 2
+
+
+def conservative(seen: Seen, discount: float, num: int, least: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Returns half the squared errors of SAC's critics, with targets without entropy, and CQL's penalty of each with
+    `num` proposals of each kind, [N, B] both; if `least` [B] is given the policy's proposals are worth at least that.
+    """
+    step, (actor, q, target) = step_of(seen), (seen.models[name] for name in ("actor", "q", "q_target"))
+    next_action, _ = squashed(actor, step.after, seen.uniform(1, 2, tag=2)[:, 0])
+    recorded = output(q, step.now, step.action)
+    error = recorded - step.target(discount, output(target, step.after, next_action).amin(0))
+    values = []
+    for k in range(num):
+        for tag, place in ((4, step.now), (5, step.after)):
+            action, logp = squashed(actor, place, seen.uniform(1, num, 2, tag=tag)[:, 0, k])
+            value = output(q, step.now, action.detach())
+            value = value if least is None else torch.where(value > least, value, least)
+            values.append(value - logp.detach())
+        anything = LOW + (HIGH - LOW) * seen.uniform(1, num, 2, tag=6)[:, 0, k]
+        values.append(output(q, step.now, anything) + math.log(4.0 * 1.5))
+    return error.square() / 2, torch.stack(values).logsumexp(0) - recorded
+
+
+def sac_actor(seen: Seen, q: Callable[[Tensor, Tensor], Tensor] | None = None) -> Tensor:
+    """Returns SAC's loss of actor and temperature; `q(s, a)` is the value that the actor climbs, [B], the lowest of the
+    critics unless given.
 
     temperature * log pi(a|s) - q(s, a) - log temperature * (log pi(a|s) - dimensions), with the critics, the
     temperature in the first term and log pi in the last held fixed.
     """
     step, log_temperature = step_of(seen), seen.models["temperature"].log_value
     action, logp = squashed(seen.models["actor"], step.now, seen.uniform(1, 2, tag=1)[:, 0])
-    actor = log_temperature.exp().detach() * logp - q(step.now, action)
+    value = output(seen.models["q"], step.now, action).amin(0) if q is None else q(step.now, action)
+    actor = log_temperature.exp().detach() * logp - value
     return step.mean(actor - log_temperature * (logp.detach() - 2.0))

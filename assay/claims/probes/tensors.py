@@ -164,15 +164,36 @@ def credited(recipe: Recipe, experience: Experience) -> Experience:
     return experience
 
 
+def advantages(recipe: Recipe, experience: Experience) -> Tensor:
+    """Returns the advantage of each row's first column, [B]: that of answers of one decision."""
+    return credited(recipe, experience).column("advantage")[:, 0]
+
+
 def decision_weights(
     recipe: Recipe, experience: Experience, logp: Tensor, *, logp_ref: Tensor | None = None, value: Tensor | None = None
 ) -> Tensor:
-    """Returns -d loss / d logp, [B, T]: how strongly the recipe raises (or lowers) each recorded decision."""
+    """Returns -d loss / d logp of the objectives, [B, T]: how strongly the recipe raises (or lowers) each recorded
+    decision.
+    """
+    objectives = tuple(replace(stage, regularizers=(), critic=()) for stage in recipe.stages if stage.objective)
+    return -slopes(replace(recipe, stages=objectives), experience, logp, logp_ref=logp_ref, value=value)
+
+
+def slopes(
+    recipe: Recipe, experience: Experience, logp: Tensor, *, logp_ref: Tensor | None = None, value: Tensor | None = None
+) -> Tensor:
+    """Returns d loss / d logp of all terms, [B, T]."""
     logp = logp.detach().requires_grad_()
-    objectives = [replace(stage, regularizers=(), critic=()) for stage in recipe.stages if stage.objective]
-    probe = loss(replace(recipe, stages=tuple(objectives)), experience, logp, logp_ref=logp_ref, value=value)
-    (slope,) = torch.autograd.grad(probe.loss, logp, allow_unused=True, materialize_grads=True)
-    return -slope
+    total = loss(recipe, experience, logp, logp_ref=logp_ref, value=value).loss
+    return torch.autograd.grad(total, logp, allow_unused=True, materialize_grads=True)[0]
+
+
+def distance(found: Tensor | Sequence[float], expected: Tensor | Sequence[float]) -> float:
+    """Returns the largest |found - expected|; infinite for numbers of another shape or that are not numbers."""
+    ours, theirs = (torch.as_tensor(one, dtype=torch.float64) for one in (found, expected))
+    if ours.shape != theirs.shape:
+        return torch.inf
+    return float((ours - theirs).abs().max().nan_to_num(torch.inf))
 
 
 def check_shapes(experience: Experience, given: Mapping[str, Tensor | None]) -> None:

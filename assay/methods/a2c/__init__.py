@@ -8,10 +8,7 @@ Mnih et al. 2016 without the asynchrony. At ratio one its gradient is ppo's.
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.claims import Edit, Exact, Measured, Method, by_hand, probes, same_gradient
 
 
 def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
@@ -28,17 +25,12 @@ def losses_by_hand(seen: probes.Seen) -> dict[str, torch.Tensor]:
 METHOD = Method(
     paper="arXiv:1602.01783",
     recipe=recipes.a2c,
-    worlds=EVERY,
     default_task="cartpole",
     family="policy gradient",
     base=recipes.ppo,
     departures=("synchronous", "generalised advantages instead of n-step returns", "Adam instead of RMSProp"),
     claims=(
-        Exact(
-            "its gradients are the formula's",
-            lambda: probes.formula_gap(recipes.a2c(), probes.fragments(), losses_by_hand),
-            at_most=1e-9,
-        ),
+        same_gradient("its gradients are the formula's", recipes.a2c, losses_by_hand, probes.fragments),
         Exact(
             "a step is one update on all decisions",
             lambda: probes.source_gap(recipes.a2c(), probes.fragments(), batches=1, epochs=1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,11 +23,7 @@ class BreakSymmetry(CreditWeight):
     """
 
     alpha: float = 1.0
-
-    @property
-    def breaks(self) -> dict[str, str]:
-        """Groups depend on each other."""
-        return {"groups_apart": "the weights depend on the share of right answers in the whole batch"}
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the weights depend on the right answers of the whole batch"}
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
         """Returns the weight of each decision, [B, T]."""

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims import Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Recipe, Stage
 from assay.methods.advantage_alignment_llm import claims
 from assay.methods.advantage_alignment_llm.credit import AlignAdvantages, LeaveOneOutToGo
@@ -20,7 +19,7 @@ from assay.parts.credit.temporal import Whiten
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import NoTrust
 from assay.parts.regularizers.divergence import EntropyBonus
-from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
+from assay.recipes.defaults import LANGUAGE, TABLE, Defaults
 from assay.tasks.games.repeated import LEVELS
 from assay.tasks.tabular.bandit import bandit
 
@@ -39,7 +38,6 @@ SMALL = recipe().set("actor.width", 32).set("rollout.num_starts", 8).set("learni
 METHOD = Method(
     paper="arXiv:2511.19405",
     recipe=recipe,
-    worlds=EVERY,
     default_task="prisoners-dilemma",
     family="games",
     base=recipes.rloo,

@@ -1,14 +1,10 @@
-"""alphaalign's reward on given completions, and its losses by hand."""
+"""alphaalign's reward on given completions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-
-import torch
 
 from assay.claims import probes
-from assay.claims.probes import by_hand
 from assay.core.recipe import Recipe
 from assay.parts.rewards.function import FromFunction
 from assay.tasks.language.prompts import Item
@@ -25,17 +21,12 @@ HELP = [2.0, 1.0, -1.0, 4.0]
 """Helpfulness of one prompt's answers: mean 1.5, deviation 2.0817."""
 
 
-def distance_from_table(make: Callable[..., Recipe]) -> torch.Tensor:
+def distance_from_table(make: Callable[..., Recipe]) -> float:
     """The four answers to a benign and to a harmful prompt; a cut one, alone with its prompt; a row that left training
     with a helpfulness of 100.
     """
     ours = make(helpfulness=FromFunction(lambda rows: [*HELP, *HELP, 9.0, 100.0]))
     rows = probes.completed(TASK, [*SAID, *SAID, SAID[0], SAID[0]], [0] * 4 + [1] * 4 + [2, 0], cut=[8], faults=[9])
     benign, harmful = [0.5 + 0.5 / 2.0817, 0.0, -0.5, 0.5 + 2.5 / 2.0817], [0.5, 0.0, 1.5, 0.5]
-    return (probes.rewarded(ours, TASK, rows) - torch.tensor([*benign, *harmful, 0.5, 0.0])).abs().max()
+    return probes.distance(probes.rewarded(ours, TASK, rows), [*benign, *harmful, 0.5, 0.0])
 
-
-def gap(ours: Recipe) -> float:
-    """Returns the distance of the gradients on given rewards from those of ppo by hand."""
-    return probes.formula_gap(replace(ours, rewards=()), probes.fragments(), lambda seen: by_hand.ppo_losses(
-        seen, 1.0, 0.95, 0.003 * by_hand.entropy(seen)))  # fmt: skip

@@ -13,26 +13,20 @@ from assay.core.slots import Reward, Scene
 from assay.core.verifier import Verifier
 from assay.parts.rewards.combine import Rescored
 from assay.parts.rewards.function import uniform_of
-from assay.parts.rewards.text import by_text, check_text
+from assay.parts.rewards.text import OfText, by_text
 
 
 @dataclass(frozen=True)
-class Says(Reward):
+class Says(OfText):
     """1 if the completion contains one of `phrases`, whatever their capitals, else 0: a refusal, an abstention.
 
     Only what stands after the last `after` is read, so that reasoning before it may use the words; a completion without
-    it is read from its beginning. A phrase inside a helpful answer counts too. The task is not verified.
+    it is read from its beginning. A phrase inside a helpful answer counts too.
     """
 
     phrases: tuple[str, ...]
     after: str = ""
-    writes: ClassVar[tuple[str, ...]] = ("score",)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"phrases": ("1",)},)
-
-    def init(self, scene: Scene) -> State:
-        """Refuses a task without text."""
-        check_text(self, scene)
-        return {}
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with 0 or 1 on each last decision."""

@@ -13,13 +13,12 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import DecisionsTo, Exact, Expect, Measured, Method
+from assay.claims import DecisionsTo, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.archer.base import turn_critic
 from assay.methods.archer.claims import distance_of_mean_worth, in_turns, losses_by_hand, wrong_utterances
 from assay.methods.archer.objectives import turn_advantage
-from assay.recipes.defaults import EVERY, LANGUAGE, TABLE, Defaults
+from assay.recipes.defaults import LANGUAGE, TABLE, Defaults
 
 EPISODES = probes.token_episodes(lambda tokens: float(sum(tokens) >= 2) + 0.3 * tokens[0], num_tokens=2, horizon=4)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2, dtype=torch.float64).view(-1, 2).sin()
@@ -52,7 +51,6 @@ def variance_left() -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2402.19446",
     recipe=recipe,
-    worlds=EVERY,
     default_task="twenty-questions",
     family="credit assignment",
     base=recipes.reinforce,

@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Final, Measured, Method
+from assay.claims import Exact, Expect, Final, Measured, Method, same_gradient
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.arenarl.arena import Arena, JudgedAlone, OutcomeJudge, PairwiseJudge
@@ -60,8 +59,7 @@ METHOD = Method(
              "the anchor is the group's first sample, not a greedy one; no KL",
              "equal mean scores share their rank; in the authors' code sample numbers decide"),
     claims=(
-        Exact("off-policy its gradient is grpo's with ranks for rewards",
-              lambda: probes.formula_gap(recipe(), probes.sequences(), loss_by_hand), at_most=1e-9),
+        same_gradient("off-policy its gradient is grpo's with ranks for rewards", recipe, loss_by_hand),
         Exact("advantages of groups of 6 and 8 are those by hand, ties included", lambda: gap_to_table(recipe()),
               at_most=2e-3),
         Exact("equal scores give equal rewards, in every tournament of 1 to 16", spread_of_equals, equals=0.0),

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.claims.probes import steps
 from assay.core.record import Experience
 from assay.core.slots import ALONE

@@ -8,10 +8,7 @@ MiniMax 2025. Where a clipped ratio would drop a token from the update, cispo on
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.claims import Edit, Exact, Measured, Method, by_hand, probes
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
@@ -23,8 +20,6 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2506.13585",
     recipe=recipes.cispo,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=("upper bound 5 (high = 4): the paper tunes it and gives no number",),

@@ -10,8 +10,7 @@ up most of it.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims import Average, Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.clip_cov.claims import DATA, kl_cov_by_hand, loss_by_hand, strays
 from assay.methods.clip_cov.credit import DropHighCovariance, MarkHighCovariance, covariance_of
@@ -20,7 +19,7 @@ from assay.parts.aggregations import SequenceMean
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Unclipped
 from assay.parts.regularizers.divergence import EntropyBonus
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 
 SHARE = 0.01
 
@@ -46,8 +45,6 @@ def watched(one: Recipe) -> Recipe:
 METHOD = Method(
     paper="arXiv:2505.22617",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"kl-cov": kl_cov},

@@ -44,10 +44,7 @@ def cql_lagrange(world: Defaults = CONTINUOUS, log: Log | None = None, threshold
     base = cql(world, log)
     penalty = ConservativeChoices(1.0) if world.discrete else Conservative(1.0)
     first = base.stages[0]
-    held = replace(
-        first,
-        trains=(*first.trains, "multiplier"),
-        critic=(first.critic[0], HeldGap(penalty, threshold, "multiplier")),
-    )
+    both = (first.critic[0], HeldGap(penalty, threshold, "multiplier"))
+    held = replace(first, trains=(*first.trains, "multiplier"), critic=both)
     critics = {**base.critics, "multiplier": Temperature(1.0)}
     return replace(base, name="cql-lagrange", critics=critics, stages=(held, *base.stages[1:]))

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
+from assay.core.record import Experience
 from assay.core.slots import Scene
 from assay.core.verifier import Verifier
 from assay.engine.loop import Loop
@@ -17,21 +17,21 @@ from assay.recipes.defaults import TABLE
 from assay.tasks.language.prompts import Item
 from assay.tasks.tabular.bandit import bandit
 
-DATA = probes.sequences(num=24)
-GROUP = torch.arange(24).unsqueeze(1) // 4
-REWARD = torch.where((GROUP == 1) | (GROUP == 5), DATA.terminal | DATA.truncated, DATA.reward)
-DATA = replace(DATA, reward=torch.where(DATA.mask & (GROUP == 2), 0.0, REWARD))
-"""Six groups: all right in the second and the last, where one row has no decision; all wrong in the third."""
 LENGTHS = (2, 10, 16, 17, 18, 19, 20)
 """Tokens of right answers, the end token included."""
+
+
+def some_without_signal() -> Experience:
+    """Returns six groups: the second and the last, where a row has no decision, are all right, the third all wrong."""
+    data, group = probes.sequences(num=24), torch.arange(24).unsqueeze(1) // 4
+    reward = torch.where((group == 1) | (group == 5), data.terminal | data.truncated, data.reward)
+    return replace(data, reward=torch.where(data.mask & (group == 2), 0.0, reward))
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
     data = seen.experience
     differs = by_hand.in_groups(by_hand.outcome(data), data, lambda one: (one != one[0]).any().double().expand_as(one))
-    kept = replace(data, mask=data.mask & (differs > 0).unsqueeze(1))
-    advantage = by_hand.standardised(data).unsqueeze(1)
-    return -by_hand.mean_of_decisions(by_hand.clipped(by_hand.ratio(seen), advantage, low=0.2, high=0.28), kept)
+    return by_hand.token_loss(seen, by_hand.standardised(data), high=0.28, kept=differs > 0)
 
 
 def rounds_without_signal() -> float:

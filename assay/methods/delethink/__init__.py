@@ -10,8 +10,7 @@ is over all tokens of all chunks of an episode, and each chunk is scored in the 
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Exact, Measured, Method
+from assay.claims import Average, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe, Stage
 from assay.methods.delethink.claims import cut_in_rows, loss_by_hand, wrong_chunks
 from assay.methods.delethink.rollout import Chunks
@@ -35,7 +34,6 @@ METHOD = Method(
     paper="arXiv:2510.06557",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="long context",
     base=recipes.grpo,
     departures=("the verifier reads all chunks of an episode, not only the last window; answers are short here",

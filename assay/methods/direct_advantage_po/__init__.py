@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.methods.direct_advantage_po import claims
 from assay.methods.direct_advantage_po.parts import AsProbability, RegressSteps, in_segments
@@ -82,8 +82,7 @@ METHOD = Method(
         Exact("the frozen start answers; both models are handed on", lambda: claims.wrong_phases(recipe()), equals=0.0),
         Measured("where 2 of 3 tokens decide, its advantages are nearer the true ones than centred outcomes are: "
                  "correlation at the start", "", lambda seed: claims.credit_of(recipe(claims.SEEN, length=1), seed),
-                 lambda seed: claims.credit_of(recipes.group_reinforce(claims.SEEN), seed), seeds=10,
-                 minutes=3.0, looks=2),
+                 lambda seed: claims.credit_of(recipes.group_reinforce(claims.SEEN), seed), minutes=3.0, looks=2),
     ),
     mutants=(
         Edit("logits as values", AsProbability.apply, 'column("value").sigmoid()', 'column("value")'),

@@ -12,9 +12,7 @@ import torch
 from torch.nn.functional import logsigmoid
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Gain, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Gain, Measured, Method, by_hand, probes
 from assay.core.record import Experience
 from assay.parts.credit.shaping import PairUp
 from assay.recipes.defaults import EVERY, PREFERENCES
@@ -47,7 +45,6 @@ METHOD = Method(
     paper="arXiv:2305.18290",
     recipe=recipes.dpo,
     worlds=(*EVERY, PREFERENCES),
-    default_task="countdown",
     family="preference",
     departures=("pairs are sampled from the current policy at every step unless a file of pairs is the task",),
     claims=(

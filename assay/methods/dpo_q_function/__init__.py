@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.dpo_q_function.beam import Beam
 from assay.methods.dpo_q_function.claims import gap_of_credit, loss_by_hand, with_a_tie, wrong_beams

@@ -8,19 +8,14 @@ van Hasselt et al. 2016 (double DQN). A truncated step bootstraps, a terminal on
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.claims.probes import steps
 from assay.parts.targets.one_step import DoubleQ
 from assay.recipes.defaults import CONTROL
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
-    step, q = steps.step_of(seen), steps.output
-    row = torch.arange(len(step.reward))
-    best = q(seen.models["actor"], step.after).argmax(-1)
-    target = step.target(0.99, q(seen.models["target"], step.after)[row, best])
-    return step.mean((q(seen.models["actor"], step.now)[row, step.action] - target).square()) / 2
+    return steps.step_of(seen).mean(steps.double_q(seen, 0.99)[1])
 
 
 def schedule_gap() -> float:

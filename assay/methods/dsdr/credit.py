@@ -19,10 +19,9 @@ def distinctness(answers: list[Tensor]) -> Tensor:
     """
     if len(answers) < 2:
         return torch.zeros(len(answers), dtype=torch.float64)
-    _, token = torch.unique(torch.cat(answers), dim=0, return_inverse=True)
-    row = torch.repeat_interleave(torch.tensor([len(answer) for answer in answers]))
-    counts_NU = torch.zeros(len(answers), int(token.max()) + 1, dtype=torch.float64)
-    counts_NU.index_put_((row, token.cpu()), torch.ones(len(row), dtype=torch.float64), accumulate=True)
+    distinct, token = torch.unique(torch.cat(answers), dim=0, return_inverse=True)
+    tokens = token.cpu().split([len(answer) for answer in answers])
+    counts_NU = torch.stack([torch.bincount(own, minlength=len(distinct)).double() for own in tokens])
     unit = counts_NU / counts_NU.norm(dim=1, keepdim=True)
     distance = (1.0 - unit @ unit.T).clamp(min=0.0).fill_diagonal_(0.0)
     texts = [tuple(answer.flatten().tolist()) for answer in answers]

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims import Average, Edit, Exact, Measured, Method, probes
 from assay.methods.dual_rl.base import XQL, cloned, f_dvl, recoil
 from assay.methods.dual_rl.claims import gradient_gap, schedule_gap
 from assay.methods.dual_rl.conjugates import ChiSquare

@@ -9,9 +9,7 @@ half of them are correct. So the curriculum moves from mastered sources to those
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Average, Exact, Measured, Method, by_hand, same_gradient
 from assay.core.recipe import Recipe
 from assay.methods.dump.claims import accepted_without_sources, distance_from_shares, foreign_rows, payoff_error
 from assay.methods.dump.curriculum import SourceBandit
@@ -37,8 +35,7 @@ METHOD = Method(
     claims=(
         Exact("a source pays 2 sqrt(p (1 - p) (G - 1) / G): most at p = 1/2", lambda: payoff_error(recipe()),
               equals=0.0, tolerance=1e-3),
-        Exact("off-policy its gradient is grpo's",
-              lambda: probes.formula_gap(recipe(), probes.sequences(), by_hand.grpo_loss), at_most=1e-9),
+        same_gradient("off-policy its gradient is grpo's", recipe, by_hand.grpo_loss),
         Exact("starts are drawn at softmax(U / 0.1) of the last 300 |mean A| and all counts",
               lambda: distance_from_shares(recipe()), at_most=1e-6),
         Exact("every start is the next row of its source, in files too", lambda: foreign_rows(recipe()), equals=0.0),

@@ -8,15 +8,16 @@ the others, until one is left: training amplifies what the start does. A KL term
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.core.recipe import Copy, Recipe
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes, same_gradient
+from assay.core.recipe import Recipe
 from assay.methods.echo_chamber import claims
 from assay.parts.credit.modes import CountModes
 from assay.parts.regularizers.divergence import KlToReference
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.recipes.group import with_regularizers
 
 FORMATS = {"function": r"\s*def \w+\(.*", "code": r".*<llm-code>.*</llm-code>.*", "text": r".*\w.*"}
 """The paper's three: a Python function, code between tags, and text; `other` is what has no word."""
@@ -25,17 +26,10 @@ FORMATS = {"function": r"\s*def \w+\(.*", "code": r".*<llm-code>.*</llm-code>.*"
 def recipe(world: Defaults = LANGUAGE, kl: float = 0.0, modes: Mapping[str, str] = FORMATS) -> Recipe:
     base = recipes.grpo(world)
     counted = replace(base, name="echo-chamber", credit=(CountModes(modes), *base.credit))
-    if not kl:
-        return counted
-    stage = replace(base.stages[0], regularizers=(KlToReference(kl),))
-    return replace(counted, stages=(stage,), copies={"reference": Copy(of="actor")})
+    return with_regularizers(counted, KlToReference(kl)) if kl else counted
 
 
-def anchored(world: Defaults = LANGUAGE) -> Recipe:
-    """With the KL to the start."""
-    return recipe(world, kl=0.01)
-
-
+ANCHORED = partial(recipe, kl=0.01)
 SMALL = {"direct": "[0-4].", "steps": "[5-7].", "code": "[89]."}
 """The formats of the testbed."""
 ARMS = tuple(recipe(BIGRAMS, kl, SMALL) for kl in (0.0, 0.1))
@@ -47,7 +41,7 @@ METHOD = Method(
     default_task="formats",
     family="policy gradient",
     base=recipes.grpo,
-    variants={"echo-chamber-kl": anchored},
+    variants={"echo-chamber-kl": ANCHORED},
     departures=(
         "classes are a grammar with an explicit `other`; the authors' test for substrings counts Definitely as code",
         "grpo only: no ppo, no expert iteration, no pre-training on a mixture; the start's shares are set by the task",
@@ -57,13 +51,12 @@ METHOD = Method(
         "the bound 0.8 was set after a pilot of 0.92; KL weights 0.1 and 0.3 were tried (0.77, 0.63; 2 seeds)",
     ),
     claims=(
-        Exact("its gradient is grpo's", lambda: probes.formula_gap(
-              recipe(), probes.sequences(), probes.by_hand.grpo_loss), at_most=1e-9),
-        Exact("with the KL it is that of grpo plus 0.01 k3", lambda: probes.formula_gap(
-              anchored(), probes.sequences(), claims.loss_with_kl), at_most=1e-9),
+        same_gradient("its gradient is grpo's", recipe, by_hand.grpo_loss),
+        same_gradient("with the KL it is that of grpo plus 0.01 k3", ANCHORED, claims.loss_with_kl),
         Exact("formats are pushed in proportion to s (a - mean a)", claims.distance_from_push, at_most=1e-6),
-        Exact("a script of ten answers is counted: shares", lambda: claims.counted(recipe())[0], at_most=1e-9),
-        Exact("scores of each class, and lengths", lambda: claims.counted(recipe())[1], at_most=1e-9),
+        Exact("a script of ten answers is counted: shares",
+              lambda: claims.counted(recipe(), claims.SHARES), at_most=1e-9),
+        Exact("scores of each class, and lengths", lambda: claims.counted(recipe(), claims.SCORES), at_most=1e-9),
         Exact("a task without text is refused", lambda: probes.is_refused(recipe(), claims.BANDIT), equals=1.0),
         Exact("the testbed starts at shares 0.5, 0.3, 0.2", claims.distance_from_start, at_most=1e-6),
         Measured("each prompt ends with 0.8 of its answers in one format", "formats", ARMS[0], 0.8, Final("own_share"),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
-from assay.core.slots import Scene
-from assay.core.verifier import Verifier
-from assay.parts.credit.modes import CountModes
 from assay.recipes.defaults import BIGRAMS
-from assay.tasks.language.prompts import Item
 from assay.tasks.tabular.bandit import bandit
 from assay.tasks.testbeds.language.formats import formats
 
@@ -23,17 +20,14 @@ SCRIPT = (
     "def f(x):\n  return 7", "def g(): 7", "<llm-code>print(7)</llm-code>7", "Definitely 7", "it is\n7", "it is 8",
     "I define it: 8", "7", "...", "8", "7",
 )  # fmt: skip
-"""Two functions, one piece of code, five texts, garbage, a text that is cut at
-its limit, and a row that left training.
-"""
-SHARES = {"function": 0.2, "code": 0.1, "text": 0.6, "other": 0.1}
-SCORES = {"function": 1.0, "code": 1.0, "text": 3 / 6, "other": 0.0}
+"""Two functions, one piece of code, five texts, garbage, a text that is cut at its limit, a row that left training."""
+SHARES = {"mode/function": 0.2, "mode/code": 0.1, "mode/text": 0.6, "mode/other": 0.1, "largest_mode": 0.6}
+SCORES = {"mode_score/function": 1.0, "mode_score/code": 1.0, "mode_score/text": 3 / 6, "mode_score/other": 0.0}
+SCORES |= {"stopped_length": sum(len(said) + 1 for said in SCRIPT[:9]) / 9}
 
 
 def loss_with_kl(seen: probes.Seen) -> Tensor:
-    data = seen.experience
-    moved = seen.logp() - seen.logp("reference").detach()
-    return by_hand.grpo_loss(seen) + 0.01 * by_hand.mean_of_decisions((-moved).exp() - 1.0 + moved, data)
+    return by_hand.grpo_loss(seen) + 0.01 * by_hand.mean_of_decisions(by_hand.k3(seen), seen.experience)
 
 
 def distance_from_push() -> Tensor:
@@ -47,19 +41,9 @@ def distance_from_push() -> Tensor:
     return (push / push[0] - right / right[0]).abs().max() + (push[0] > 0)
 
 
-def counted(ours: Recipe) -> tuple[float, float]:
-    """Returns how far the logged shares, and the logged scores and length, are from those by hand."""
-    task = probes.listed(Item("q", "7", "7"), max_tokens=64)
-    rows = probes.completed(task, SCRIPT, [0] * len(SCRIPT), cut=[9], faults=[10])
-    scene = Scene(task)
-    found = next(part for part in ours.credit if isinstance(part, CountModes))
-    found(Verifier()(rows, scene), scene)
-    told = {name: sum(v for v, _ in pairs) / sum(n for _, n in pairs) for name, pairs in scene.metrics.items()}
-    length = sum(len(said) + 1 for said in SCRIPT[:9]) / 9
-    shares = [abs(told[f"mode/{name}"] - share) for name, share in SHARES.items()]
-    scores = [abs(told[f"mode_score/{name}"] - score) for name, score in SCORES.items()]
-    largest, stopped = abs(told["largest_mode"] - 0.6), abs(told["stopped_length"] - length)
-    return max(*shares, largest), max(*scores, stopped)
+def counted(ours: Recipe, expected: Mapping[str, float]) -> float:
+    """Returns how far what is logged of the script is from the expected."""
+    return probes.log_gap(ours.credit[0], expected, *probes.answered(SCRIPT, cut=[9], faults=[10]))
 
 
 def distance_from_start() -> float:

@@ -7,8 +7,7 @@ from math import tanh
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Need
 from assay.engine.loop import Loop
@@ -19,14 +18,13 @@ from assay.tasks.testbeds.language.graded import judge
 
 def ranges(data: Experience, advantage_B: Tensor, middle: float) -> Tensor:
     """Returns the range of each row, [B, 1]."""
-    assert data.group is not None
-    outcome, found = by_hand.outcome(data), []
-    for row in range(len(data)):
-        members = outcome[(data.group == data.group[row]) & data.mask.any(1)]
-        split = min(1.0, 4.0 * float(members.var(correction=0))) - middle
-        free = 0.2 * (1 + 0.5 * (tanh(abs(float(advantage_B[row]))) - middle)) * (1 + 0.5 * split)
-        found.append(min(0.5, max(0.1, free)))
-    return torch.tensor(found, dtype=torch.float64).unsqueeze(1)
+    outcome, found = by_hand.outcome(data), torch.zeros(len(data), 1).double()
+    for rows in by_hand.rows_of_groups(data):
+        split = min(1.0, 4.0 * float(outcome[rows].var(correction=0))) - middle
+        for row in rows:
+            free = 0.2 * (1 + 0.5 * (tanh(abs(float(advantage_B[row]))) - middle)) * (1 + 0.5 * split)
+            found[row] = min(0.5, max(0.1, free))
+    return found
 
 
 def gap(ours: Recipe, middle: float = 0.0) -> float:
@@ -52,22 +50,15 @@ def gap_to(ours: Recipe, theirs: Recipe) -> float:
     return float((pull(ours, data, moved) - pull(theirs, data, moved)).abs().max())
 
 
-def of_eight(right: int) -> Experience:
-    return probes.bandit_experience([0] * 8, [1.0] * right + [0.0] * (8 - right), torch.zeros(2))
-
-
 def room(ours: Recipe, advantage: float, right: int) -> float:
     """Returns the range of an answer with this advantage, in a group of eight with so many right ones."""
-    data = of_eight(right)
-    data = data.add({"advantage": torch.full_like(data.reward, advantage)})
-    return float(
-        ours.credit[-1](data.add({"advantage": torch.full_like(data.reward, advantage)})).column("clip_range")[0]
-    )
+    data = probes.groups_with_right(right)
+    return float(ours.credit[-1](data.add({"advantage": 0 * data.reward + advantage})).column("clip_range")[0])
 
 
 def slopes_gap(ours: Recipe) -> float:
     """Returns the distance of the slopes of right answers of a group with four from 1.3 A / 8 and 0."""
-    data, found = of_eight(4), []
+    data, found = probes.groups_with_right(4), []
     for ratio in (1.3, 1.45):
         found.append(float(pull(ours, data, torch.full_like(data.reward, ratio).log())[0, 0]))
     advantage = 0.5 / (float(torch.tensor([1.0] * 4 + [0.0] * 4).double().std()) + 1e-4)

@@ -14,8 +14,7 @@ from typing import Any
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
+from assay.claims import Edit, Exact, Expect, Final, Measured, Method, probes
 from assay.methods.fisor import claims
 from assay.methods.fisor.base import cloned_diffusion, fisor, least_harm
 from assay.methods.fisor.candidates import BestOf

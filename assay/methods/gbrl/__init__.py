@@ -8,7 +8,7 @@ not matter.
 """
 
 from assay import recipes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims import Average, Edit, Exact, Measured, Method
 from assay.methods.gbrl.base import boosted, gbrl
 from assay.methods.gbrl.claims import (
     advantages_by_hand,

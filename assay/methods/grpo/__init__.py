@@ -10,11 +10,9 @@ their outcomes are (shown below), and the mean within a sequence weights short w
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Expect, Final, Measured, Method, by_hand, probes
 from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import EVERY, PLACES
+from assay.recipes.defaults import PLACES
 
 EASY_A, EVEN_A = torch.tensor([3.0, 0.0]), torch.tensor([0.0, 0.0])
 REWARD_A = torch.tensor([1.0, 0.0])
@@ -35,8 +33,6 @@ def weight_of_easy_over_even() -> float:
 METHOD = Method(
     paper="arXiv:2402.03300",
     recipe=recipes.grpo,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.reinforce,
     departures=(

@@ -8,10 +8,7 @@ Zheng et al. 2025. A sequence is rewarded as a whole and hence clipped as a whol
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.claims import Average, Edit, Exact, Measured, Method, by_hand, probes
 
 EPISODES = probes.token_episodes(lambda tokens: float(tokens[0] == 1), num_tokens=2, horizon=2)
 LOGITS_SA = torch.linspace(-1.0, 1.0, EPISODES.num_states * 2).view(-1, 2)
@@ -34,8 +31,6 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2507.18071",
     recipe=recipes.gspo,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=("clip range 3e-4 below and 4e-4 above as in the paper, chosen there for long answers",),

@@ -13,8 +13,7 @@ from functools import partial
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims import Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.engine import evaluation

@@ -11,8 +11,7 @@ from typing import Any
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims import Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.core.spaces import Context
 from assay.methods.hl_gauss.base import hl_gauss

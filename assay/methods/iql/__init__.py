@@ -9,8 +9,7 @@ Kostrikov et al. 2022. Actions outside the data are never evaluated; level 1/2 g
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.claims.probes import steps
 from assay.parts.objectives.weighted import AdvantageRegression
 from assay.parts.sources.logged import Log

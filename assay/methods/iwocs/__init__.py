@@ -8,7 +8,7 @@ min_T = min_T max_pi: the lowest of some optima is a bound that the policy can r
 """
 
 from assay import recipes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
+from assay.claims import Edit, Exact, Expect, Final, Measured, Method
 from assay.methods.iwocs import claims as robust
 from assay.methods.iwocs import exact
 from assay.methods.iwocs.base import iwocs, quick_dqn

@@ -118,10 +118,7 @@ def validity_errors() -> float:
 
 def double_dqn(seen: probes.Seen) -> Tensor:
     """Returns the loss of the networks that are solved for: double DQN."""
-    step, q, row = steps.step_of(seen), steps.output, torch.arange(len(seen.experience))
-    best = q(seen.models["actor"], step.after).argmax(-1)
-    target = step.target(0.99, q(seen.models["target"], step.after)[row, best])
-    return step.mean((q(seen.models["actor"], step.now)[row, step.action] - target).square()) / 2
+    return steps.step_of(seen).mean(steps.double_q(seen, 0.99)[1])
 
 
 def solving_gap() -> float:

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 import torch
 
 from assay import recipes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims import Edit, Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.schedules import Delayed
 from assay.core.verifier import Verifier

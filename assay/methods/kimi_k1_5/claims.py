@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.claims.probes.completions import Listed
 from assay.claims.probes.estimators import bandit_gradient_of
 from assay.core.optimizers import Adam

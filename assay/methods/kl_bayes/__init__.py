@@ -11,8 +11,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Measured, Method
+from assay.claims import Exact, Expect, Measured, Method, probes, same_gradient
 from assay.core.recipe import Copy, Recipe
 from assay.methods.kl_bayes import claims
 from assay.methods.kl_bayes.credit import PosteriorWeight
@@ -68,10 +67,8 @@ METHOD = Method(
     variants={"posterior-matching": matching},
     departures=("the paper is theory: rloo is our choice of estimator; Z of `matching` is estimated in each group",),
     claims=(
-        Exact("its gradient is that of rloo with the KL in its reward",
-              lambda: probes.formula_gap(recipe(), probes.sequences(), claims.loss_by_hand), at_most=1e-9),
-        Exact("that of matching has the posterior's weight as credit",
-              lambda: probes.formula_gap(matching(), probes.sequences(), claims.matching_by_hand), at_most=1e-9),
+        same_gradient("its gradient is that of rloo with the KL in its reward", recipe, claims.loss_by_hand),
+        same_gradient("that of matching has the posterior's weight as credit", matching, claims.matching_by_hand),
         Exact("the expected step is that of -beta KL(pi || pi*)", bias_of_kl_rl, equals=0.0),
         Exact("matching is the gradient of KL(pi* || pi)", bias_of_matching, equals=0.0),
         Exact("at pi* no group moves matching", matching_at_the_posterior, equals=0.0),

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:

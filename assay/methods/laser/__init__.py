@@ -13,8 +13,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.core.schedules import Delayed
 from assay.core.slots import Schedule

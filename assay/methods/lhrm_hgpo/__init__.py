@@ -11,8 +11,7 @@ is no policy gradient: it has the same size whatever pi(mode) is, and ends with 
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.lhrm_hgpo import claims
 from assay.methods.lhrm_hgpo.credit import HybridCredit, halves, is_best

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.tasks.language.addition import addition

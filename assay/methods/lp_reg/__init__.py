@@ -11,23 +11,18 @@ entropy bonus lifts noise with them. On-policy the pull is (1 - m) / m with m th
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Recipe
-from assay.methods.lp_reg.claims import loss_by_hand, pulled, punished
+from assay.methods.lp_reg.claims import Q, loss_by_hand, punished, slope
 from assay.methods.lp_reg.parts import FilterPolicy, PullUnlikely, filtered_logp
-from assay.parts.aggregations import TokenMean
-from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.objectives.trust import Clip
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
-from assay.recipes.group import with_policy
+from assay.recipes.group import with_regularizers, with_token_clip
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 1.0, floor: float = 0.02, share: float = 0.01) -> Recipe:
-    base = recipes.grpo(world)
-    base = with_policy(base, "lp-reg", PolicyGradient(trust=Clip(1.0, 9.0), aggregate=TokenMean()))
-    stage = replace(base.stages[0], regularizers=(PullUnlikely(beta),))
-    return replace(base, credit=(*base.credit, FilterPolicy(floor, share)), stages=(stage,))
+    base = with_token_clip(recipes.grpo(world), "lp-reg", 1.0, 9.0)
+    filtered = replace(base, credit=(*base.credit, FilterPolicy(floor, share)))
+    return with_regularizers(filtered, PullUnlikely(beta))
 
 
 def gap(floor: float, share: float = 0.2) -> float:
@@ -39,7 +34,6 @@ METHOD = Method(
     paper="arXiv:2510.03222",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=(
@@ -56,9 +50,9 @@ METHOD = Method(
         Exact("a kept token is punished by 0.8 % less", lambda: punished(recipe(), 3, 0.019), equals=0.991935),
         Exact("a dropped one in full", lambda: punished(recipe(), 3, 0.06), equals=1.0),
         Exact("one beside more noise by 5 % less", lambda: punished(recipe(), 2, 0.06), equals=0.947368),
-        Exact("the pull at a third of q", lambda: pulled(recipe(), 0.01), equals=-2.02),
-        Exact("at a tenth", lambda: pulled(recipe(), 0.003), equals=-9.066667),
-        Exact("and none at a fifteenth", lambda: pulled(recipe(), 0.002), equals=0.0),
+        Exact("the pull at a third of q", lambda: slope(recipe(), Q, 0.01, advantage=0.0), equals=-2.02),
+        Exact("at a tenth", lambda: slope(recipe(), Q, 0.003, advantage=0.0), equals=-9.066667),
+        Exact("and none at a fifteenth", lambda: slope(recipe(), Q, 0.002, advantage=0.0), equals=0.0),
         Measured("with four passes over a batch it finds more different right answers in 64 samples than without the "
                  "pull", "many-ways", recipe(BIGRAMS).set("epochs", 4), recipe(BIGRAMS, beta=0.0).set("epochs", 4),
                  Final("distinct@64"), seeds=10, minutes=6.0, steps=60),

@@ -7,12 +7,14 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.methods.lp_reg.parts import filtered_logp
 
 P = torch.tensor([0.60, 0.25, 0.10, 0.03, 0.012, 0.008], dtype=torch.float64)
+
+Q = torch.tensor(0.0302).double().log()
+"""log q of a token that has fallen; without an advantage its slope is the pull."""
 
 
 def loss_by_hand(seen: probes.Seen, floor: float, share: float) -> Tensor:
@@ -32,17 +34,12 @@ def loss_by_hand(seen: probes.Seen, floor: float, share: float) -> Tensor:
 
 def slope(ours: Recipe, filtered: Tensor, prob: float, advantage: float = -1.0) -> Tensor:
     """Returns d loss / d log pi of one on-policy token of this probability and log q."""
-    data = probes.bandit_experience([0], [advantage], torch.zeros(2))
-    logp = (data.logp * 0 + prob).log().requires_grad_()
-    data = replace(data, logp=logp.detach()).add({"advantage": data.reward, "logp_filtered": filtered.view(1, 1)})
-    return torch.autograd.grad(probes.loss(ours, data, logp).loss, logp)[0].squeeze()
+    data = probes.outcomes(advantage).add({"logp_filtered": filtered.view(1, 1)})
+    data = replace(data, logp=torch.full_like(data.reward, prob).log()).add({"advantage": data.reward})
+    return probes.slopes(ours, data, data.logp).squeeze()
 
 
 def punished(ours: Recipe, token: int, floor: float) -> Tensor:
     """Returns the slope of a token of P with advantage -1."""
     return slope(ours, filtered_logp(P.log().unsqueeze(0), torch.tensor([token]), floor), float(P[token]))
 
-
-def pulled(ours: Recipe, prob: float) -> Tensor:
-    """Returns the pull alone on a token that has fallen from q = 0.0302 to `prob`."""
-    return slope(ours, torch.tensor(0.0302).double().log(), prob, advantage=0.0)

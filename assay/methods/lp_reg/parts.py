@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -51,21 +51,13 @@ class FilterPolicy(Prepare):
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes the column."""
-
-        def of_rows(actor: Any, rows: Experience) -> Tensor:
-            return over_logits(actor, rows, partial(filtered_logp, floor=self.floor))
-
         blamed = experience.mask & (experience.column("advantage") < 0)
         chosen, num = torch.zeros_like(blamed), int(self.share * int(blamed.sum()))
         if num > 1:
             chosen = blamed & (experience.logp <= experience.logp[blamed].kthvalue(num).values)
+        of_rows = partial(over_logits, function=partial(filtered_logp, floor=self.floor))
         found = scene.models.over(self.actor, experience, of_rows)
         return experience.add({"logp_filtered": torch.where(chosen, found, NEVER)})
-
-
-def above_the_policy(batch: Experience) -> Tensor:
-    """Returns stand-in numbers for the contract tests; large ones where masked, since they must be ignored."""
-    return torch.where(batch.mask, batch.column("scored.logp") + 0.2, 100.0)
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,9 @@ class PullUnlikely(Weighed, Regularizer):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the filtered policy, not at the reference
     reads: ClassVar[tuple[str, ...]] = ("logp_filtered",)
-    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"logp_filtered": above_the_policy}
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
+        "logp_filtered": lambda batch: torch.where(batch.mask, batch.column("scored.logp") + 0.2, 100.0)
+    }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted sum over decisions."""
@@ -87,6 +81,5 @@ class PullUnlikely(Weighed, Regularizer):
         pulled = batch.mask & (below < 0)
         distance = k3(torch.where(pulled, below, 0.0).clamp(min=-20.0)).clamp(max=10.0)
         metrics = {"pulled": (pulled.sum(), batch.num_decisions)}
-        return Loss(
-            number(self.coefficient) * (distance * self.aggregate.weigh(batch)).sum(), self.count(batch), metrics
-        )
+        total = number(self.coefficient) * (distance * self.aggregate.weigh(batch)).sum()
+        return Loss(total, self.count(batch), metrics)

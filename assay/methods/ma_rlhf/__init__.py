@@ -10,14 +10,12 @@ from dataclasses import replace
 from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Expect, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.ma_rlhf.claims import bias_with_exact_values, losses_by_hand
 from assay.parts.credit.segments import SegmentGae, Spans
 from assay.parts.credit.temporal import Whiten
-from assay.recipes.defaults import CONTROL, EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.defaults import CONTROL, LANGUAGE, PLACES, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, length: int = 5) -> Recipe:
@@ -37,7 +35,6 @@ def gap_to_formula() -> float:
 METHOD = Method(
     paper="arXiv:2410.02743",
     recipe=recipe,
-    worlds=EVERY,
     default_task="sorting",
     family="credit assignment",
     base=recipes.ppo,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -33,11 +34,7 @@ class HarderMore(CreditWeight):
     """
 
     temperature: float = 2.0
-
-    @property
-    def breaks(self) -> dict[str, str]:
-        """Groups depend on each other."""
-        return {"groups_apart": "the weights are a softmax over the groups of the batch"}
+    breaks: ClassVar[dict[str, str]] = {"groups_apart": "the weights are a softmax over the groups of the batch"}
 
     def __call__(self, advantage_BT: Tensor, experience: Experience) -> Tensor:
         """Returns the weight of each row, [B, 1]."""

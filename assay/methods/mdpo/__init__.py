@@ -12,9 +12,7 @@ from functools import partial
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Average, Edit, Exact, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Progress
 from assay.core.schedules import Linear
@@ -23,7 +21,7 @@ from assay.methods.mdpo.objectives import MirrorDescent
 from assay.methods.mdpo.off_policy import gradient_gap, off_policy, schedule_gap
 from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.sources.fresh import FreshSequences
-from assay.recipes.defaults import CONTROL, EVERY, Defaults
+from assay.recipes.defaults import CONTROL, Defaults
 
 
 def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.0)) -> Recipe:
@@ -34,15 +32,9 @@ def recipe(world: Defaults = CONTROL, step_size: float | Linear = Linear(1.0, 0.
 
 
 def losses_by_hand(seen: probes.Seen, step_size: float = 1.0) -> dict[str, torch.Tensor]:
-    data, value, ratio = seen.experience, seen.value(), by_hand.ratio(seen)
-    advantage = by_hand.gae(data, value, discount=0.98, gae_lambda=0.9)
-    proximity = ratio * ratio.log() - ratio
-    gain = ratio * by_hand.whitened(advantage, data) - proximity / step_size
-    error = value - (advantage + value).detach()
-    return {
-        "policy": -by_hand.mean_of_decisions(gain, data),
-        "value": by_hand.mean_of_decisions(error.square() / 2, data),
-    }
+    value = seen.value()
+    return by_hand.ppo(seen.experience, seen.logp(), torch.zeros_like(value), value, 0.98, 0.9,
+                       lambda ratio, ahead: ratio * ahead - (ratio * ratio.log() - ratio) / step_size)  # fmt: skip
 
 
 def gap_after(share: float) -> float:
@@ -54,7 +46,6 @@ def gap_after(share: float) -> float:
 METHOD = Method(
     paper="arXiv:2005.09814",
     recipe=recipe,
-    worlds=EVERY,
     default_task="cartpole",
     family="policy gradient",
     base=recipes.ppo,

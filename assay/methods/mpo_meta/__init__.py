@@ -9,8 +9,7 @@ meta-judge reads samples with their scores and closes what is exploited; it neve
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Recipe
 from assay.methods.mpo_meta import claims

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core import store
 from assay.core.recipe import Copy, Recipe
 from assay.core.record import Experience, Progress, State

@@ -13,15 +13,13 @@ from functools import partial
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.methods.nft.credit import PopulationDeviation
 from assay.methods.nft.objectives import NegativeAware
 from assay.parts.credit.outcome import GroupMean, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
 from assay.recipes.group import with_policy
 
 DATA = probes.sequences(num=24, spread=2.0)
@@ -49,8 +47,6 @@ def loss_by_hand(seen: probes.Seen, negative: float = 1.0) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2505.18116",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"positives-only": partial(recipe, negative=0.0)},

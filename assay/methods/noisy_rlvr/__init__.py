@@ -11,7 +11,7 @@ well, and the correction with each prompt's own rates turns it back. A group dev
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Exact, Expect, Final, Measured, Method
+from assay.claims import Exact, Expect, Final, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier

@@ -13,23 +13,18 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
-from assay.parts.aggregations import TokenMean
 from assay.parts.credit.outcome import Constant, OutcomeCredit
 from assay.parts.credit.reweigh import BySign, Reweigh, WithoutIdle
-from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
-from assay.recipes.group import with_policy
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.recipes.group import with_token_clip
 
 
 def recipe(world: Defaults = LANGUAGE, right: float = 0.1, wrong: float = 1.0) -> Recipe:
     signs = OutcomeCredit(Constant(0.5), Constant(0.5))  # +1 and -1
     weighed = replace(recipes.grpo(world), credit=(signs, Reweigh(BySign(right, wrong)), WithoutIdle()))
-    return with_policy(weighed, "nsr", PolicyGradient(trust=Clip(0.2, 0.2), aggregate=TokenMean()))
+    return with_token_clip(weighed, "nsr")
 
 
 def negative(world: Defaults = LANGUAGE) -> Recipe:
@@ -43,11 +38,9 @@ def positive(world: Defaults = LANGUAGE) -> Recipe:
 
 
 def loss_by_hand(seen: probes.Seen, right: float, wrong: float) -> torch.Tensor:
-    data = seen.experience
-    is_right = by_hand.outcome(data) > 0.5
-    kept = replace(data, mask=data.mask & torch.where(is_right, right > 0, wrong > 0).unsqueeze(1))
-    advantage = torch.where(is_right, right, -wrong).double().unsqueeze(1)
-    return -by_hand.mean_of_decisions(by_hand.clipped(by_hand.ratio(seen), advantage, 0.2, 0.2), kept)
+    is_right = by_hand.outcome(seen.experience) > 0.5
+    advantage = torch.where(is_right, right, -wrong).double()
+    return by_hand.token_loss(seen, advantage, kept=advantage != 0)
 
 
 def gap(ours: Recipe, right: float, wrong: float) -> float:
@@ -62,8 +55,6 @@ def unsampled(ours: Recipe, arm: int, reward: float) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2506.01347",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={"nsr-only": negative, "psr": positive},

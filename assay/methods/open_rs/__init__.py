@@ -12,7 +12,7 @@ import re
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Average, Exact, Expect, Measured, Method
+from assay.claims import Average, Exact, Expect, Measured, Method
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.open_rs import claims

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import cos, pi
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.tasks.language.prompts import Item
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.methods.oreal import claims
 from assay.methods.oreal.parts import MeanOfAnswer, MeanOfChosen, TokenWeights

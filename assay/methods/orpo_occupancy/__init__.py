@@ -12,8 +12,7 @@ visits bounds what is lost, (J(pi, R) - J(base, R)) / sd >= (proxy gain / sd - s
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.core.optimizers import Adam
 from assay.core.recipe import Copy, Phase, Recipe, Stage
 from assay.core.record import Origin

@@ -11,8 +11,7 @@ horizon.
 
 from functools import partial
 
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims import Average, Edit, Exact, Measured, Method, probes
 from assay.methods.ota import claims
 from assay.methods.ota.base import ota
 from assay.methods.ota.fits import ExpectileByTarget

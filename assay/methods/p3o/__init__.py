@@ -8,18 +8,17 @@ it. `joint` clips the log-odds of the pair instead (the paper's V2).
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Measured, Method, probes, same_gradient
 from assay.core.recipe import Copy, Recipe
-from assay.methods.p3o.claims import loss_by_hand
+from assay.methods.p3o import claims
 from assay.methods.p3o.objectives import PairGradient
 from assay.parts.credit.shaping import KlInReward
-from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.defaults import LANGUAGE, PLACES, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 0.05, *, joint: bool = False) -> Recipe:
@@ -29,53 +28,38 @@ def recipe(world: Defaults = LANGUAGE, beta: float = 0.05, *, joint: bool = Fals
     return replace(pairs, copies={"reference": Copy(of="actor")}).set("group_size", 2)
 
 
-def joint(world: Defaults = LANGUAGE) -> Recipe:
-    """Clips the log-odds of the pair."""
-    return recipe(world, joint=True)
+JOINT, PAIRS = partial(recipe, joint=True), partial(probes.sequences, group_size=2)
 
 
-def gap(ours: Recipe, *, is_joint: bool) -> float:
-    data = probes.sequences(group_size=2)
-    return probes.formula_gap(ours, data, lambda seen: loss_by_hand(seen, is_joint=is_joint))
-
-
-def shifted() -> float:
-    """Returns the change of the gradient when a constant of the prompt is added to both rewards."""
-    data = probes.sequences(group_size=2)
+def slopes(offset: float) -> torch.Tensor:
+    """Returns the slopes of complete pairs with a constant of the prompt, a multiple of `offset`, in both rewards."""
+    data = PAIRS()
     assert data.group is not None
-    logp = (data.logp * 0.9).requires_grad_()
     last = (data.terminal | data.truncated) * (1.0 + data.group.unsqueeze(1))
-    found = []
-    for reward in (data.reward, data.reward + 3.0 * last):
-        total = probes.loss(replace(recipe(), credit=()), replace(data, reward=reward), logp).loss
-        found.append(torch.autograd.grad(total, logp)[0])
-    return float((found[0] - found[1])[data.mask.any(1)][:-1].abs().max())
+    shifted = replace(data, reward=data.reward + offset * last)
+    return probes.slopes(replace(recipe(), credit=()), shifted, 0.9 * data.logp)[data.mask.any(1)][:-1]
 
 
 METHOD = Method(
     paper="arXiv:2310.00212",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="preference",
     base=recipes.rloo,
-    variants={"p3o-joint": joint},
+    variants={"p3o-joint": JOINT},
     departures=(
         "the clip of `joint` is written from knowledge of the paper; inside its range the gradient is the other one's",
         "the KL coefficient is 0.05; the paper sweeps it",
     ),
     claims=(
-        Exact("its gradient is the formula's", lambda: gap(recipe(), is_joint=False), at_most=1e-9),
-        Exact("that of the joint clip is its formula's", lambda: gap(joint(), is_joint=True), at_most=1e-9),
-        Exact("a constant of the prompt changes nothing", shifted, at_most=1e-9),
+        same_gradient("its gradient is the formula's", recipe, claims.loss_by_hand, PAIRS),
+        same_gradient("that of the joint clip is its formula's", JOINT, claims.joint_by_hand, PAIRS),
+        Exact("a constant of the prompt changes nothing", lambda: probes.distance(slopes(0.0), slopes(3.0)),
+              at_most=1e-9),
         Measured("where rewards have an offset of the prompt it learns faster than reinforce: mean true score", "judge",
                  recipe(PLACES, beta=0.0), recipes.reinforce(PLACES).set("group_size", 2), Area("true_score"),
                  seeds=10, minutes=6.0, steps=60, looks=2),
     ),
     mutants=(
-        Edit("no ratio of the other", PairGradient.__call__, "ahead * bounded_ratio(moved[partner].detach())",
-             "ahead"),
         Edit("rewards of its own", PairGradient.__call__, "outcome - outcome[partner]", "outcome"),
-        Edit("never clipped", PairGradient.__call__, "ratio.clamp(1.0 - self.clip, 1.0 + self.clip)", "ratio"),
     ),
 )  # fmt: skip

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from assay.claims import probes
+from assay.claims import by_hand, probes
 
 
-def loss_by_hand(seen: probes.Seen, *, is_joint: bool) -> Tensor:
-    data = seen.experience
-    assert data.group is not None
-    moved = torch.where(data.mask, seen.logp() - data.logp, 0.0).sum(1)
-    reward = torch.where(data.mask, data.reward - 0.05 * (data.logp - seen.logp("reference").detach()), 0.0).sum(1)
-    gains = []
-    for label in data.group.unique():
-        pair = ((data.group == label) & data.mask.any(1)).nonzero().flatten().tolist()
-        for one, other in (pair, pair[::-1]) if len(pair) == 2 else ():
-            ahead, rho, fixed = reward[one] - reward[other], moved[one].exp(), moved[other].exp().detach()
-            if is_joint:
-                odds, scale = moved[one] - moved[other], ahead * (moved[one] + moved[other]).exp().detach()
-                done = (scale * odds > 0) & (odds.abs() > 0.2)
-                gains.append(scale * (odds.detach() if done else odds) / 4)
-            else:
-                done = (ahead > 0) & (rho > 1.2) | (ahead < 0) & (rho < 0.8)
-                gains.append(ahead * fixed * (rho.detach() if done else rho) / 2)
-    return -torch.stack(gains).mean()
+def over_pairs(seen: probes.Seen, gain_of: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Tensor:
+    """Returns minus the mean gain over the answers of pairs, each given how far its reward is ahead, its log-ratio and
+    the other's.
+    """
+    reward, moved = by_hand.outcome(by_hand.with_kl(seen, 0.05).experience), by_hand.moved(seen)
+    pairs = [rows for rows in by_hand.rows_of_groups(seen.experience) if len(rows) == 2]
+    both = [pair for one, other in pairs for pair in ((one, other), (other, one))]
+    return -torch.stack([gain_of(reward[i] - reward[j], moved[i], moved[j]) for i, j in both]).mean()
+
+
+def loss_by_hand(seen: probes.Seen) -> Tensor:
+    return over_pairs(seen, lambda ahead, own, other: by_hand.clipped(
+        own.exp(), ahead * other.exp().detach(), 0.2, 0.2) / 2)  # fmt: skip
+
+
+def joint_by_hand(seen: probes.Seen) -> Tensor:
+    def gain(ahead: Tensor, own: Tensor, other: Tensor) -> Tensor:
+        odds, scale = own - other, ahead * (own + other).exp().detach()
+        return scale * (odds.detach() if scale * odds > 0 and odds.abs() > 0.2 else odds) / 4
+
+    return over_pairs(seen, gain)

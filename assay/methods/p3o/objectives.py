@@ -51,11 +51,7 @@ class PairGradient(Objective):
 
 def partner_of(batch: Experience) -> Tensor:
     """Returns the row of the other answer in groups of two answers; rows of other groups are their own."""
-    there, found = batch.mask.any(1), torch.arange(len(batch), device=batch.mask.device)
-    if batch.group is None:
-        return found
-    for label in batch.group.unique():
-        rows = ((batch.group == label) & there).nonzero().squeeze(1)
-        if len(rows) == 2:
-            found[rows] = rows.flip(0)
-    return found
+    by_group, there = groups.row_groups(batch), batch.mask.any(1)
+    row = torch.arange(len(batch), device=batch.mask.device)
+    of_both, num = (groups.total(one * there, by_group)[by_group.index] for one in (row, torch.ones_like(row)))
+    return torch.where(there & (num == 2), of_both - row, row)

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
-from assay.methods.policy_cliff.stability import Decisions, bandit, moved, moved_by
+from assay.methods.policy_cliff.stability import Decisions, bandit, over_bound
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
-    data = seen.experience
-    kl = torch.where(data.mask, data.logp - seen.logp("reference").detach(), 0.0)
-    advantage = by_hand.against_others(replace(data, reward=data.reward - 0.1 * kl))
-    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), data)
-
-
-def flip() -> float:
-    """Returns the move from a reward that prefers one of two nearly tied actions by 1e-6 to one for the other."""
-    return moved_by((1.0 + 1e-6, 1.0), (-1e-6, 1e-6), 0.0).variation
+    advantage = by_hand.against_others(by_hand.with_kl(seen, 0.1).experience)
+    return -by_hand.sum_in_sequences(advantage.unsqueeze(1) * seen.logp(), seen.experience)
 
 
 def ratio(size: float, alpha: float, discount: float = 0.0) -> float:
@@ -31,10 +21,8 @@ def ratio(size: float, alpha: float, discount: float = 0.0) -> float:
     """
     reward = torch.tensor([[1.0, 1.0], [1.0, -1e3], [1.0, -1e3]]).double()
     after = torch.tensor([[1, 2], [1, 1], [2, 2]])
-    found = moved(
-        Decisions(reward, after, discount), size * torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0]]), alpha
-    )
-    return found.variation / found.bound
+    change = size * torch.tensor([[1.0, -1.0], [1.0, 1.0], [-1.0, -1.0]])
+    return over_bound(Decisions(reward, after, discount), change, alpha)
 
 
 def largest_ratio() -> float:
@@ -43,8 +31,7 @@ def largest_ratio() -> float:
     for _ in range(8):
         reward, change = (torch.randn(4, 3, generator=draw).double() for _ in range(2))
         after = torch.randint(0, 4, (4, 3), generator=draw)
-        one = moved(Decisions(reward, after, 0.5), 0.1 * change, 0.2)
-        found.append(one.variation / one.bound)
+        found.append(over_bound(Decisions(reward, after, 0.5), 0.1 * change, 0.2))
     return max(found)
 
 
@@ -58,17 +45,9 @@ def apart(learner: Recipe, seed: int) -> float:
     """Returns the total variation of two policies trained on (1, 1, 0) with 0.02 added to one and taken from the other
     of the tied arms, and the reverse; the random numbers are the same.
     """
-    start = torch.zeros(1, 3).double()
-    tables = [
-        probes.trained_table(
-            learner,
-            probes.bandit_episodes(torch.tensor([1.0 + eps, 1.0 - eps, 0.0])),
-            start,
-            steps=200,
-            members=8,
-            seed=seed,
-        )
-        for eps in (0.02, -0.02)
-    ]
-    one, other = (table.softmax(1) for table in tables)
-    return float((one - other).abs().sum() / 2)
+    start, policies = torch.zeros(1, 3).double(), []
+    for eps in (0.02, -0.02):
+        episodes = probes.bandit_episodes(torch.tensor([1.0 + eps, 1.0 - eps, 0.0]))
+        table = probes.trained_table(learner, episodes, start, steps=200, members=8, seed=seed)
+        policies.append(table.softmax(1))
+    return float((policies[0] - policies[1]).abs().sum() / 2)

@@ -45,21 +45,18 @@ class Decisions:
         return float(behind[behind > TIE].min())
 
 
-@dataclass(frozen=True)
-class Move:
-    """The largest total variation over states, and the bound |dR| / (2 alpha (1 - discount)) of a soft policy."""
-
-    variation: float
-    bound: float
-    not_a_part: ClassVar[str] = "what a claim found"
-
-
-def moved(problem: Decisions, change: Tensor, alpha: float) -> Move:
-    """Returns how far the optimal policy moves when `change` [S, A] is added to the reward."""
+def moved(problem: Decisions, change: Tensor, alpha: float) -> float:
+    """Returns the largest total variation of the optimal policy over states when `change` [S, A] is added to the
+    reward.
+    """
     other = Decisions(problem.reward + change, problem.after, problem.discount)
-    apart = (problem.policy(alpha) - other.policy(alpha)).abs().sum(1).max() / 2
-    size = float(change.abs().max())
-    return Move(float(apart), size / (2.0 * alpha * (1.0 - problem.discount)) if alpha else torch.inf)
+    return float((problem.policy(alpha) - other.policy(alpha)).abs().sum(1).max() / 2)
+
+
+def over_bound(problem: Decisions, change: Tensor, alpha: float) -> float:
+    """Returns the same over the bound of a soft policy, |change| / (2 alpha (1 - discount))."""
+    bound = float(change.abs().max()) / (2.0 * alpha * (1.0 - problem.discount))
+    return moved(problem, change, alpha) / bound
 
 
 def bandit(*rewards: float) -> Decisions:
@@ -68,6 +65,6 @@ def bandit(*rewards: float) -> Decisions:
     return Decisions(reward, torch.zeros(reward.shape, dtype=torch.long))
 
 
-def moved_by(rewards: tuple[float, ...], change: tuple[float, ...], alpha: float) -> Move:
+def moved_by(rewards: tuple[float, ...], change: tuple[float, ...], alpha: float) -> float:
     """Returns `moved` for one decision."""
     return moved(bandit(*rewards), torch.tensor([change]).double(), alpha)

@@ -9,16 +9,20 @@ a terminated one does not.
 
 from functools import partial
 
+from torch import Tensor
+
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
-from assay.methods.ppo.claims import losses_by_hand, losses_of_torques
-from assay.recipes.defaults import CONTINUOUS, EVERY, LANGUAGE
+from assay.claims import Average, Edit, Exact, Measured, Method, by_hand, probes, same_gradient
+from assay.recipes.defaults import CONTINUOUS, LANGUAGE
+
+
+def losses_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
+    return by_hand.ppo_losses(seen, 0.98, 0.9, 0.003 * by_hand.entropy(seen))
+
 
 METHOD = Method(
     paper="arXiv:1707.06347",
     recipe=recipes.ppo,
-    worlds=EVERY,
     default_task="cartpole",
     family="policy gradient",
     departures=(
@@ -27,24 +31,19 @@ METHOD = Method(
         "no value clipping",
     ),
     claims=(
-        Exact(
-            "off-policy its gradients are the formula's",
-            lambda: probes.formula_gap(recipes.ppo(), probes.fragments(), losses_by_hand),
-            at_most=1e-9,
-        ),
-        Exact(
+        same_gradient("off-policy its gradients are the formula's", recipes.ppo, losses_by_hand, probes.fragments),
+        same_gradient(
             "with tokens they are those of discount 1 and lambda 0.95",
-            lambda: probes.formula_gap(
-                recipes.ppo(LANGUAGE), probes.fragments(), partial(losses_by_hand, discount=1.0, gae_lambda=0.95)
-            ),
-            at_most=1e-9,
+            partial(recipes.ppo, LANGUAGE),
+            by_hand.ppo_of_tokens,
+            probes.fragments,
         ),
-        Exact(
+        same_gradient(
             "with continuous actions they are those of a Gaussian",
-            lambda: probes.formula_gap(
-                recipes.ppo(CONTINUOUS), probes.transitions(num=64), losses_of_torques, probes.BOX_SPEC
-            ),
-            at_most=1e-9,
+            partial(recipes.ppo, CONTINUOUS),
+            by_hand.ppo_of_torques,
+            partial(probes.transitions, num=64),
+            probes.BOX_SPEC,
         ),
         Exact(
             "a step is three epochs of four minibatches",

@@ -11,14 +11,12 @@ lead to.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Final, Gain, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Exact, Final, Gain, Measured, Method, by_hand, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.prefixrl.claims import gap_of_fractions, prefixes_with_the_answer, wrong_rows, wrong_solutions
 from assay.methods.prefixrl.rollout import FromPrefixes
 from assay.methods.prefixrl.solutions import RejectionSampled
-from assay.recipes.defaults import EVERY, LANGUAGE, PLACES, Defaults
+from assay.recipes.defaults import LANGUAGE, PLACES, Defaults
 
 
 def recipe(world: Defaults = LANGUAGE, plain: float = 0.25) -> Recipe:
@@ -38,8 +36,6 @@ def own_solutions(world: Defaults = LANGUAGE, tries: int = 16) -> Recipe:
 METHOD = Method(
     paper="arXiv:2601.18795",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="guidance",
     base=recipes.grpo,
     variants={"own-solutions": own_solutions},

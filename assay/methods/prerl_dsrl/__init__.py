@@ -12,9 +12,7 @@ ratio would compare two contexts. A model that never saw a bare answer has littl
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.methods.prerl_dsrl.claims import alignment, changed_later, gap, moved_by_prompts
 from assay.methods.prerl_dsrl.credit import WithoutPrompt
@@ -44,7 +42,6 @@ METHOD = Method(
     paper="arXiv:2604.14142",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="policy gradient",
     base=plain,
     variants={"nsr-prerl": prerl, "grpo-tokens": plain},

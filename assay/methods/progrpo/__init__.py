@@ -14,35 +14,28 @@ import torch
 from torch import Tensor
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Final, Measured, Method, by_hand, probes, same_gradient
 from assay.core.recipe import Recipe
 from assay.methods.progrpo.credit import LessWhereConfident, confidence_of
-from assay.parts.aggregations import TokenMean
-from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.objectives.trust import Clip
-from assay.recipes.defaults import BIGRAMS, EVERY, LANGUAGE, Defaults
-from assay.recipes.group import with_policy
+from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
+from assay.recipes.group import with_token_clip
 
 
 def recipe(world: Defaults = LANGUAGE, alpha: float = 1.0) -> Recipe:
     base = recipes.grpo(world)
     shifted = replace(base, credit=(*base.credit, LessWhereConfident(alpha)))
-    return with_policy(shifted, "progrpo", PolicyGradient(trust=Clip(0.2, 0.28), aggregate=TokenMean()))
+    return with_token_clip(shifted, "progrpo", high=0.28)
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
     data = seen.experience
     confidence = torch.zeros(len(data), dtype=torch.float64)
-    for row in range(len(data)):
+    for row in data.mask.any(1).nonzero().flatten().tolist():
         logp = data.logp[row][data.mask[row]].sort().values
-        if len(logp):
-            confidence[row] = logp[: max(1, len(logp) // 5)].mean().exp()
+        confidence[row] = logp[: max(1, len(logp) // 5)].mean().exp()
     above = by_hand.in_groups(confidence, data, lambda one: one - one.mean())
     solved = by_hand.in_groups(by_hand.outcome(data), data, lambda one: (one > 0).any().double().expand_as(one))
-    advantage = (by_hand.standardised(data) - above * solved).unsqueeze(1)
-    return -by_hand.mean_of_decisions(by_hand.clipped(by_hand.ratio(seen), advantage, 0.2, 0.28), data)
+    return by_hand.token_loss(seen, by_hand.standardised(data) - above * solved, high=0.28)
 
 
 def gap_between_right(alpha: float) -> Tensor:
@@ -55,16 +48,12 @@ def gap_between_right(alpha: float) -> Tensor:
 def long_answer() -> Tensor:
     """Returns the confidence in ten tokens of which the lowest two have 0.2 and 0.3."""
     chances = torch.tensor([[0.9, 0.95, 0.2, 0.99, 0.8, 0.5, 0.97, 0.9, 0.3, 0.85]]).double()
-    data = probes.bandit_experience([0], [1.0], torch.zeros(2))
-    mask = torch.ones(1, 10, dtype=torch.bool)
-    return confidence_of(replace(data, logp=chances.log(), mask=mask), 0.2)[0]
+    return confidence_of(replace(probes.one_sequence(*[0.0] * 10), logp=chances.log()), 0.2)[0]
 
 
 METHOD = Method(
     paper="arXiv:2602.05281",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=(
@@ -73,8 +62,7 @@ METHOD = Method(
         "groups that are all right are shifted too, as the formula says; a reader's note says that they are not",
     ),
     claims=(
-        Exact("its gradient is the formula's", lambda: probes.formula_gap(recipe(), probes.verified(), loss_by_hand),
-              at_most=1e-9),
+        same_gradient("its gradient is the formula's", recipe, loss_by_hand, probes.verified),
         Exact("confidence is the geometric mean of the lowest fifth", long_answer, equals=0.244949, tolerance=1e-5),
         Exact("the likelier of two right answers gains less on the other than in grpo",
               lambda: gap_between_right(0.0) - gap_between_right(1.0), at_least=1e-3),
@@ -82,7 +70,6 @@ METHOD = Method(
                  recipes.grpo(BIGRAMS), Final("distinct@8"), seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
-        Edit("more where confident", LessWhereConfident.apply, "-self.alpha * above", "self.alpha * above"),
         Edit("unsolved groups too", LessWhereConfident.apply, "torch.where(solved,", "torch.where(solved | True,"),
         Edit("the mean of all decisions", confidence_of, "(share * mask.sum(1) + 1e-9)", "mask.sum(1)"),
     ),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.slots.scene import ALONE
 from assay.methods.r2vpo.parts import VARIANCE, FollowVariance
@@ -21,22 +22,14 @@ def loss_by_hand(seen: probes.Seen, weight: float = 1.0) -> Tensor:
 
 def losses_of_torques(seen: probes.Seen) -> dict[str, Tensor]:
     """Returns the losses of networks on continuous actions: Gaussian policy, value."""
-    data, actor = seen.experience, seen.models["actor"]
-    density = torch.distributions.Normal(actor.body(data.context), actor.log_std.exp())
-    ratio = torch.where(data.mask, density.log_prob(data.action).sum(-1) - data.logp, 0.0).exp()
-    value = seen.models["value"].body(data.context).squeeze(-1)
-    advantage = by_hand.gae(data, value, discount=0.95, gae_lambda=0.95)
-    gain = ratio * by_hand.whitened(advantage, data) - (ratio - 1) ** 2 + 0.003 * density.entropy().sum(-1)
-    error = value - (advantage + value).detach()
-    return {"policy": -by_hand.mean_of_decisions(gain, data), "value": by_hand.mean_of_decisions(error**2 / 2, data)}
+    return by_hand.ppo_of_torques(seen, lambda ratio, ahead: ratio * ahead - (ratio - 1) ** 2)
 
 
 def brake(ours: Recipe, ratio: float, advantage: float) -> Tensor:
     """Returns the coefficient of grad log pi of one decision with this ratio."""
-    data = probes.bandit_experience([0], [0.0], torch.zeros(2))
+    data = probes.outcomes(0.0)
     data = ours.credit[-1](data.add({"advantage": data.reward + advantage}))
-    logp = (data.logp + torch.tensor(ratio).double().log()).requires_grad_()
-    return -torch.autograd.grad(probes.loss(ours, data, logp).loss, logp)[0].squeeze()
+    return -probes.slopes(ours, data, data.logp + math.log(ratio)).squeeze()
 
 
 def dual(part: FollowVariance, steps: int = 1500) -> float:

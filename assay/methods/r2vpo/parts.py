@@ -47,11 +47,6 @@ class FollowVariance(Prepare):
             self.rule.move(metrics[VARIANCE] / self.target, 1.0, state)
 
 
-def some_multiplier(batch: Experience) -> Tensor:
-    """Returns stand-in numbers for the contract tests."""
-    return batch.reward.new_full((len(batch),), 0.7)
-
-
 @dataclass(frozen=True)
 class RatioVariance(Weighed, Regularizer):
     """variance_weight * (ratio - 1)^2 at each decision: the second moment around 1, not around the batch's mean.
@@ -64,7 +59,9 @@ class RatioVariance(Weighed, Regularizer):
     needs: ClassVar[frozenset[Need]] = frozenset({Need.LOGP})
     divergence: ClassVar[bool] = False  # zero at the behaviour policy, not at the reference
     reads: ClassVar[tuple[str, ...]] = ("variance_weight",)
-    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {"variance_weight": some_multiplier}
+    fills: ClassVar[Mapping[str, Callable[[Experience], Tensor]]] = {
+        "variance_weight": lambda batch: batch.reward.new_full((len(batch),), 0.7)
+    }
 
     def __call__(self, batch: Experience, view: View) -> Loss:
         """Returns the weighted sum over decisions."""

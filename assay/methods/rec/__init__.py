@@ -12,9 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.rec.claims import loss_by_hand
 from assay.methods.rec.credit import DropSurplusNegatives
@@ -22,7 +20,7 @@ from assay.methods.rec.objectives import Even, EveryDecision, Importance, Keeps,
 from assay.methods.rec.regularizers import KlToBehaviour
 from assay.parts.credit.outcome import GroupDeviation, GroupMean, NoScale, OutcomeCredit
 from assay.parts.objectives.policy import PolicyGradient
-from assay.recipes.defaults import EVERY, LANGUAGE, STALE, Defaults
+from assay.recipes.defaults import LANGUAGE, STALE, Defaults
 from assay.recipes.group import with_policy
 
 
@@ -50,8 +48,6 @@ OURS, WEIGHED, BARE = (one.set("rollout.delay", 40) for one in VARIANTS)
 METHOD = Method(
     paper="arXiv:2509.24203",
     recipe=recipe,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     variants={

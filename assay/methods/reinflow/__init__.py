@@ -9,8 +9,7 @@ together.
 """
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Gain, Measured, Method
+from assay.claims import Edit, Exact, Gain, Measured, Method, probes
 from assay.methods.reinflow.base import flow_matching, reinflow
 from assay.methods.reinflow.claims import losses_by_hand, matching_by_hand, recorded, walk_gap
 from assay.methods.reinflow.models import Flow, FlowPolicy

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
-from assay.claims.probes.estimators import bandit_gradient_of
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
 
-PEAKED, FLAT = (0.9, 0.05, 0.05), (0.4, 0.3, 0.3)
-RIGHT, WRONG = (1.0, 0.2, 0.0), (0.0, 0.2, 1.0)
-"""Rewards with which the likeliest arm is the best, and the worst."""
+PEAKED, FLAT, FLAT_WRONG = torch.tensor([
+    [(0.9, 0.05, 0.05), (1.0, 0.2, 0.0)], [(0.4, 0.3, 0.3), (1.0, 0.2, 0.0)], [(0.4, 0.3, 0.3), (0.0, 0.2, 1.0)],
+]).double()  # fmt: skip
+"""Probabilities and rewards of three arms: the likeliest one, the greedy answer, is the best; in the last the worst."""
 
 
-def loss_by_hand(seen: probes.Seen, *, to_go: bool) -> Tensor:
+def loss_by_hand(seen: probes.Seen, *, to_go: bool = False) -> Tensor:
     data, outcome = seen.experience, by_hand.outcome(seen.experience)
     gain = torch.zeros_like(data.logp)
     for row, greedy in enumerate(data.column("greedy_outcome")):
@@ -32,40 +29,34 @@ def loss_by_hand(seen: probes.Seen, *, to_go: bool) -> Tensor:
     return -by_hand.mean_of_decisions(gain * seen.logp(), data)
 
 
-def gap(ours: Recipe, *, to_go: bool) -> float:
-    """Returns the gap on sequences of which one is ahead of its greedy answer by 9."""
-    data = probes.sequences(num=20)
+def greedy_sequences() -> Experience:
+    """Returns sequences of which one is ahead of its greedy answer by 9."""
     greedy = torch.sin(torch.arange(20.0).double()) - 9.0 * (torch.arange(20) == 2)
-    given = data.add({"greedy_outcome": greedy})
-    return probes.formula_gap(ours, given, lambda seen: loss_by_hand(seen, to_go=to_go))
+    return probes.sequences(num=20).add({"greedy_outcome": greedy})
 
 
-def pulls(ours: Recipe, chances: tuple[float, ...], rewards: tuple[float, ...], shift: float = 0.0) -> Tensor:
-    """Returns the step of the logits after each pull, [A pulled, A]; the greedy answer is the first arm."""
-    logits, reward = torch.tensor(chances).double().log(), torch.tensor(rewards).double() + shift
+def pulls(ours: Recipe, arms: Tensor, shift: float = 0.0) -> Tensor:
+    """Returns the step of the logits after each pull, [A pulled, A]."""
+    logits, reward = arms[0].log(), arms[1] + shift
     given = {"greedy_outcome": reward[:1]}
-    data = [probes.bandit_experience([arm], reward[arm : arm + 1], logits).add(given) for arm in range(len(chances))]
-    return -torch.stack([bandit_gradient_of(ours, one, logits) for one in data])
+    data = [probes.bandit_experience([arm], reward[arm : arm + 1], logits).add(given) for arm in range(len(reward))]
+    return -torch.stack([probes.bandit_gradient_of(ours, one, logits) for one in data])
 
 
-def mean(ours: Recipe, chances: tuple[float, ...], rewards: tuple[float, ...]) -> Tensor:
+def mean(ours: Recipe, arms: Tensor) -> Tensor:
     """Returns the expected step."""
-    return torch.tensor(chances).double() @ pulls(ours, chances, rewards)
+    return arms[0] @ pulls(ours, arms)
 
 
-def variance(ours: Recipe, chances: tuple[float, ...], rewards: tuple[float, ...], shift: float = 0.0) -> float:
+def variance(ours: Recipe, arms: Tensor, shift: float = 0.0) -> float:
     """Returns the trace of the variance of one pull."""
-    chance, steps = torch.tensor(chances).double(), pulls(ours, chances, rewards, shift)
-    return float(chance @ steps.square().sum(1) - (chance @ steps).square().sum())
+    steps = pulls(ours, arms, shift)
+    return float(arms[0] @ steps.square().sum(1) - (arms[0] @ steps).square().sum())
 
 
 def answer(ours: Recipe, outcome: float, greedy: float) -> Tensor:
     """Returns the advantages of three decisions with log-ratios 0.1, -0.2 and 0.3 to the reference."""
-    data = probes.bandit_experience([0], [0.0], torch.zeros(2))
-    three = torch.ones(1, 3, dtype=torch.bool)
-    last = torch.tensor([[False, False, True]])
-    moved = torch.tensor([[0.1, -0.2, 0.3]]).double()
-    columns = {"greedy_outcome": torch.tensor([greedy]).double(), "logp_ref": -moved}
-    whole = replace(data, mask=three, logp=torch.zeros(1, 3).double(), reward=outcome * last, terminal=last)
-    found: Experience = ours.credit[0](replace(whole, truncated=~three).add(columns))
+    data, moved = probes.one_sequence(0.0, 0.0, outcome), torch.tensor([[0.1, -0.2, 0.3]]).double()
+    columns = {"greedy_outcome": torch.tensor([greedy]).double(), "logp_ref": data.logp - moved}
+    found: Experience = ours.credit[0](data.add(columns))
     return found.column("advantage")[0]

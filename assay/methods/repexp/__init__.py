@@ -12,8 +12,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Measured, Method
+from assay.claims import Edit, Exact, Expect, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.repexp import claims
 from assay.methods.repexp.bonus import Elliptical, Sketch, coreset, leverage

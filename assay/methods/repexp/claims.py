@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.record import Experience, Need, Score
 from assay.methods.repexp.bonus import Sketch, coreset, leverage, projection
 from assay.models.bodies.transformer import Transformer

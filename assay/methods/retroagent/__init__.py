@@ -11,8 +11,7 @@ showed, chosen as arms of a bandit.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.core.verifier import Verifier
 from assay.methods.retroagent import claims

@@ -13,20 +13,18 @@ from types import SimpleNamespace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Method
+from assay.claims import Edit, Exact, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.reward_model.policy import ByScore
 from assay.parts.critics.score import BradleyTerry
 from assay.recipes.defaults import PREFERENCES, Defaults
-from assay.recipes.judges import preference_score
 
 SCORES_B = torch.linspace(-2.0, 3.0, 6)
 
 
 def recipe(world: Defaults = PREFERENCES) -> Recipe:
     """Returns a trainer of a scorer on preference pairs; the actor is not trained."""
-    return replace(preference_score(world), name="reward-model", wrapper=ByScore("score"))
+    return replace(recipes.preference_score(world), name="reward-model", wrapper=ByScore("score"))
 
 
 def loss_of(scores_B: torch.Tensor) -> torch.Tensor:

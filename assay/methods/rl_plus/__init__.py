@@ -12,8 +12,7 @@ variance.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Exact, Final, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Exact, Final, Measured, Method
 from assay.core.recipe import Recipe
 from assay.methods.rl_plus.claims import distance_from_demonstrations, gap_to_formula
 from assay.methods.rl_plus.objectives import HybridPolicy

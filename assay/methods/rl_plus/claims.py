@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Experience, Origin
 from assay.tasks.language.addition import addition

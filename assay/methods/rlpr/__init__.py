@@ -10,7 +10,7 @@ that answers it could guess pay nothing; as a constant of the prompt it acts thr
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import Exact, Measured, Method
 from assay.core.recipe import Copy, Recipe
 from assay.methods.rlpr import claims
 from assay.methods.rlpr.parts import (

@@ -77,11 +77,20 @@ class ReferenceProbability(Reward):
         return (self.actor, self.start)
 
     def init(self, scene: Scene) -> State:
-        """Refuses a task without prompts and reference answers, and a recipe without the frozen start."""
+        """Refuses a task without prompts and reference answers, or whose answers cannot contain the mark, and a recipe
+        without the frozen start.
+        """
         if scene.task is None:
             return {}
         if not isinstance(scene.task, PromptTask) or not scene.task.items.item(0, 0).answer:
             raise AssayError(f"task '{scene.task.name}' has no reference answers. Use a task of prompts with answers")
+        try:
+            scene.task.tokenizer.encode(self.mark + self.bare)
+        except ValueError as error:
+            raise AssayError(
+                f"answers of task '{scene.task.name}' cannot contain the mark {self.mark!r} that ends the reasoning "
+                f"({error}). Use a task with reasoning, or set `mark` to a text that its answers have"
+            ) from None
         for name in self.models:
             scene.models.model(name)
         return {}

@@ -10,9 +10,7 @@ never starts. Effort alone is maximised by padding: it needs the verifier beside
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
-from assay.claims.policies import Area
+from assay.claims import Area, Edit, Exact, Expect, Final, Measured, Method, probes, same_gradient
 from assay.core.recipe import Copy, Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier
@@ -62,26 +60,26 @@ METHOD = Method(
         "measured on `redo`, where effort is a value taken back; one design was tried",
     ),
     claims=(
-        Exact("its gradients are ppo's with the KL in the reward", lambda: probes.formula_gap(
-              replace(recipe(), rewards=()), probes.fragments(), claims.losses_by_hand), at_most=1e-9),
-        Exact("rewards at 4,096 tokens are those by hand", lambda: claims.distance_by_length(recipe()), at_most=1e-5),
+        same_gradient("its gradients are ppo's with the KL in the reward", lambda: replace(recipe(), rewards=()),
+                      claims.losses_by_hand, probes.fragments),
+        Exact("rewards at 4,096 tokens are those by hand",
+              lambda: probes.reward_gap(recipe(), claims.BY_LENGTH, 4096), at_most=1e-5),
         Exact("a right answer beats a full-length wrong one from 804 tokens on",
               lambda: claims.first_that_wins(recipe()), equals=804.0),
         Exact("effort alone is best at the limit", lambda: claims.best_length(LengthEffort()), equals=64.0),
         Exact("no share, no effort", lambda: claims.paid(LengthEffort(0.0), (1, 64)).abs().max(), equals=0.0),
-        Exact("steps of search pay 0, 0.1, 0.15 beside 0.8", lambda: claims.distance_by_steps(search()), at_most=1e-6),
+        Exact("steps of search pay 0, 0.1, 0.15 beside 0.8",
+              lambda: probes.reward_gap(search(), claims.BY_STEPS), at_most=1e-6),
         Measured("where errors are planted it learns faster to take them back than with the verifier alone", "redo",
                  OURS, VERIFIER, Area("pass_rate/planted"), seeds=10, minutes=6.0, steps=100, looks=2),
         Measured("control: effort alone solves less than the verifier", "redo", PADDING, VERIFIER, Final("pass_rate"),
                  Expect.BELOW, seeds=10, minutes=6.0, steps=100, looks=2),
     ),
     mutants=(
-        Edit("short answers gain", LengthEffort.apply, "-self.share", "self.share"),
         Edit("effort grows without end", SearchEffort.apply, "1.0 - self.gamma **", "self.gamma *"),
         Edit("no price for no answer", with_rewards, "closed=-0.5", "closed=0.0"),
         Edit("effort is paid for right answers alone", with_rewards, "Weighted(of, effort)",
              "Weighted(Gated(Verifier(), of), effort)"),
-        Edit("no KL", with_rewards, "KlInReward(0.05), ", ""),
-        Edit("search without a verifier", search, "verifier: float = 0.8", "verifier: float = 0.0"),
+        Edit("search without a verifier", search, "world, verifier, effort", "world, 0.0, effort"),
     ),
 )  # fmt: skip

@@ -6,15 +6,12 @@ import re
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
-from torch import Tensor
-
 from assay.core.errors import AssayError
 from assay.core.record import Experience, State
-from assay.core.slots import Reward, Scene, TextTask
+from assay.core.slots import Reward, Scene
 from assay.core.slots.tasks import most_decisions
 from assay.parts.rewards.function import on_last_decision
-from assay.parts.rewards.text import check_text
+from assay.parts.rewards.text import OfText, by_text
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class LengthEffort(Reward):
 
 
 @dataclass(frozen=True)
-class SearchEffort(Reward):
+class SearchEffort(OfText):
     """reward = 1 - gamma^n, n the times that the regular expression `unit` is found: each step of search pays less.
 
     The form of the paper's text. Degenerate: an answer without a step gets 0.
@@ -49,21 +46,12 @@ class SearchEffort(Reward):
 
     unit: str
     gamma: float = 0.5
-    writes: ClassVar[tuple[str, ...]] = ("score",)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"unit": "1"},)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.gamma < 1.0:
             raise AssayError(f"SearchEffort.gamma is {self.gamma}; give a number between 0 and 1")
 
-    def init(self, scene: Scene) -> State:
-        """Returns no state; refuses a task without text."""
-        check_text(self, scene)
-        return {}
-
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with the reward on each last decision."""
-        assert isinstance(scene.task, TextTask), "init refuses other tasks"
-        found = [len(re.findall(self.unit, row["completion"])) for row in scene.task.texts(experience, scene.split)]
-        worth: Tensor = 1.0 - self.gamma ** torch.tensor(found, dtype=experience.reward.dtype)
-        return on_last_decision(experience, worth.to(experience.mask.device))
+        return by_text(experience, scene, lambda said: 1.0 - self.gamma ** len(re.findall(self.unit, said)))

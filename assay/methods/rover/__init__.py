@@ -13,9 +13,7 @@ from dataclasses import replace
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Final, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Exact, Final, Measured, Method, by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.record import Experience
 from assay.methods.rover.objectives import UniformValue
@@ -66,7 +64,6 @@ METHOD = Method(
     paper="arXiv:2509.24981",
     recipe=recipe,
     worlds=(LANGUAGE, CONTROL, TABLE),
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     departures=("half the squared error", "rewards are divided by the group's deviation, as in the released script"),

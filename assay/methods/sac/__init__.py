@@ -9,8 +9,7 @@ Haarnoja et al. 2018b. Actions are squashed Gaussians; their log-density include
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.claims.probes import steps
 from assay.parts.targets.one_step import SoftTwin
 from assay.recipes.defaults import CONTINUOUS

@@ -12,8 +12,7 @@ cost critic, and nothing of the objective. Shown as ppo; `recipes.constrained.co
 from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Expect, Final, Measured, Method
+from assay.claims import Edit, Exact, Expect, Final, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.safe_rl_review import claims
 from assay.methods.safe_rl_review.projection import projection
@@ -21,7 +20,7 @@ from assay.parts.constraints.cost import ended_costs
 from assay.parts.constraints.multiplier import Multiplier
 from assay.parts.rewards.cost import LengthCost
 from assay.recipes.constrained import constrained, safe_ppo
-from assay.recipes.defaults import CONTROL, EVERY, Defaults
+from assay.recipes.defaults import CONTROL, Defaults
 from assay.tasks.control.cartpole import cartpole
 from assay.tasks.control.hazards import hazards
 from assay.tasks.testbeds.control.cost_corridor import within_budget
@@ -40,7 +39,6 @@ def projected(world: Defaults = CONTROL) -> Recipe:
 METHOD = Method(
     paper="arXiv:2205.10330",
     recipe=safe_ppo,
-    worlds=EVERY,
     default_task="hazards",
     family="safe",
     base=recipes.ppo,

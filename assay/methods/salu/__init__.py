@@ -11,7 +11,7 @@ pushes wrong answers towards vague ones; the +1 pushes towards abstaining.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims.claim import Average, Exact, Expect, Measured, Method
+from assay.claims import Average, Exact, Expect, Measured, Method
 from assay.core.recipe import Copy, Recipe
 from assay.core.slots import Reward
 from assay.core.verifier import Verifier

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.tasks.language.prompts import Item
 

@@ -9,10 +9,7 @@ both sides; tokens with negative advantages decay sooner, as they move probabili
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
-from assay.claims.probes import by_hand
-from assay.recipes.defaults import EVERY
+from assay.claims import Edit, Exact, Measured, Method, by_hand, probes
 
 
 def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
@@ -25,8 +22,6 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2511.20347",
     recipe=recipes.sapo,
-    worlds=EVERY,
-    default_task="countdown",
     family="policy gradient",
     base=recipes.grpo,
     claims=(

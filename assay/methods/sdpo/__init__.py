@@ -11,8 +11,7 @@ policy's 100 likeliest tokens and all others together.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import Exact, Measured, Method, probes
 from assay.core.recipe import Copy, Phase, Recipe
 from assay.methods.sdpo.claims import divergence_gap, loss_by_hand, teacher_gap, with_candidates
 from assay.methods.sdpo.objectives import Distil, jensen_shannon

@@ -13,9 +13,7 @@ from functools import partial
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Exact, Measured, Method, by_hand, probes
 from assay.core.recipe import Copy, Recipe, Stage
 from assay.core.record import Experience
 from assay.methods.self_redteam.credit import PlayerDeviation, PlayerMean
@@ -27,7 +25,7 @@ from assay.parts.objectives.policy import PolicyGradient
 from assay.parts.objectives.trust import Clip
 from assay.parts.rollouts.episodes import Episodes
 from assay.parts.sources.demonstrations import Demonstrations
-from assay.recipes.defaults import EVERY, LANGUAGE, Defaults
+from assay.recipes.defaults import LANGUAGE, Defaults
 from assay.tasks.language.redteam import RedTeaming
 from assay.tasks.language.sorting import sorting
 
@@ -73,7 +71,6 @@ def loss_by_hand(seen: probes.Seen) -> torch.Tensor:
 METHOD = Method(
     paper="arXiv:2506.07468",
     recipe=recipe,
-    worlds=EVERY,
     default_task="red-teaming",
     family="games",
     base=recipes.grpo,

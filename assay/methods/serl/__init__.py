@@ -12,8 +12,7 @@ from dataclasses import replace
 
 import torch
 
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Phase, Recipe, Stage
 from assay.core.record import Origin
 from assay.core.verifier import Verifier

@@ -6,9 +6,7 @@ Prompts are context, never targets. It is the warm-up of every language method.
 """
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Gain, Measured, Method
-from assay.claims.probes import by_hand
+from assay.claims import Edit, Exact, Gain, Measured, Method, by_hand, probes
 from assay.parts.objectives.imitation import LogLikelihood
 from assay.recipes.defaults import LANGUAGE, PREFERENCES, TABLE
 
@@ -24,7 +22,6 @@ METHOD = Method(
     paper="maximum likelihood",
     recipe=recipes.sft,
     worlds=(LANGUAGE, PREFERENCES, TABLE),
-    default_task="countdown",
     family="imitation",
     mutants=(
         Edit("only rows that were rewarded", LogLikelihood.__call__, "-view.scored.logp * self",

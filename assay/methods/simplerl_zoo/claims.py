@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.recipe import Recipe
 from assay.core.slots import Scene
-from assay.core.verifier import Verifier
-from assay.tasks.language.prompts import Item
 
-TASK = probes.listed(Item("q", "7", "7"))
 RIGHT, WRONG, BOXED = "so it is 7", "so it is 8", r"\boxed{8}"
 MIXED = (RIGHT, RIGHT, BOXED, BOXED, WRONG, WRONG, WRONG, WRONG)
 UNBOXED = (RIGHT, RIGHT, RIGHT, RIGHT, WRONG, WRONG, WRONG, WRONG)
 
 
 def loss_by_hand(seen: probes.Seen) -> Tensor:
-    data = seen.experience
-    gain = by_hand.clipped(by_hand.ratio(seen), by_hand.standardised(data).unsqueeze(1), 0.2, 0.2)
-    moved = seen.logp() - seen.logp("reference").detach()
-    k3 = (-moved).exp() - 1.0 + moved
-    return -by_hand.mean_of_decisions(gain + 0.001 * by_hand.entropy(seen) - 1e-4 * k3, data)
+    terms = 1e-4 * by_hand.k3(seen) - 0.001 * by_hand.entropy(seen)
+    loss = by_hand.token_loss(seen, by_hand.standardised(seen.experience))
+    return loss + by_hand.mean_of_decisions(terms, seen.experience)
 
 
 def advantages(ours: Recipe, said: Sequence[str]) -> dict[str, float]:
     """Returns the advantage of each different answer of one group."""
-    rows, scene = probes.completed(TASK, said, [0] * len(said)), Scene(TASK)
+    task, rows = probes.answered(said)
     for part in (*ours.rewards, *ours.credit):
-        rows = part(rows, scene)
+        rows = part(rows, Scene(task))
     last = (rows.column("advantage") * rows.terminal).sum(1)
     return dict(zip(said, last.tolist(), strict=True))
 
@@ -43,21 +37,15 @@ def distance(ours: Recipe, said: Sequence[str], expected: tuple[float, float, fl
     return max(abs(found[answer] - value) for answer, value in pairs if answer in found)
 
 
-def boxed_and_right(ours: Recipe) -> Callable[[], float]:
-    """Returns a function for the advantage of a right answer in a box over that of the next one."""
-
-    def ahead() -> float:
-        found = sorted(advantages(ours, (*MIXED[:7], r"\boxed{7}=7")).values())
-        return found[-1] - found[-2]
-
-    return ahead
+def boxed_and_right(ours: Recipe) -> float:
+    """Returns the advantage of a right answer in a box over that of the next one."""
+    found = sorted(advantages(ours, (*MIXED[:7], r"\boxed{7}=7")).values())
+    return found[-1] - found[-2]
 
 
 def distance_of_shares(ours: Recipe) -> float:
     """Returns how far the logged shares of behaviours are from 1/4, 1/8, 1/8, 1/8 of eight answers."""
     said = ("Wait, 7", "2. Try again: 7", "I check: 7", "First, 7", "for each 7", "7", "a waiter 7", "checks 7")
-    rows, scene = probes.completed(TASK, said, [0] * 8), Scene(TASK)
-    ours.credit[0](Verifier()(rows, scene), scene)
-    told = {name: pairs[0][0] / pairs[0][1] for name, pairs in scene.metrics.items()}
-    expected = {"backtracking": 2, "verification": 1, "subgoals": 1, "enumeration": 1, "other": 3}
-    return max(abs(told[f"mode/{name}"] - num / 8) for name, num in expected.items())
+    num = {"backtracking": 2, "verification": 1, "subgoals": 1, "enumeration": 1, "other": 3}
+    expected = {f"mode/{name}": each / 8 for name, each in num.items()}
+    return probes.log_gap(ours.credit[0], expected, *probes.answered(said))

@@ -11,34 +11,24 @@ lowers the entropy.
 from dataclasses import replace
 from functools import partial
 
-import torch
-
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Final, Measured, Method
+from assay.claims import Edit, Exact, Final, Measured, Method, probes, same_gradient
 from assay.core.recipe import Phase, Recipe
-from assay.methods.siren.claims import FIRST, SECOND, loss_by_hand, nucleus
+from assay.methods.siren.claims import FIRST, loss_by_hand, nucleus, second
 from assay.methods.siren.credit import AnchorEntropy
 from assay.ops.logits import nucleus_entropy
-from assay.parts.aggregations import FixedLength
-from assay.parts.objectives.policy import PolicyGradient
-from assay.parts.objectives.trust import Clip
 from assay.parts.regularizers.entropy import MaskedEntropy, OfNucleus, above_quantile
 from assay.recipes.defaults import BIGRAMS, LANGUAGE, Defaults
-from assay.recipes.group import with_policy
+from assay.recipes.group import with_regularizers
 
 
 def recipe(world: Defaults = LANGUAGE, beta: float = 0.005, of: OfNucleus = OfNucleus(), peak: float = 0.8) -> Recipe:
-    base = with_policy(
-        recipes.dr_grpo(world), "siren", PolicyGradient(trust=Clip(0.28, 0.28), aggregate=FixedLength(64))
-    )
-    stage = replace(base.stages[0], regularizers=(MaskedEntropy(beta, of, peak),))
-    return replace(base, credit=(*base.credit, AnchorEntropy(of, peak)), stages=(stage,))
+    base = recipes.dr_grpo(world).set("trust.low", 0.28).set("trust.high", 0.28)
+    anchored = replace(base, name="siren", credit=(*base.credit, AnchorEntropy(of, peak)))
+    return with_regularizers(anchored, MaskedEntropy(beta, of, peak))
 
 
-def usual(world: Defaults = LANGUAGE) -> Recipe:
-    """With the token that crosses 0.8 in the nucleus, as in top-p sampling."""
-    return recipe(world, of=OfNucleus(crossing=True))
+USUAL = partial(recipe, of=OfNucleus(crossing=True))
 
 
 def started(one: Recipe) -> Recipe:
@@ -46,18 +36,14 @@ def started(one: Recipe) -> Recipe:
     return replace(one, before=(Phase("start", recipes.dr_grpo(BIGRAMS), 20),))
 
 
-def gap(ours: Recipe, formula: probes.Formula = loss_by_hand) -> float:
-    return probes.formula_gap(ours, SECOND, formula, earlier=(FIRST,))
-
-
+anchored = partial(same_gradient, data=second, earlier=FIRST)
 METHOD = Method(
     paper="arXiv:2509.25133",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="policy gradient",
     base=recipes.dr_grpo,
-    variants={"siren-usual": usual},
+    variants={"siren-usual": USUAL},
     departures=(
         "Hbar in the factor 2 (Hbar - anchor) is that of the whole batch before its first update, not of each "
         "micro-batch: no bias by the variance of Hbar, and micro-batches do not change the loss",
@@ -67,16 +53,14 @@ METHOD = Method(
         "the released rule leaves out the token that crosses 0.8; whether the paper does is not known (siren-usual)",
     ),
     claims=(
-        Exact("its gradient is the formula's, with an earlier batch's anchor", lambda: gap(recipe()), at_most=1e-9),
-        Exact("so it is with the usual nucleus", lambda: gap(
-              usual(), partial(loss_by_hand, crossing=True)), at_most=1e-9),
-        Exact("with all tokens and positions it is the square of the entropy", lambda: gap(
-              recipe(of=OfNucleus(2.0), peak=0.0), partial(loss_by_hand, mass=2.0, peak=0.0)), at_most=1e-9),
-        Exact("in the batch of the anchor it is dr-grpo's", lambda: probes.formula_gap(
-              recipe(), SECOND, partial(loss_by_hand, beta=0.0)), at_most=1e-9),
+        anchored("its gradient is the formula's, with an earlier batch's anchor", recipe, loss_by_hand),
+        anchored("so it is with the usual nucleus", USUAL, partial(loss_by_hand, of=OfNucleus(crossing=True))),
+        anchored("with all tokens and positions it is the square of the entropy",
+                 partial(recipe, of=OfNucleus(2.0), peak=0.0), partial(loss_by_hand, of=OfNucleus(2.0), peak=0.0)),
+        same_gradient("in the batch of the anchor it is dr-grpo's", recipe, partial(loss_by_hand, beta=0.0), second),
         Exact("the entropy of (.5, .25, .15, .07, .03)", lambda: nucleus()[0], equals=0.636514, tolerance=1e-6),
-        Exact("its gradient: the tail has none", lambda: (
-              nucleus()[1] - torch.tensor([-0.154033, 0.154033, 0.0, 0.0, 0.0])).abs().max(), at_most=1e-6),
+        Exact("its gradient: the tail has none",
+              lambda: probes.distance(nucleus()[1], (-0.154033, 0.154033, 0.0, 0.0, 0.0)), at_most=1e-6),
         Exact("a token of at least 0.8 leaves nothing", lambda: nucleus(0.9, 0.05, 0.05)[0], equals=0.0),
         Measured("finds more different right answers in eight samples than without the term", "many-ways",
                  started(recipe(BIGRAMS)), started(recipe(BIGRAMS, beta=0.0)), Final("distinct@8"), seeds=10,

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand
+from assay.claims import by_hand, probes
 from assay.core.record import Experience
 from assay.ops.logits import nucleus_entropy
+from assay.parts.regularizers.entropy import OfNucleus
 
-FIRST, SECOND = probes.sequences(seed=1, num=32), probes.sequences(num=128)
+FIRST, second = (probes.sequences(seed=1, num=32),), partial(probes.sequences, num=128)
 """The batch of the anchor, and the one that is trained on."""
 
 
-def entropy_by_hand(logits_A: Tensor, mass: float, crossing: bool) -> Tensor:
+def entropy_by_hand(logits_A: Tensor, of: OfNucleus) -> Tensor:
     """Returns the entropy of the nucleus, action by action from the likeliest."""
     prob, kept, total = logits_A.softmax(-1), [], 0.0
     for action in logits_A.argsort(descending=True).tolist():
-        if (total if crossing else total + float(prob[action].detach())) >= mass:
+        if (total if of.crossing else total + float(prob[action].detach())) >= of.mass:
             break
         kept.append(action)
         total += float(prob[action].detach())
@@ -26,25 +28,22 @@ def entropy_by_hand(logits_A: Tensor, mass: float, crossing: bool) -> Tensor:
     return -(q * q.log()).sum()
 
 
-def mean_by_hand(data: Experience, table: Tensor, mass: float, crossing: bool, peak: float) -> Tensor:
+def mean_by_hand(data: Experience, table: Tensor, of: OfNucleus, peak: float) -> Tensor:
     """Returns Hbar of a table policy: rows one by one, decisions above the row's quantile."""
     means = []
     for row in data.mask.any(1).nonzero().flatten().tolist():
         states = data.context["state"][row][data.mask[row]].tolist()
-        found = torch.stack([entropy_by_hand(table[state], mass, crossing) for state in states])
+        found = torch.stack([entropy_by_hand(table[state], of) for state in states])
         above = found[found > found.detach().quantile(peak)] if peak > 0 else found
         means.append(above.mean() if len(above) else found.new_zeros(()))
     return torch.stack(means).mean()
 
 
-def loss_by_hand(
-    seen: probes.Seen, mass: float = 0.8, crossing: bool = False, peak: float = 0.8, beta: float = 0.005
-) -> Tensor:
-    data, table = seen.experience, seen.models["actor"].body.table
-    gain = by_hand.clipped(by_hand.ratio(seen), by_hand.centred(data).unsqueeze(1), 0.28, 0.28)
-    anchor = mean_by_hand(FIRST, table, mass, crossing, peak).detach()
-    square = (mean_by_hand(data, table, mass, crossing, peak) - anchor).square()
-    return beta * square - by_hand.sum_in_sequences(gain, data) / 64
+def loss_by_hand(seen: probes.Seen, of: OfNucleus = OfNucleus(), peak: float = 0.8, beta: float = 0.005) -> Tensor:
+    table = seen.models["actor"].body.table
+    anchor = mean_by_hand(FIRST[0], table, of, peak).detach()
+    away = mean_by_hand(seen.experience, table, of, peak) - anchor
+    return beta * away.square() + by_hand.dr_grpo_loss(seen, 0.28, 0.28)
 
 
 def nucleus(*prob: float) -> tuple[Tensor, Tensor]:

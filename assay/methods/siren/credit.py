@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import ClassVar
 
 import torch
-from torch import Tensor
 
 from assay.core.record import Experience, State
 from assay.core.settings import model_name
@@ -40,10 +40,7 @@ class AnchorEntropy(Prepare):
     @torch.no_grad()
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Writes the columns, and logs the entropy and its distance from the anchor."""
-
-        def of_rows(actor: Any, rows: Experience) -> Tensor:
-            return over_logits(actor, rows, lambda logits, _: likeliest(logits, self.num))
-
+        of_rows = partial(over_logits, function=lambda logits, _: likeliest(logits, self.num))
         found = scene.models.over(self.actor, experience, of_rows)
         entropy = nucleus_entropy(found[..., 1], self.of.mass, self.of.crossing)
         mean_B = mean_above(entropy, experience.mask, self.peak)

@@ -10,8 +10,7 @@ cannot. A tie loses in training; in a vote it is broken by the shuffled order.
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Copy, Recipe
 from assay.methods.spct_grm import claims
 from assay.methods.spct_grm.parts import RightRanking, Vote, is_right, mapped_back

@@ -13,8 +13,7 @@ from functools import partial
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import Exact, Measured, Method, probes
 from assay.core.recipe import Recipe, Stage
 from assay.methods.spo.claims import accepted, in_chains, loss_by_hand, wrong_chains
 from assay.methods.spo.credit import SegmentCredit, Uncertain, WithCredit
@@ -60,7 +59,6 @@ METHOD = Method(
     paper="arXiv:2505.23564",
     recipe=recipe,
     worlds=(LANGUAGE, CONTROL, TABLE),
-    default_task="countdown",
     family="credit assignment",
     base=recipes.grpo,
     aliases=("spo-chain",),

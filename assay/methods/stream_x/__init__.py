@@ -9,7 +9,7 @@ untuned setting learns without replay, batches or a target network. Stream Q is 
 """
 
 from assay import recipes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims import Average, Edit, Exact, Measured, Method
 from assay.core.optimizers import ObGD, Traced
 from assay.methods.stream_x.base import plain_ac, stream_ac, stream_q
 from assay.methods.stream_x.claims import (

@@ -10,8 +10,7 @@ unfinished answers continue at the next step. With a window as long as an answer
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Exact, Measured, Method
+from assay.claims import Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.t_ppo.claims import bias, in_windows, losses_by_hand, wrong_windows
 from assay.methods.t_ppo.credit import ExtendedGae, WithoutTail
@@ -37,7 +36,6 @@ METHOD = Method(
     paper="arXiv:2506.15050",
     recipe=recipe,
     worlds=(LANGUAGE,),
-    default_task="countdown",
     family="long context",
     base=recipes.ppo,
     aliases=("truncated-ppo",),

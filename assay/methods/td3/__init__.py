@@ -9,8 +9,7 @@ Fujimoto et al. 2018.
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.claims.probes import steps
 from assay.parts.targets.one_step import SmoothedTwin
 from assay.recipes.defaults import CONTINUOUS

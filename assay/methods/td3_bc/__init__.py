@@ -11,8 +11,7 @@ from typing import Any, cast
 import torch
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.claims.probes import steps
 from assay.datasets.recorded import with_statistics
 from assay.engine.engine import Engine

@@ -10,8 +10,7 @@ Lei et al. 2024. No conservative term: ratios stay near a policy that is replace
 from dataclasses import replace
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Average, Edit, Exact, Measured, Method
+from assay.claims import Average, Edit, Exact, Measured, Method, probes
 from assay.methods.uni_o4 import claims
 from assay.methods.uni_o4.base import cloned, improved, uni_o4
 from assay.methods.uni_o4.critics import ModelScore

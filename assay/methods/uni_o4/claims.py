@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from assay.claims import probes
-from assay.claims.probes import by_hand, steps
+from assay.claims import by_hand, probes
+from assay.claims.probes import steps
 from assay.claims.probes.formulas import built
 from assay.core.errors import AssayError
 from assay.core.recipe import Recipe

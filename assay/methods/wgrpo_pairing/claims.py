@@ -20,10 +20,8 @@ RIGHT = (1, 1, 7, 4, 5, 0, 8)
 
 def seen(*right: int) -> Experience:
     """Returns groups of eight from starts 10, 11, ...; the first row has no decision."""
-    rewards = [float(member < num) for num in right for member in range(8)]
-    data = probes.bandit_experience([0] * len(rewards), rewards, torch.zeros(2), members=8)
-    start = torch.arange(len(right)).repeat_interleave(8) + 10
-    return replace(data, mask=data.mask & (torch.arange(len(rewards)) != 0).unsqueeze(1)).add({"start": start})
+    data, start = probes.groups_with_right(*right), torch.arange(len(right)).repeat_interleave(8) + 10
+    return replace(data, mask=data.mask & (torch.arange(len(data)) != 0).unsqueeze(1)).add({"start": start})
 
 
 def wrong_starts(recipe: Recipe, pool: int, once: bool, then: tuple[int, ...], *wanted: int) -> float:

@@ -11,8 +11,7 @@ pessimism and no offline data. `retain` is the share of offline data in every ba
 from functools import partial
 
 from assay import recipes
-from assay.claims import probes
-from assay.claims.claim import Dip, Edit, Exact, Measured, Method
+from assay.claims import Dip, Edit, Exact, Measured, Method, probes
 from assay.methods.wsrl.base import LOG, from_scratch, offline, wsrl
 from assay.methods.wsrl.calibrated import Calibrated, recorded_returns
 from assay.methods.wsrl.claims import (

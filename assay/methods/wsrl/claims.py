@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -33,32 +32,16 @@ def online_by_hand(seen: probes.Seen) -> dict[str, Tensor]:
     row = torch.arange(len(pair))
     lower = torch.minimum(values[pair[:, 0], row], values[pair[:, 1], row])
     error = out(models["q"], step.now, step.action) - step.target(0.95, lower)
-    actor = steps.sac_actor(seen, lambda now, action: out(models["q"], now, action).amin(0))
-    return {"critic": step.mean(error.square()) / 2, "actor": actor}
+    return {"critic": step.mean(error.square()) / 2, "actor": steps.sac_actor(seen)}
 
 
 def offline_by_hand(seen: probes.Seen, calibrated: bool = False) -> dict[str, Tensor]:
     """Returns the losses of the offline phase: CQL with weight 5, two proposals of each kind, ten critics; in Cal-QL
     the policy's proposals are worth at least the recorded return.
     """
-    step, models, out = steps.step_of(seen), seen.models, steps.output
-    next_action, _ = steps.squashed(models["actor"], step.after, seen.uniform(1, 2, tag=2)[:, 0])
-    recorded = out(models["q"], step.now, step.action)
-    error = recorded - step.target(0.95, out(models["q_target"], step.after, next_action).amin(0))
-    values = []
-    for k in range(2):
-        for tag, place in ((4, step.now), (5, step.after)):
-            action, logp = steps.squashed(models["actor"], place, seen.uniform(1, 2, 2, tag=tag)[:, 0, k])
-            value = out(models["q"], step.now, action.detach())
-            if calibrated:
-                least = seen.experience.column(RETURN)[:, 0]
-                value = torch.where(value > least, value, least)
-            values.append(value - logp.detach())
-        anything = steps.LOW + (steps.HIGH - steps.LOW) * seen.uniform(1, 2, 2, tag=6)[:, 0, k]
-        values.append(out(models["q"], step.now, anything) + math.log(4.0 * 1.5))
-    penalty = torch.stack(values).logsumexp(0) - recorded
-    actor = steps.sac_actor(seen, lambda now, action: out(models["q"], now, action).amin(0))
-    return {"critic": step.mean(error.square() / 2 + 5.0 * penalty), "actor": actor}
+    least = seen.experience.column(RETURN)[:, 0] if calibrated else None
+    squares, penalty = steps.conservative(seen, 0.95, 2, least)
+    return {"critic": steps.step_of(seen).mean(squares + 5.0 * penalty), "actor": steps.sac_actor(seen)}
 
 
 def calibrated_gap() -> float:

@@ -13,8 +13,7 @@ from functools import partial
 
 import torch
 
-from assay.claims import probes
-from assay.claims.claim import Edit, Exact, Measured, Method
+from assay.claims import Edit, Exact, Measured, Method, probes
 from assay.core.recipe import Recipe
 from assay.methods.zero_shot_rl.base import forward_backward
 from assay.methods.zero_shot_rl.claims import LENGTH_TERM, acting_errors, gradient_gap

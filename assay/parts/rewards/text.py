@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 
@@ -15,16 +15,28 @@ from assay.core.slots import Reward, Scene, TextTask
 from assay.parts.rewards.function import on_last_decision
 
 
+class OfText(Reward, Protocol):
+    """A reward that reads completions alone: tasks without text are refused, the task is not verified."""
+
+    writes: ClassVar[tuple[str, ...]] = ("score",)
+
+    def init(self, scene: Scene) -> State:
+        """Returns no state; refuses a task without text. Outside of a run there is no task to check."""
+        if scene.task is not None and not isinstance(scene.task, TextTask):
+            name = type(self).__name__
+            raise AssayError(f"{name} reads text; task '{scene.task.name}' has none. Use one with prompts")
+        return {}
+
+
 @dataclass(frozen=True)
-class Matches(Reward):
+class Matches(OfText):
     """1 if the regular expression `pattern` is found in the completion exactly `times` times, else 0.
 
-    `times` 0 asks for at least once. A dot also matches a newline. The task is not verified.
+    `times` 0 asks for at least once. A dot also matches a newline.
     """
 
     pattern: str
     times: int = 1
-    writes: ClassVar[tuple[str, ...]] = ("score",)
     examples: ClassVar[tuple[dict[str, Any], ...]] = ({"pattern": "1"},)
 
     def init(self, scene: Scene) -> State:
@@ -33,8 +45,7 @@ class Matches(Reward):
             re.compile(self.pattern)
         except re.error as error:
             raise AssayError(f"Matches.pattern {self.pattern!r} is not a regular expression: {error}") from None
-        check_text(self, scene)
-        return {}
+        return super().init(scene)
 
     def apply(self, experience: Experience, scene: Scene, state: State) -> Experience:
         """Returns the experience with 0 or 1 on each last decision."""
@@ -47,14 +58,8 @@ class Matches(Reward):
         return by_text(experience, scene, holds)
 
 
-def check_text(part: Reward, scene: Scene) -> None:
-    """Raises AssayError for a task that has no text; outside of a run there is no task to check."""
-    if scene.task is not None and not isinstance(scene.task, TextTask):
-        raise AssayError(f"{type(part).__name__} reads text; task '{scene.task.name}' has none. Use one with prompts")
-
-
-def by_text(experience: Experience, scene: Scene, holds: Callable[[str], bool]) -> Experience:
-    """1 on the last decision of rows whose completion satisfies a condition."""
+def by_text(experience: Experience, scene: Scene, worth: Callable[[str], float]) -> Experience:
+    """Returns the experience with what each row's completion is worth on its last decision."""
     assert isinstance(scene.task, TextTask), "init refuses other tasks"
-    values = [float(holds(row["completion"])) for row in scene.task.texts(experience, scene.split)]
+    values = [float(worth(row["completion"])) for row in scene.task.texts(experience, scene.split)]
     return on_last_decision(experience, torch.tensor(values, device=experience.mask.device))

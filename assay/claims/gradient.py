@@ -1,0 +1,27 @@
+"""The first claim of nearly every method: its gradient is that of its loss by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from assay.claims.claim import Exact
+from assay.claims.probes.formulas import TABLE_SPEC, Formula, formula_gap, sequences
+from assay.core.recipe import Recipe
+from assay.core.record import Experience
+from assay.core.spaces import Spec
+
+
+def same_gradient(
+    name: str,
+    recipe: Callable[[], Recipe],
+    formula: Formula,
+    data: Callable[[], Experience] = sequences,
+    spec: Spec = TABLE_SPEC,
+    at_most: float = 1e-9,
+    earlier: Sequence[Experience] = (),
+) -> Exact:
+    """Returns the claim that all gradients of the recipe equal those of the formula on the data; see `formula_gap`.
+
+    Recipe and data are made when the claim runs, so that a mutant of their functions is seen.
+    """
+    return Exact(name, lambda: formula_gap(recipe(), data(), formula, spec, earlier=earlier), at_most=at_most)

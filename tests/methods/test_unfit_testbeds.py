@@ -1,0 +1,19 @@
+"""Methods on testbeds that lack what they need, or whose policies have no probabilities."""
+
+from __future__ import annotations
+
+import pytest
+
+import assay
+from assay.core.errors import AssayError
+
+
+def test_rlpr_refuses_a_task_whose_answers_cannot_contain_its_mark() -> None:
+    with pytest.raises(AssayError, match=r"cannot contain the mark '>'.*set `mark`"):
+        assay.train("rlpr", "levels", steps=1)
+
+
+def test_a_policy_that_searches_is_evaluated_without_exact_quantities() -> None:
+    run = assay.train("dpo-q-function", "levels", steps=1, settings={"actor.rank": 0})
+    assert 0.0 <= run.after.value <= 1.0
+    assert all("pass_rate" not in row for row in run.curves)
