@@ -105,7 +105,9 @@ def utterances_again(task: Task, actor: Any, batch: Experience, draw: Draw) -> E
     most = task.max_tokens if batch.turn is not None and isinstance(task, Talks) else 1
     assert isinstance(task.spec.action, Vocabulary)
     rows, one = np.arange(len(batch)), np.zeros(len(batch), dtype=np.int64)
-    fresh = complete(actor, prompts, rows, one, draw.at(1), max_tokens=most, vocabulary=task.spec.action, greedy=False)
+    fresh = complete(
+        actor, prompts, rows, one, draw.at(1), max_tokens=most, vocabulary=task.spec.action, greedy=False
+    )
     return replace(fresh, turn=torch.zeros_like(fresh.action), group=None, extra={})
 
 

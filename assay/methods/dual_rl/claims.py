@@ -42,7 +42,9 @@ def losses_by_hand(
     }
 
 
-def gradient_gap(recipe: Recipe, divergence: str, rewards: float = 1.0, scale: float = 1.0, clip: float = 7.0) -> float:
+def gradient_gap(
+    recipe: Recipe, divergence: str, rewards: float = 1.0, scale: float = 1.0, clip: float = 7.0
+) -> float:
     formula = partial(losses_by_hand, divergence=divergence, rewards=rewards, scale=scale, clip=clip)
     return probes.formula_gap(recipe, DATA, formula, SPEC)
 

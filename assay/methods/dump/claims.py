@@ -67,7 +67,9 @@ def distance_from_shares(recipe: Recipe) -> float:
             for place, value in enumerate(payoff):
                 seen[place % 2].append(value)
         total = max(1, len(seen[0]) + len(seen[1]))
-        bound = [sum(own[-300:]) / max(1, len(own[-300:])) + sqrt(2 * log(total + 1) / (len(own) + 1)) for own in seen]
+        bound = [
+            sum(own[-300:]) / max(1, len(own[-300:])) + sqrt(2 * log(total + 1) / (len(own) + 1)) for own in seen
+        ]
         share = 1 / (1 + exp((bound[1] - bound[0]) / 0.1))
         starts, shares = drawn(recipe, rounds)
         worst = max(worst, abs(shares[0] - share), abs(float((starts % 2 == 0).mean()) - share) - 0.025)
